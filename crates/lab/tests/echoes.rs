@@ -3,7 +3,7 @@
 //! Everything in virtual time, with the coordinator's link, load generators and the router of `onion`.
 
 use crate::common::echoes::{self, Scenario};
-use crate::common::found::Found;
+use crate::common::measurer_result::MeasurerResult;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
 use onion::measure::Mismatch;
@@ -17,7 +17,7 @@ use rand_chacha::rand_core::Rng;
 
 #[test]
 fn an_honest_relay_is_measured_and_reports_every_second() {
-    let report = Scenario::default().play(Honest);
+    let report = Scenario::default().run(Honest);
     for found in &report.measurers {
         assert_eq!((found.ready, &found.result), (Some((2, 4)), &Some(Ok(()))));
         assert_eq!(found.seconds.len(), 2);
@@ -26,13 +26,13 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
             assert_eq!(second.bytes % 514, 0);
         }
     }
-    let [accepted, seconds @ .., finished] = &report.order[..] else { panic!("nothing told") };
+    let [accepted, seconds @ .., finished] = &report.order[..] else { panic!("no events") };
     assert_eq!((accepted, finished), (&OrderEvent::Accepted, &OrderEvent::Finished));
     let mut sent_back = [0; 2];
     for (event, second) in seconds.iter().zip(0..) {
-        let OrderEvent::ClientSecond(told, to_each) = event else { panic!("{event:?}") };
-        assert_eq!(*told, ClientSecond { second, ..ClientSecond::default() });
-        assert_eq!(to_each.len(), 2, "each that the order names");
+        let OrderEvent::ClientSecond(reported, to_each) = event else { panic!("{event:?}") };
+        assert_eq!(*reported, ClientSecond { second, ..ClientSecond::default() });
+        assert_eq!(to_each.len(), 2, "one for each measurer of the order");
         sent_back.iter_mut().zip(to_each).for_each(|(sum, it)| *sum += it.bytes);
     }
     // The returned bytes that it reports have arrived, except for those in flight.
@@ -43,10 +43,10 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
 }
 
 #[test]
-fn no_more_comes_back_than_the_relay_sends_and_hardly_less() {
+fn measurers_receive_at_the_rate_limit_of_the_relay() {
     let limit = Rate::from_mbit_per_s(8.0);
     let scenario = Scenario { limit: Some(limit), seconds: (4, 4), ..Scenario::default() };
-    let report = scenario.play(Honest);
+    let report = scenario.run(Honest);
     for second in 1..4 {
         let bytes: u64 = report.measurers.iter().map(|found| found.seconds[second].bytes).sum();
         let sent = limit.as_byte_per_s();
@@ -57,15 +57,15 @@ fn no_more_comes_back_than_the_relay_sends_and_hardly_less() {
 #[test]
 fn measurers_that_begin_at_different_times_all_finish() {
     let lags = vec![Duration::ZERO, Duration::from_millis(300)];
-    let report = Scenario { lags, ..Scenario::default() }.play(Honest);
+    let report = Scenario { lags, ..Scenario::default() }.run(Honest);
     for found in &report.measurers {
         assert_eq!((&found.result, found.seconds.len()), (&Some(Ok(())), 2));
     }
 }
 
 #[test]
-fn a_relay_that_ends_before_its_time_gives_no_number() {
-    let report = Scenario { seconds: (3, 2), ..Scenario::default() }.play(Honest);
+fn a_relay_that_ends_early_has_no_result() {
+    let report = Scenario { seconds: (3, 2), ..Scenario::default() }.run(Honest);
     let LoadFailure::TooFewOpen { open: 0, last_problem, .. } = report.failure(0) else {
         panic!("another failure: {:?}", report.failure(0))
     };
@@ -73,8 +73,8 @@ fn a_relay_that_ends_before_its_time_gives_no_number() {
 }
 
 #[test]
-fn a_measurer_that_the_order_does_not_name_is_told_so() {
-    let report = Scenario { named: 1, ..Scenario::default() }.play(Honest);
+fn a_measurer_that_the_order_does_not_name_is_refused() {
+    let report = Scenario { named: 1, ..Scenario::default() }.run(Honest);
     let failure = report.failure(1);
     assert!(
         matches!(failure, LoadFailure::Refused { code: ErrorCode::UNKNOWN_MEASURER, .. }),
@@ -84,9 +84,9 @@ fn a_measurer_that_the_order_does_not_name_is_told_so() {
 }
 
 #[test]
-fn a_coordinator_that_goes_ends_it_for_all() {
+fn the_measurement_ends_for_all_when_the_coordinator_leaves() {
     let scenario = Scenario { seconds: (5, 5), stop_after: Some(2), ..Scenario::default() };
-    let report = scenario.play(Honest);
+    let report = scenario.run(Honest);
     for number in 0..2 {
         let failure = report.failure(number);
         assert!(
@@ -97,23 +97,23 @@ fn a_coordinator_that_goes_ends_it_for_all() {
     assert_eq!(report.order.len(), 3, "accepted, two seconds, and nothing after the stop");
 }
 
-/// Does not know the measurement protocol, like C tor.
-struct TakesNoPart;
+/// A relay without the measurement protocol, like C tor.
+struct WithoutProtocol;
 
-impl Behavior for TakesNoPart {
+impl Behavior for WithoutProtocol {
     fn understands_measurements(&self) -> bool {
         false
     }
 }
 
 #[test]
-fn a_relay_that_does_not_take_part_is_named_as_such() {
-    let report = Scenario::default().play(TakesNoPart);
+fn a_relay_without_the_measurement_protocol_is_reported_as_such() {
+    let report = Scenario::default().run(WithoutProtocol);
     assert_eq!(report.order, [OrderEvent::Failed(OrderFailure::NotAnswered)]);
     assert!(OrderFailure::NotAnswered.to_string().contains("does not speak FlashFlow"));
 }
 
-/// Makes something else of cells than an honest relay does.
+/// Answers with a function of the received and of the honest cell.
 struct Lies<F>(F);
 
 impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Behavior for Lies<F> {
@@ -126,16 +126,16 @@ impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Behavior for Li
 
 #[track_caller]
 fn mismatch(scenario: &Scenario, behavior: impl Behavior + 'static) -> Mismatch {
-    let report = scenario.play(behavior);
+    let report = scenario.run(behavior);
     let failed = report.measurers.iter().find_map(|found| match &found.result {
         Some(Err(LoadFailure::CheckFailed { mismatch, .. })) => Some(*mismatch),
         _ => None,
     });
-    failed.unwrap_or_else(|| panic!("not found out: {report:?}"))
+    failed.unwrap_or_else(|| panic!("not detected: {report:?}"))
 }
 
 #[test]
-fn what_a_relay_does_to_cells_is_named() {
+fn a_failed_check_names_the_kind_of_mismatch() {
     let one = Scenario {
         lags: vec![Duration::ZERO],
         sockets: 1,
@@ -158,7 +158,7 @@ fn what_a_relay_does_to_cells_is_named() {
     assert_eq!(mismatch(&one, Lies(replayed)), Mismatch::Displaced { found: 98 });
 }
 
-/// Makes up answers before there is anything to answer.
+/// Fabricates answers before it has received cells.
 struct AnswersAhead(u32);
 
 impl Behavior for AnswersAhead {
@@ -168,16 +168,16 @@ impl Behavior for AnswersAhead {
 }
 
 #[test]
-fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
+fn a_relay_that_answers_ahead_of_time_is_detected_without_a_check() {
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::default() };
-    let report = scenario.play(AnswersAhead(1));
-    let early = |found: &Found| {
+    let report = scenario.run(AnswersAhead(1));
+    let early = |found: &MeasurerResult| {
         matches!(found.result, Some(Err(LoadFailure::AnsweredEarly { sent: 0, .. })))
     };
     assert!(report.measurers.iter().any(early), "{report:?}");
 }
 
-/// Says what it likes about its clients.
+/// Falsifies its reports about clients.
 struct Reports<F>(F);
 
 impl<F: FnMut(ClientSecond) -> ClientSecond> Behavior for Reports<F> {
@@ -187,13 +187,13 @@ impl<F: FnMut(ClientSecond) -> ClientSecond> Behavior for Reports<F> {
 }
 
 #[test]
-fn seconds_that_are_repeated_or_left_out_are_violations() {
-    type Told = fn(u16) -> u16;
-    let wrong: [(Told, u32, u32); 3] =
+fn repeated_and_missing_seconds_are_violations() {
+    type Falsify = fn(u16) -> u16;
+    let wrong: [(Falsify, u32, u32); 3] =
         [(|_| 0, 1, 0), (|second| second + 1, 0, 1), (|second| second * 2, 1, 2)];
-    for (told, expected, found) in wrong {
-        let report = Scenario { seconds: (3, 3), ..Scenario::default() }.play(Reports(
-            move |honest: ClientSecond| ClientSecond { second: told(honest.second), ..honest },
+    for (falsify, expected, found) in wrong {
+        let report = Scenario { seconds: (3, 3), ..Scenario::default() }.run(Reports(
+            move |honest: ClientSecond| ClientSecond { second: falsify(honest.second), ..honest },
         ));
         let violation = OrderViolation::WrongSecond { expected, found };
         let failure = OrderEvent::Failed(OrderFailure::Violation(violation));
@@ -204,7 +204,7 @@ fn seconds_that_are_repeated_or_left_out_are_violations() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Honest relays are never blamed, however the stream is cut and whoever measures.
+    /// Honest relays are never blamed, for any segmentation and any team of measurers.
     #[test]
     fn honest_relays_pass(
         seed: u64,
@@ -227,18 +227,18 @@ proptest! {
             check_one_in: 1,
             ..Scenario::default()
         };
-        let report = scenario.play(Honest);
+        let report = scenario.run(Honest);
         for found in &report.measurers {
             prop_assert_eq!(&found.result, &Some(Ok(())));
             prop_assert!(found.seconds.iter().all(|second| second.bytes == 514 * second.checked_cells));
         }
         prop_assert_eq!(report.order.last(), Some(&OrderEvent::Finished));
-        prop_assert_eq!(&scenario.play(Honest), &report, "the same seed gives the same run");
+        prop_assert_eq!(&scenario.run(Honest), &report, "the same seed gives the same run");
     }
 }
 
 #[test]
-fn the_seed_of_a_key_is_not_shown() {
+fn debug_output_hides_the_seed_of_a_key() {
     let (nonce, key_seed) = (echoes::NONCE, echoes::measurer_seed(0));
     let shown = format!("{:?}", ReturnPath::Echo { nonce, key_seed });
     assert!(shown.contains("0909") && !shown.contains("100"), "{shown}");

@@ -1,4 +1,4 @@
-//! A lying relay on a thread of its own, as an experiment runs it.
+//! A lying relay on its own thread, as in experiments.
 
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::tls::TlsConfigs;
@@ -30,15 +30,15 @@ fn relay(lie: Option<EchoLie>) -> LiarRelay {
     LiarRelay::start(LiarSetup { lie, listen, target, limit, seed, unix_time_s }).expect("it runs")
 }
 
-/// Drives a node until `is_done`.
-fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Option<T>) -> T {
+/// Drives a node until `poll` returns a value.
+fn until<N: Node, T>(driver: &mut Driver<N>, mut poll: impl FnMut(&mut N) -> Option<T>) -> T {
     let deadline = driver.now() + Duration::from_secs(20);
     loop {
-        if let Some(told) = told(driver.node_mut()) {
-            return told;
+        if let Some(value) = poll(driver.node_mut()) {
+            return value;
         }
-        assert!(driver.now() < deadline, "it does not come to that");
-        driver.turn(deadline).expect("the kernel waits");
+        assert!(driver.now() < deadline, "the condition is not met in time");
+        driver.turn(deadline).expect("a turn");
     }
 }
 
@@ -89,7 +89,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
     let mut generator = Driver::new(generator, clock, tls(), Vec::new(), options).expect("it runs");
     let mut bytes = 0;
     until(&mut generator, |generator| {
-        // Several events may be reported at once.
+        // Several events may be pending.
         while let Some(event) = generator.poll_event() {
             match event {
                 Event::Ready { .. } => generator.start(clock.now(), clock.now()),
@@ -104,7 +104,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
 }
 
 #[test]
-fn a_lying_relay_runs_on_its_own_and_is_found_out() {
+fn a_lying_relay_on_its_own_thread_is_detected() {
     let liar = relay(Some(EchoLie::SkipsDecryption));
     assert!(matches!(measure(&liar), Err(LoadFailure::CheckFailed { .. })));
     assert!(liar.totals().measured_bytes > 0);
@@ -116,7 +116,7 @@ fn a_lying_relay_runs_on_its_own_and_is_found_out() {
 }
 
 #[test]
-fn an_honest_relay_to_compare_with_is_measured() {
+fn an_honest_relay_on_its_own_thread_is_measured() {
     let honest = relay(None);
     assert!(measure(&honest).expect("it is honest") > 0);
     honest.stop().expect("it ran");

@@ -3,7 +3,7 @@
 //! Each scenario runs in virtual time and on real sockets, with the same code.
 
 use crate::common::stage::{Stage, in_both_worlds};
-use crate::common::transit_play::{Relay, Report, Scenario};
+use crate::common::transit_run::{Relay, Report, Scenario};
 use lab::liars::TransitLie;
 use onion::measure::Mismatch;
 use onion::measure::load::LoadFailure;
@@ -12,26 +12,26 @@ use std::num::NonZeroU64;
 
 in_both_worlds! {
     an_honest_relay_is_measured
-    an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries
-    a_relay_that_skips_decryption_is_found_out
-    a_relay_that_makes_up_answers_ahead_of_time_is_found_out
-    a_relay_that_forges_some_cells_is_found_out
-    a_relay_that_sends_cells_twice_is_found_out
-    a_relay_that_replays_cells_is_found_out
-    a_relay_that_swaps_cells_is_found_out
-    a_relay_that_drops_cells_is_found_out
-    a_relay_that_alters_cells_is_found_out
-    a_relay_that_falls_silent_gives_no_number
-    a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn
-    a_relay_that_closes_its_connections_gives_no_number
-    a_relay_that_destroys_circuits_for_lack_of_room_gives_no_number
-    a_relay_that_floods_its_measurer_is_found_out
-    an_impostor_gives_no_number
-    a_relay_that_refuses_to_extend_gives_no_number
-    circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again
-    no_more_circuits_are_built_again_than_the_relay_allows
-    a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number
-    a_relay_that_never_answers_gives_no_number
+    an_honest_relay_is_not_blamed_for_circuits_of_a_stranger
+    a_relay_that_skips_decryption_is_detected
+    a_relay_that_fabricates_answers_ahead_of_time_is_detected
+    a_relay_that_forges_some_cells_is_detected
+    a_relay_that_sends_cells_twice_is_detected
+    a_relay_that_replays_cells_is_detected
+    a_relay_that_swaps_cells_is_detected
+    a_relay_that_drops_cells_is_detected
+    a_relay_that_alters_cells_is_detected
+    a_relay_that_stalls_has_no_result
+    a_measurer_whose_sockets_are_all_held_back_starts_later
+    a_relay_that_closes_its_connections_has_no_result
+    a_relay_that_destroys_circuits_for_lack_of_memory_has_no_result
+    a_relay_that_floods_its_measurer_is_detected
+    an_impostor_has_no_result
+    a_relay_that_refuses_to_extend_has_no_result
+    circuits_that_are_destroyed_as_idle_right_after_creation_are_rebuilt
+    no_more_circuits_are_rebuilt_than_the_relay_allows
+    a_relay_that_destroys_all_circuits_as_idle_has_no_result
+    a_relay_that_never_answers_has_no_result
 }
 
 fn every(n: u64) -> NonZeroU64 {
@@ -60,7 +60,7 @@ fn problem_of_too_few(report: &Report) -> &str {
 }
 
 fn an_honest_relay_is_measured<S: Stage>(stage: S) {
-    let report = Scenario::new(Relay::Honest).play_on(stage);
+    let report = Scenario::new(Relay::Honest).run_on(stage);
     assert_eq!(report.result, Ok(()));
     assert_eq!(report.ready, Some((2, 4)));
     assert_eq!(report.seconds.len(), 2);
@@ -68,45 +68,45 @@ fn an_honest_relay_is_measured<S: Stage>(stage: S) {
         assert!(second.bytes > 0 && second.checked_cells > 0, "{second:?}");
         assert_eq!(second.bytes % 514, 0);
     }
-    // A busy machine makes one.
+    // On real sockets a busy machine may cause a silence.
     if S::IS_EXACT {
         assert_eq!(report.answered_after, None, "there was no silence: {report:?}");
     }
 }
 
-/// A landing that has to refuse a circuit says so and nothing else: it only receives.
-fn an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries(stage: impl Stage) {
+/// A return relay refuses the circuit and otherwise only receives.
+fn an_honest_relay_is_not_blamed_for_circuits_of_a_stranger(stage: impl Stage) {
     let scenario = Scenario { strangers_circuits: 20, ..Scenario::new(Relay::Honest) };
-    let report = scenario.play_on(stage);
+    let report = scenario.run_on(stage);
     assert_eq!(report.result, Ok(()));
-    assert!(report.refused_circuits > 0, "nobody was refused");
+    assert!(report.refused_circuits > 0, "no circuit was refused");
     assert_eq!(report.seconds.len(), 2);
     assert!(report.seconds.iter().all(|second| second.bytes > 0));
 }
 
-fn a_relay_that_skips_decryption_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::SkipsDecryption).play_on(stage);
+fn a_relay_that_skips_decryption_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::SkipsDecryption).run_on(stage);
     assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
 }
 
-fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(stage: impl Stage) {
+fn a_relay_that_fabricates_answers_ahead_of_time_is_detected(stage: impl Stage) {
     let early = TransitLie::AnswersAhead(1000);
-    // Next to no checks: the number of cells alone gives it away.
+    // Almost no checks: the number of cells is sufficient.
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::new(early) };
-    let report = scenario.play_on(stage);
+    let report = scenario.run_on(stage);
     let LoadFailure::AnsweredEarly { sent, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*sent <= 1000);
 }
 
-fn a_relay_that_forges_some_cells_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Forges { share: 0.2 }).play_on(stage);
+fn a_relay_that_forges_some_cells_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Forges { share: 0.2 }).run_on(stage);
     assert_eq!(mismatch(&report), Mismatch::Forged);
 }
 
-fn a_relay_that_sends_cells_twice_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Duplicates(every(50))).play_on(stage);
+fn a_relay_that_sends_cells_twice_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Duplicates(every(50))).run_on(stage);
     match report.failure() {
         LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
             assert!(found < cell, "cells arrive behind their index");
@@ -117,16 +117,16 @@ fn a_relay_that_sends_cells_twice_is_found_out(stage: impl Stage) {
     }
 }
 
-fn a_relay_that_replays_cells_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Replays(every(3))).play_on(stage);
+fn a_relay_that_replays_cells_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Replays(every(3))).run_on(stage);
     let LoadFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
 }
 
-fn a_relay_that_swaps_cells_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Reorders(every(4))).play_on(stage);
+fn a_relay_that_swaps_cells_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Reorders(every(4))).run_on(stage);
     let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
@@ -135,8 +135,8 @@ fn a_relay_that_swaps_cells_is_found_out(stage: impl Stage) {
     assert_eq!(cell.abs_diff(*found), 1);
 }
 
-fn a_relay_that_drops_cells_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Drops(every(50))).play_on(stage);
+fn a_relay_that_drops_cells_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Drops(every(50))).run_on(stage);
     let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
@@ -145,101 +145,101 @@ fn a_relay_that_drops_cells_is_found_out(stage: impl Stage) {
     assert!(found > cell, "cells arrive ahead of their index");
 }
 
-fn a_relay_that_alters_cells_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Alters(every(3))).play_on(stage);
+fn a_relay_that_alters_cells_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Alters(every(3))).run_on(stage);
     assert_eq!(mismatch(&report), Mismatch::Forged);
 }
 
-fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
+fn a_relay_that_stalls_has_no_result(stage: impl Stage) {
     let silent = Scenario { seconds: 5, ..Scenario::new(TransitLie::Stalls(1000)) };
-    let report = silent.play_on(stage);
+    let report = silent.run_on(stage);
     let LoadFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*silent_ms >= 1500);
-    let answered = report.answered_after.expect("its host is there");
+    let answered = report.answered_after.expect("its host answers");
     assert!(answered >= Duration::from_millis(500), "{answered:?}");
 }
 
-/// It has given the relay no cells until then, for longer than the maximum silence.
-fn a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn(stage: impl Stage) {
+/// It sends the relay no cells until then, for longer than the maximum silence.
+fn a_measurer_whose_sockets_are_all_held_back_starts_later(stage: impl Stage) {
     let held_back = Some(Duration::from_secs(3));
-    let turn = Scenario { seconds: 5, held_back, ..Scenario::on_one_circuit(Relay::Honest) };
-    let report = turn.play_on(stage);
+    let scenario = Scenario { seconds: 5, held_back, ..Scenario::on_one_circuit(Relay::Honest) };
+    let report = scenario.run_on(stage);
     assert_eq!(report.result, Ok(()));
     let (before, after) = report.seconds.split_at(3);
     assert!(before.iter().all(|it| it.bytes == 0) && after.iter().all(|it| it.bytes > 0));
 }
 
-fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::ClosesLinks(1000)).play_on(stage);
+fn a_relay_that_closes_its_connections_has_no_result(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::ClosesLinks(1000)).run_on(stage);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("connection"), "{problem}");
 }
 
-fn a_relay_that_destroys_circuits_for_lack_of_room_gives_no_number(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::DestroysCircuits(1000)).play_on(stage);
+fn a_relay_that_destroys_circuits_for_lack_of_memory_has_no_result(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::DestroysCircuits(1000)).run_on(stage);
     let failure = report.failure();
     assert!(matches!(failure, LoadFailure::NoRoom { open: 0..=1, wanted: 2 }), "{failure}");
 }
 
-fn a_relay_that_floods_its_measurer_is_found_out(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::Floods(1)).play_on(stage);
+fn a_relay_that_floods_its_measurer_is_detected(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Floods(1)).run_on(stage);
     let LoadFailure::Unsolicited { cells, load_cells } = report.failure() else {
         panic!("{}", report.failure());
     };
     assert!(*cells > load_cells / 20 && *cells < 2_000, "{cells} next to {load_cells}");
 }
 
-fn an_impostor_gives_no_number(stage: impl Stage) {
-    let report = Scenario::new(Relay::Impostor).play_on(stage);
+fn an_impostor_has_no_result(stage: impl Stage) {
+    let report = Scenario::new(Relay::Impostor).run_on(stage);
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("wrong relay: expected"), "{problem}");
 }
 
-fn a_relay_that_refuses_to_extend_gives_no_number(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::RefusesToExtend).play_on(stage);
+fn a_relay_that_refuses_to_extend_has_no_result(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::RefusesToExtend).run_on(stage);
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("(reason 6)"), "{problem}");
 }
 
-/// As C tor does where it looks for idle circuits between the CREATE_FAST and its own answer.
-fn circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again(stage: impl Stage) {
+/// C tor does this if it looks for idle circuits between a CREATE_FAST and its answer.
+fn circuits_that_are_destroyed_as_idle_right_after_creation_are_rebuilt(stage: impl Stage) {
     let swept = Scenario::new(TransitLie::SweepsNewLinks(2));
     assert_eq!(swept.circuits_per_socket, 2, "all circuits of a link, and no more");
-    let report = swept.play_on(stage);
+    let report = swept.run_on(stage);
     assert_eq!(report.result, Ok(()));
-    assert_eq!(report.ready, Some((2, 4)), "all stand");
+    assert_eq!(report.ready, Some((2, 4)), "all are open");
 }
 
-/// A relay counts what its clients begin, and refuses them for an hour where that is too much.
-fn no_more_circuits_are_built_again_than_the_relay_allows(stage: impl Stage) {
+/// A relay counts the circuits of its clients, and refuses more for an hour above a limit.
+fn no_more_circuits_are_rebuilt_than_the_relay_allows(stage: impl Stage) {
     let mut swept = Scenario::new(TransitLie::SweepsNewLinks(2));
     swept.second_tries = 3;
-    let report = swept.play_on(stage);
+    let report = swept.run_on(stage);
     assert_eq!(report.result, Ok(()));
-    assert_eq!(report.ready, Some((2, 3)), "all but one stand");
+    assert_eq!(report.ready, Some((2, 3)), "all but one are open");
 }
 
-fn a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number(stage: impl Stage) {
-    let report = Scenario::new(TransitLie::SweepsNewLinks(usize::MAX)).play_on(stage);
+fn a_relay_that_destroys_all_circuits_as_idle_has_no_result(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::SweepsNewLinks(usize::MAX)).run_on(stage);
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("(reason 9)"), "{problem}");
 }
 
-fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
+fn a_relay_that_never_answers_has_no_result(stage: impl Stage) {
     let mut scenario = Scenario::new(Relay::Mute);
     scenario.setup_timeout = Duration::from_secs(2);
-    let report = scenario.play_on(stage);
+    let report = scenario.run_on(stage);
     let LoadFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
 }
 
-/// Exact results, or ones that need many runs: in virtual time only.
+/// Tests with exact results or many runs: in virtual time only.
 mod statistics {
     use super::*;
     use crate::common::escapes::assert_escapes_as_predicted;
@@ -253,22 +253,22 @@ mod statistics {
     }
 
     #[test]
-    fn equal_seeds_give_equal_runs_and_the_cutting_of_the_stream_does_not_matter() {
+    fn equal_seeds_give_equal_runs_and_segmentation_does_not_matter() {
         let scenario = Scenario {
             piece_max_bytes: Some(700),
             rate: Rate::from_mbit_per_s(5.0),
             ..Scenario::new(Relay::Honest)
         };
-        let report = scenario.play();
-        assert_eq!(report, scenario.play());
-        let whole = Scenario { piece_max_bytes: None, ..scenario }.play();
+        let report = scenario.run();
+        assert_eq!(report, scenario.run());
+        let whole = Scenario { piece_max_bytes: None, ..scenario }.run();
         assert_eq!(report.seconds, whole.seconds);
-        let other = Scenario { seed: 2, ..scenario }.play();
+        let other = Scenario { seed: 2, ..scenario }.run();
         assert_ne!(report.fingerprint, other.fingerprint);
     }
 
     #[test]
-    fn an_honest_relay_is_credited_with_what_it_can_send() {
+    fn the_estimate_of_an_honest_relay_is_its_capacity() {
         for mbit in [2.0, 10.0] {
             let scenario = Scenario {
                 seconds: 8,
@@ -276,7 +276,7 @@ mod statistics {
                 rate: Rate::from_mbit_per_s(mbit * 2.953),
                 ..Scenario::new(Relay::Honest)
             };
-            let report = scenario.play();
+            let report = scenario.run();
             assert_eq!(report.result, Ok(()));
             let mut bytes: Vec<u64> = report.seconds.iter().map(|second| second.bytes).collect();
             bytes.sort_unstable();
@@ -295,27 +295,27 @@ mod statistics {
                 ..Scenario::new(Relay::Honest)
             };
             let scenario = Scenario { rate: Rate::from_mbit_per_s(2.0), ..scenario };
-            assert_eq!(scenario.play().result, Ok(()), "seed {seed}");
+            assert_eq!(scenario.run().result, Ok(()), "seed {seed}");
         }
     }
 
     #[test]
-    fn who_lies_in_each_cell_is_found_within_the_first_bucket() {
+    fn a_liar_in_each_cell_is_detected_within_the_first_bucket() {
         for seed in 0..50 {
             for lie in [TransitLie::SkipsDecryption, TransitLie::Forges { share: 1.0 }] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
-                let cell = failing_cell(&scenario.play());
+                let cell = failing_cell(&scenario.run());
                 assert!(cell < 125, "seed {seed}: cell {cell}");
             }
         }
     }
 
     #[test]
-    fn who_loses_or_repeats_a_cell_is_found_within_two_buckets_after() {
+    fn a_lost_or_duplicated_cell_is_detected_within_two_buckets() {
         for seed in 0..50 {
             for lie in [TransitLie::Drops(every(300)), TransitLie::Duplicates(every(300))] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
-                let report = scenario.play();
+                let report = scenario.run();
                 let cell = failing_cell(&report);
                 assert_eq!(report.lies[0].cell, 299);
                 assert!((299..299 + 250).contains(&cell), "seed {seed}: cell {cell}");
@@ -324,13 +324,13 @@ mod statistics {
     }
 
     #[test]
-    fn a_forger_of_k_cells_escapes_with_the_chance_that_the_share_of_checks_predicts() {
+    fn a_forger_escapes_with_the_probability_predicted_by_the_share_of_checks() {
         const RUNS: u64 = 300;
         let escaped: Vec<usize> = (0..RUNS)
             .map(|seed| {
                 let forger = TransitLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
-                let report = scenario.play();
+                let report = scenario.run();
                 let cell = failing_cell(&report);
                 assert!(report.lies.iter().any(|lie| lie.cell == cell), "rightly accused");
                 report.lies.iter().filter(|lie| lie.cell < cell).count()

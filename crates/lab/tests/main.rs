@@ -1,6 +1,6 @@
-//! Private networks, liars, and scenes of circuits and streams in virtual time and on real sockets.
+//! Tests of private networks, lying relays, and circuits and streams in virtual time and on real sockets.
 //!
-//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+//! A single program, since linking takes long. `scripts/lanes` lists which file runs when.
 
 mod common;
 mod echo;

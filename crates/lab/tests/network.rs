@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lab::{LabError, Network, NetworkSpec, Node, Progress, RelaySpec, Role};
 use onion::Rate;
 
-/// Far more than anything here takes, even on a busy machine.
+/// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 fn spec() -> NetworkSpec {
@@ -28,13 +28,13 @@ fn weight<'a>(consensus: &'a str, nickname: &str) -> &'a str {
 }
 
 #[test]
-fn a_network_comes_up_measures_and_goes() {
+fn a_network_starts_works_and_ends() {
     let mut steps = Vec::new();
     let network = Network::start(&spec(), &mut |step| steps.push(step)).expect("up");
     eprintln!("{}", steps.last().expect("steps"));
     assert!(matches!(steps.last(), Some(Progress::Ready { .. })));
 
-    // Who they are.
+    // Identities and configuration.
     assert_eq!((network.authorities().len(), network.relays().len()), (3, 2));
     let limited = network.node("limited").expect("a relay");
     assert_eq!(limited.limit(), Some(Rate::from_mbit_per_s(10.0)));
@@ -56,7 +56,7 @@ fn a_network_comes_up_measures_and_goes() {
     assert!(first.at < second.at);
     assert!(network.nodes().iter().all(|node| node.cpu_time() > Some(Duration::ZERO)));
 
-    // A bandwidth file, written behind the symbolic link at any time, gets voted.
+    // Authorities vote with a bandwidth file, even if it is written later.
     let consensus = network.consensus().expect("an answer").expect("a consensus");
     assert!(network.lists_all_running(&consensus));
     assert!(weight(&consensus, "free").contains("Unmeasured=1"));
@@ -72,7 +72,7 @@ fn a_network_comes_up_measures_and_goes() {
     let consensus = network.wait_for_consensus(None, &mut measured, PATIENCE).expect("voted");
     assert_eq!(weight(&consensus, "limited"), "Bandwidth=1004");
 
-    // A killed relay is noticed.
+    // A killed relay is detected.
     let free = network.node("free").expect("a relay");
     assert!(free.is_alive());
     free.kill();
@@ -99,7 +99,7 @@ fn watch_ends(watch: &lab::control::BwWatch) -> bool {
 #[test]
 fn a_detached_network_lives_until_it_is_brought_down() {
     let parent = tempfile::tempdir().expect("a folder");
-    // Also shows that a blank and a quote in the name do no harm.
+    // A name with a blank and a quote works.
     let dir = parent.path().join("a \"lab\"");
     let spec = NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::default() };
     let network = Network::start(&spec, &mut |_| {}).expect("up");
@@ -142,7 +142,7 @@ fn a_tor_that_refuses_its_configuration_is_quoted() {
 }
 
 #[test]
-fn a_folder_in_use_is_refused_and_left_alone() {
+fn a_folder_in_use_is_refused_and_not_changed() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("precious");
     std::fs::write(&file, "data").expect("written");

@@ -1,4 +1,4 @@
-//! However the owner of a network ends, nothing of it is left.
+//! Nothing of a network is left after its owner has ended in any way.
 //!
 //! Each test starts itself again as the owner, which then ends abruptly.
 
@@ -11,16 +11,16 @@ use std::time::Duration;
 use lab::{Network, NetworkSpec, Progress};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Far more than anything here takes, even on a busy machine.
+/// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Instructions for the second run: the network's folder, and what to do at which step.
+/// Variables for the second run: the network's folder, the step to report, and whether to panic then.
 const DIR: &str = "FLASHFLOW_LAB_TEST_DIR";
 const STEP: &str = "FLASHFLOW_LAB_TEST_STEP";
 const PANIC: &str = "FLASHFLOW_LAB_TEST_PANIC";
 
 /// In the second run, this is the owner, and does not return.
 #[expect(clippy::print_stdout, reason = "the first run waits for it")]
-fn be_owner_if_told() {
+fn run_as_owner_if_requested() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let dir = PathBuf::from(dir);
     let step_wanted = std::env::var(STEP).expect("set with the folder");
@@ -44,10 +44,10 @@ fn be_owner_if_told() {
     };
     let spec = NetworkSpec { dir: Some(dir.clone()), ..NetworkSpec::default() };
     let _network = Network::start(&spec, &mut progress);
-    // Until the parent kills this process: nothing is ever sent.
+    // Waits until the parent kills this process: nothing is ever sent.
     let (_sender, receiver) = mpsc::channel::<()>();
     let _never = receiver.recv_timeout(PATIENCE);
-    panic!("nobody has ended the owner");
+    panic!("the owner was not killed");
 }
 
 /// Starts an owner of a network in `dir`: the test that runs, again.
@@ -70,7 +70,7 @@ fn reached(owner: &mut Child) {
     use std::io::{BufRead, BufReader};
     let output = BufReader::new(owner.stdout.take().expect("piped"));
     let mut lines = output.lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("reached")), "the owner did not get far enough");
+    assert!(lines.any(|line| line.contains("reached")), "the owner did not reach the step");
 }
 
 /// Waits until nothing is left of the network in `dir`.
@@ -80,22 +80,22 @@ fn assert_nothing_left(dir: &Path) {
     let mut waited = Duration::ZERO;
     while dir.exists() || !lab::processes(dir).is_empty() {
         assert!(waited < PATIENCE, "left: {:?} {:?}", lab::processes(dir), dir.exists());
-        // Nobody sends anything: this only waits.
+        // Nothing is sent: this only waits.
         let _timeout = receiver.recv_timeout(step);
         waited += step;
     }
 }
 
-/// A folder's name for a network, and the folder to clean up in the end.
-fn place() -> (tempfile::TempDir, PathBuf) {
+/// A path for a network's folder, and the parent folder to clean up in the end.
+fn network_folder() -> (tempfile::TempDir, PathBuf) {
     let parent = tempfile::tempdir().expect("a folder");
     let dir = parent.path().canonicalize().expect("exists").join("net");
     (parent, dir)
 }
 
 fn owner_ends_by(signal: Signal, step: &str, tors: usize) {
-    be_owner_if_told();
-    let (_parent, dir) = place();
+    run_as_owner_if_requested();
+    let (_parent, dir) = network_folder();
     let mut owner = start_owner(&dir, step).spawn().expect("started");
     reached(&mut owner);
     assert!(lab::processes(&dir).len() >= tors);
@@ -117,9 +117,9 @@ fn nothing_is_left_after_kill_9_while_keys_are_made() {
 
 #[test]
 fn nothing_is_left_after_ctrl_c_at_the_terminal() {
-    be_owner_if_told();
+    run_as_owner_if_requested();
     // A terminal's Ctrl-C goes to the whole group of the owner, as here.
-    let (_parent, dir) = place();
+    let (_parent, dir) = network_folder();
     let mut owner = start_owner(&dir, "started").process_group(0).spawn().expect("started");
     reached(&mut owner);
     assert_eq!(lab::processes(&dir).len(), 3);
@@ -130,12 +130,11 @@ fn nothing_is_left_after_ctrl_c_at_the_terminal() {
 
 #[test]
 fn nothing_is_left_after_a_panic() {
-    be_owner_if_told();
-    let (_parent, dir) = place();
+    run_as_owner_if_requested();
+    let (_parent, dir) = network_folder();
     let output = start_owner(&dir, "started").env(PANIC, "1").output().expect("run");
     assert!(!output.status.success());
-    // The drop has waited, so all is gone already, and the output's end has shown that no tor
-    // holds our pipe.
+    // Dropping the network has waited for its end. The end of the output shows that no tor holds the pipe open.
     assert_eq!(std::fs::read_to_string(dir.with_extension("seen")).expect("seen"), "3");
     assert!(!dir.exists());
     assert!(lab::processes(&dir).is_empty());

@@ -1,7 +1,7 @@
 //! Relays with clients and destinations: streams, abusive clients, and impaired paths.
 //!
-//! Scenes without a network model run in virtual time and on real sockets, with the same code; the module
-//! `modelled` is for virtual time only.
+//! Tests without a network model run in virtual time and on real sockets, with the same code; the module
+//! `modelled` runs in virtual time only.
 
 mod agreement;
 mod bounds;

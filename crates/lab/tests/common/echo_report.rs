@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::common::found::Found;
-use crate::common::stage::Actor;
+use crate::common::measurer_result::MeasurerResult;
+use crate::common::stage::NodeHandle;
 use coordinator::{Assignment, MeasurerId, Mode, Schedule, SecondReport, Series, Summary};
 use onion::measure::Second;
 use onion::measure::load::LoadFailure;
@@ -11,17 +11,17 @@ use onion::measure::order::OrderFailure;
 use onion::measure::protocol::ClientSecond;
 use onion::{Instant, Rate};
 
-/// One measurer's part.
+/// One measurer and its results.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) actor: Actor,
-    pub(crate) found: Found,
+    pub(crate) node: NodeHandle,
+    pub(crate) found: MeasurerResult,
 }
 
 /// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// The coordinator's part; `None` if it received no end.
+    /// The outcome for the coordinator; `None` if there was none.
     pub(crate) order: Option<Result<(), OrderFailure>>,
     pub(crate) parts: Vec<Part>,
     /// The relay's reports.
@@ -31,7 +31,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Measured without any failure.
+    /// The summary of a measurement without failures.
     #[track_caller]
     pub(crate) fn summary(&self) -> Summary {
         assert_eq!(self.order, Some(Ok(())), "{:?}", self.parts);
@@ -68,6 +68,6 @@ impl Report {
     pub(crate) fn failure(&self) -> &LoadFailure {
         let failures =
             self.parts.iter().filter_map(|part| part.found.result.as_ref()?.as_ref().err());
-        failures.into_iter().next().expect("it is found out")
+        failures.into_iter().next().expect("it is detected")
     }
 }

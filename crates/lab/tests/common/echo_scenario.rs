@@ -20,7 +20,7 @@ pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
 pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
 /// Identities, created once per process: RSA keys are slow to generate.
-pub(crate) struct Cast {
+pub(crate) struct Identities {
     pub(crate) others: IdentityIssuer,
     pub(crate) relays: IdentityIssuer,
     pub(crate) landings: Vec<Arc<OwnIdentity>>,
@@ -28,15 +28,15 @@ pub(crate) struct Cast {
     pub(crate) next: Arc<OwnIdentity>,
 }
 
-pub(crate) fn cast() -> &'static Cast {
-    static CAST: OnceLock<Cast> = OnceLock::new();
-    CAST.get_or_init(|| {
+pub(crate) fn identities() -> &'static Identities {
+    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
+    IDENTITIES.get_or_init(|| {
         let mut others = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
         let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
         let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
         let relay = Arc::new(relays.identity().unwrap());
         let next = Arc::new(others.identity().unwrap());
-        Cast { others, relays, landings, relay, next }
+        Identities { others, relays, landings, relay, next }
     })
 }
 
@@ -121,7 +121,7 @@ impl Scenario {
         let measurers = MEASURERS.iter().take(self.measurers).map(MeasurerKey::of_seed);
         Order {
             coordinator: CoordinatorKey::of_seed(&COORDINATOR),
-            target: cast().relay.ids(),
+            target: identities().relay.ids(),
             measurers: measurers.collect(),
             seconds: self.seconds,
             client_share: ClientShare::DEFAULT,

@@ -1,8 +1,8 @@
-//! A coordinator, its measurers, and a relay that takes part, in virtual time.
+//! A coordinator, its measurers, and a relay that is measured by echo, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::common::found::Found;
+use crate::common::measurer_result::MeasurerResult;
 use link::IdentityIssuer;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::load::{LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target};
@@ -55,11 +55,11 @@ pub(crate) struct Scenario {
     pub(crate) lags: Vec<Duration>,
     pub(crate) sockets: u32,
     pub(crate) circuits_per_socket: u32,
-    /// By the measurers' orders, and by that of the target.
+    /// The length of the measurement for the measurers and for the relay.
     pub(crate) seconds: (u32, u16),
     pub(crate) rate: Rate,
     pub(crate) check_one_in: u32,
-    /// What the relay sends at most.
+    /// The relay's rate limit.
     pub(crate) limit: Option<Rate>,
     pub(crate) piece_max_bytes: Option<usize>,
     pub(crate) seed: u64,
@@ -92,7 +92,7 @@ impl Default for Scenario {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Report {
     pub(crate) order: Vec<OrderEvent>,
-    pub(crate) measurers: Vec<Found>,
+    pub(crate) measurers: Vec<MeasurerResult>,
     pub(crate) fingerprint: u64,
 }
 
@@ -157,8 +157,8 @@ impl Scenario {
         Wire::new(WireConfig { piece_max_bytes, seed: self.seed, ..WireConfig::default() })
     }
 
-    /// Has a router measured.
-    pub(crate) fn play<C: Behavior + 'static>(&self, behavior: C) -> Report {
+    /// Measures a router with this behavior.
+    pub(crate) fn run<C: Behavior + 'static>(&self, behavior: C) -> Report {
         let config = RouterConfig {
             target: TargetParams {
                 is_allowed: true,
@@ -172,7 +172,7 @@ impl Scenario {
         let mut wire = self.wire();
         let relay_node = wire.add(Router::with_behavior(config, behavior, rng, Instant::ORIGIN));
         wire.listen(relay_node, target().address, &relay().1).unwrap();
-        let mut play = Play {
+        let mut run = Run {
             order: wire.add(self.order(Instant::ORIGIN)),
             measurers: Vec::new(),
             started: false,
@@ -180,19 +180,19 @@ impl Scenario {
             report: Report { order: Vec::new(), measurers: Vec::new(), fingerprint: 0 },
         };
         let end = Instant::ORIGIN + Duration::from_secs(60);
-        let ended = wire.run_until(end, |wire| play.look(wire));
-        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {:?}", play.report);
-        play.report.fingerprint = wire.fingerprint();
-        // Everything is closed, and then there are no events left.
-        let order: &mut OrderLink = wire.node_mut(play.order).unwrap();
+        let ended = wire.run_until(end, |wire| run.poll(wire));
+        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {:?}", run.report);
+        run.report.fingerprint = wire.fingerprint();
+        // After all connections are closed, no events are left.
+        let order: &mut OrderLink = wire.node_mut(run.order).unwrap();
         order.stop();
-        wire.drive_bounded(100_000).expect("comes to rest");
-        play.report
+        wire.drive_bounded(100_000).expect("no events are left");
+        run.report
     }
 }
 
 /// A running scenario.
-struct Play<'s> {
+struct Run<'s> {
     order: NodeId,
     measurers: Vec<NodeId>,
     started: bool,
@@ -200,9 +200,9 @@ struct Play<'s> {
     report: Report,
 }
 
-impl Play<'_> {
+impl Run<'_> {
     /// Performs the actions of a coordinator's shell; returns true at the end.
-    fn look(&mut self, wire: &mut Wire) -> bool {
+    fn poll(&mut self, wire: &mut Wire) -> bool {
         let now = wire.now();
         let order: &mut OrderLink = wire.node_mut(self.order).unwrap();
         while let Some(event) = order.poll_event() {
@@ -217,16 +217,16 @@ impl Play<'_> {
             for number in 0..self.scenario.lags.len() {
                 let number = u8::try_from(number).unwrap();
                 self.measurers.push(wire.add(self.scenario.generator(number, now)));
-                self.report.measurers.push(Found::default());
+                self.report.measurers.push(MeasurerResult::default());
             }
         }
         for (id, found) in self.measurers.iter().zip(&mut self.report.measurers) {
             let generator: &mut Measurer = wire.node_mut(*id).unwrap();
             while let Some(event) = generator.poll_event() {
-                found.gather(event);
+                found.record(event);
             }
         }
-        let is_ready = |found: &Found| found.ready.is_some();
+        let is_ready = |found: &MeasurerResult| found.ready.is_some();
         if !self.started && !self.measurers.is_empty() && self.report.measurers.iter().all(is_ready)
         {
             self.started = true;

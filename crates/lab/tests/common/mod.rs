@@ -1,15 +1,15 @@
-//! Casts, stages and scenarios.
+//! Identities, scenarios, and the stages on which nodes run.
 
-pub(crate) mod echo_play;
 pub(crate) mod echo_report;
+pub(crate) mod echo_run;
 pub(crate) mod echo_scenario;
-pub(crate) mod echo_scene;
 pub(crate) mod echoes;
 pub(crate) mod escapes;
-pub(crate) mod found;
+pub(crate) mod measurer_result;
 pub(crate) mod network;
-pub(crate) mod party;
+pub(crate) mod order_test;
+pub(crate) mod peer;
 pub(crate) mod stage;
 pub(crate) mod stranger;
 pub(crate) mod strangers;
-pub(crate) mod transit_play;
+pub(crate) mod transit_run;

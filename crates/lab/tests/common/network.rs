@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::common::party::Party;
-use crate::common::stage::{Actor, RealSockets, Stage, VirtualTime};
+use crate::common::peer::Peer;
+use crate::common::stage::{NodeHandle, RealSockets, Stage, VirtualTime};
 use link::{DriverOptions, IdentityIssuer};
 use onion::circuit::NextHop;
 use onion::client::{
@@ -24,56 +24,56 @@ use std::sync::{Arc, OnceLock};
 /// The date of all certificates.
 pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
 
-/// Longer than anything that is not slow on purpose.
+/// Longer than any step that is not slow on purpose.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Identities, made once per process: their RSA keys take time.
-pub(crate) struct Cast {
+pub(crate) struct Identities {
     pub(crate) issuer: IdentityIssuer,
     pub(crate) relays: Vec<Arc<OwnIdentity>>,
 }
 
-pub(crate) fn cast() -> &'static Cast {
-    static CAST: OnceLock<Cast> = OnceLock::new();
-    CAST.get_or_init(|| {
+pub(crate) fn identities() -> &'static Identities {
+    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
+    IDENTITIES.get_or_init(|| {
         let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S).unwrap();
         let relays = (0..4).map(|_| Arc::new(issuer.identity().unwrap())).collect();
-        Cast { issuer, relays }
+        Identities { issuer, relays }
     })
 }
 
 pub(crate) type Relay = Router<ChaCha8Rng>;
-pub(crate) type Stock = Client<ChaCha8Rng>;
+pub(crate) type TorClient = Client<ChaCha8Rng>;
 
 /// A stage with destinations.
 pub(crate) trait World: Stage {
     /// Adds a node that listens without TLS.
-    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor;
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> NodeHandle;
 }
 
 impl World for VirtualTime {
-    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor {
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> NodeHandle {
         let id = self.wire.add(node);
         self.wire.listen_plain(id, at).unwrap();
         self.nodes.push(id);
-        Actor(self.nodes.len() - 1)
+        NodeHandle(self.nodes.len() - 1)
     }
 }
 
 impl World for RealSockets {
-    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor {
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> NodeHandle {
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-        self.add_with(node, &cast().issuer, &[at], options)
+        self.add_with(node, &identities().issuer, &[at], options)
     }
 }
 
 /// Three relays that are exits and directories, a client, and a destination.
 pub(crate) struct Net<S> {
     pub(crate) stage: S,
-    pub(crate) relays: Vec<Actor>,
+    pub(crate) relays: Vec<NodeHandle>,
     pub(crate) hops: Vec<NextHop>,
-    pub(crate) client: Actor,
-    pub(crate) server: Actor,
+    pub(crate) client: NodeHandle,
+    pub(crate) server: NodeHandle,
     pub(crate) server_at: SocketAddr,
     events: VecDeque<ClientEvent>,
     seed: u64,
@@ -89,7 +89,7 @@ impl<S: World> Net<S> {
         let server_at = stage.reserve();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
         for place in 0..3 {
-            let identity = Arc::clone(&cast().relays[place]);
+            let identity = Arc::clone(&identities().relays[place]);
             let at = stage.reserve();
             hops.push(NextHop::to_own(&identity, at));
             let mut config = RouterConfig::new(identity, UNIX_TIME_S);
@@ -101,31 +101,31 @@ impl<S: World> Net<S> {
             config.directory = Some(server_at);
             change(place, &mut config);
             let router = Router::new(config, ChaCha8Rng::seed_from_u64(place as u64), stage.now());
-            relays.push(stage.add(router, &cast().issuer, &[at]));
+            relays.push(stage.add(router, &identities().issuer, &[at]));
         }
         let server = stage.add_plain(Server::new(), server_at);
         let client = Client::new(UNIX_TIME_S, ChaCha8Rng::seed_from_u64(100));
-        let client = stage.add(client, &cast().issuer, &[]);
+        let client = stage.add(client, &identities().issuer, &[]);
         Self { stage, relays, hops, client, server, server_at, events: VecDeque::new(), seed: 0 }
     }
 
     /// Another client, whose events are ignored.
-    pub(crate) fn add_client(&mut self) -> Actor {
+    pub(crate) fn add_client(&mut self) -> NodeHandle {
         self.seed += 1;
         let rng = ChaCha8Rng::seed_from_u64(100 + self.seed);
-        self.stage.add(Client::new(UNIX_TIME_S, rng), &cast().issuer, &[])
+        self.stage.add(Client::new(UNIX_TIME_S, rng), &identities().issuer, &[])
     }
 
-    /// A party that sends arbitrary cells to a relay.
-    pub(crate) fn add_party(&mut self, relay: usize) -> Actor {
+    /// A peer that sends arbitrary cells to a relay.
+    pub(crate) fn add_peer(&mut self, relay: usize) -> NodeHandle {
         let NextHop { address, ids, .. } = self.hops[relay];
-        let party = Party::dialling(Target { address, ids }, UNIX_TIME_S);
-        let party = self.stage.add(party, &cast().issuer, &[]);
-        self.stage.until(SOON, |stage| stage.node::<Party>(party).is_open());
-        party
+        let peer = Peer::dialling(Target { address, ids }, UNIX_TIME_S);
+        let peer = self.stage.add(peer, &identities().issuer, &[]);
+        self.stage.until(SOON, |stage| stage.node::<Peer>(peer).is_open());
+        peer
     }
 
-    pub(crate) fn client(&mut self) -> &mut Stock {
+    pub(crate) fn client(&mut self) -> &mut TorClient {
         self.stage.node(self.client)
     }
 
@@ -137,7 +137,7 @@ impl<S: World> Net<S> {
         self.stage.node(self.server)
     }
 
-    /// Through this number of relays.
+    /// A path through the first relays.
     pub(crate) fn path(&self, hops: usize) -> CircuitPlan {
         CircuitPlan::new(self.hops[..hops].to_vec())
     }
@@ -147,7 +147,7 @@ impl<S: World> Net<S> {
         self.client().open(now, path)
     }
 
-    /// An open circuit.
+    /// Opens a circuit and waits until it is built.
     #[track_caller]
     pub(crate) fn built(&mut self, path: &CircuitPlan) -> CircuitNumber {
         let circuit = self.open(path);
@@ -158,14 +158,14 @@ impl<S: World> Net<S> {
         circuit
     }
 
-    /// A circuit through all three, with or without congestion control.
+    /// Builds a circuit through all three relays, with or without congestion control.
     #[track_caller]
     pub(crate) fn circuit(&mut self, has_congestion_control: bool) -> CircuitNumber {
         let path = CircuitPlan { has_congestion_control, ..self.path(3) };
         self.built(&path)
     }
 
-    /// Begins a transfer with the destination.
+    /// Begins a transfer with the server.
     pub(crate) fn begin(&mut self, circuit: CircuitNumber, transfer: Transfer) -> StreamNumber {
         let to = Destination::from(self.server_at);
         self.begin_to(circuit, to, transfer)
@@ -203,7 +203,7 @@ impl<S: World> Net<S> {
         figures
     }
 
-    /// Why a circuit is lost.
+    /// Waits until a circuit is lost, and returns the cause.
     #[track_caller]
     pub(crate) fn lost(&mut self, circuit: CircuitNumber) -> Loss {
         let is_it = |event: &ClientEvent| match event {
@@ -246,7 +246,10 @@ impl<S: World> Net<S> {
     pub(crate) fn until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
         let deadline = self.stage.now() + SOON;
         while !is_done(self) {
-            assert!(self.stage.now() < deadline && self.stage.step(), "it does not come to that");
+            assert!(
+                self.stage.now() < deadline && self.stage.step(),
+                "the condition is not met in time"
+            );
         }
     }
 
@@ -261,12 +264,12 @@ impl<S: World> Net<S> {
     pub(crate) fn assert_empty(&mut self) {
         self.assert_idle();
         if let Some(conns) = self.stage.conns() {
-            let links = conns; // those between relays stay, and the client's
-            assert!(links as u64 <= 3 + self.seed, "{links} connections");
+            // Links between relays and those of the client may remain open.
+            assert!(conns as u64 <= 3 + self.seed, "{conns} connections");
         }
     }
 
-    /// Nothing is left but links.
+    /// No circuits, streams and buffered bytes are left.
     #[track_caller]
     pub(crate) fn assert_idle(&mut self) {
         self.until(|net| {

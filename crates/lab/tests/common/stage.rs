@@ -1,4 +1,4 @@
-//! Nodes that run together, in virtual time or on real sockets, by the same calls.
+//! Runs nodes together, in virtual time or on real sockets, through one interface.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -11,13 +11,13 @@ use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 
-/// A node on the stage, in order of creation.
+/// Refers to a node of a stage, in order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Actor(pub(crate) usize);
+pub(crate) struct NodeHandle(pub(crate) usize);
 
-/// A stage for nodes.
+/// Runs nodes that are connected to each other.
 pub(crate) trait Stage {
-    /// Whether time passes only if necessary, so that numbers are exact.
+    /// Whether time is virtual, so that rates are exact.
     const IS_EXACT: bool;
 
     fn now(&self) -> Instant;
@@ -25,7 +25,7 @@ pub(crate) trait Stage {
     /// An address to listen at.
     fn reserve(&mut self) -> SocketAddr;
 
-    /// An address where nobody listens.
+    /// An address without a listener.
     fn nowhere(&mut self) -> SocketAddr;
 
     /// Adds a node that listens at addresses reserved before.
@@ -34,17 +34,17 @@ pub(crate) trait Stage {
         node: impl Node + 'static,
         issuer: &IdentityIssuer,
         at: &[SocketAddr],
-    ) -> Actor;
+    ) -> NodeHandle;
 
-    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N;
+    fn node<N: Node + 'static>(&mut self, node: NodeHandle) -> &mut N;
 
     /// Processes an event; returns false if there is none.
     fn step(&mut self) -> bool;
 
-    /// Connections that are open; in virtual time only.
+    /// The number of open connections; in virtual time only.
     fn conns(&self) -> Option<usize>;
 
-    /// Steps until `is_done`, which must happen before `longest` has passed.
+    /// Steps until `is_done` returns true, for at most `longest`.
     #[track_caller]
     fn until(&mut self, longest: Duration, mut is_done: impl FnMut(&mut Self) -> bool)
     where
@@ -52,12 +52,12 @@ pub(crate) trait Stage {
     {
         let deadline = self.now() + longest;
         while !is_done(self) {
-            assert!(self.now() < deadline && self.step(), "it does not come to that");
+            assert!(self.now() < deadline && self.step(), "the condition is not met in time");
         }
     }
 }
 
-/// `sim::wire`.
+/// Virtual time: a [`Wire`].
 pub(crate) struct VirtualTime {
     pub(crate) wire: Wire,
     pub(crate) nodes: Vec<NodeId>,
@@ -137,7 +137,7 @@ impl Stage for VirtualTime {
         node: impl Node + 'static,
         issuer: &IdentityIssuer,
         at: &[SocketAddr],
-    ) -> Actor {
+    ) -> NodeHandle {
         if self.nodes.is_empty() {
             self.wire.add(Ticker(Instant::ORIGIN));
         }
@@ -147,11 +147,11 @@ impl Stage for VirtualTime {
             self.wire.listen(id, *address, &certificate).unwrap();
         }
         self.nodes.push(id);
-        Actor(self.nodes.len() - 1)
+        NodeHandle(self.nodes.len() - 1)
     }
 
-    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {
-        self.wire.node_mut(self.nodes[actor.0]).unwrap()
+    fn node<N: Node + 'static>(&mut self, node: NodeHandle) -> &mut N {
+        self.wire.node_mut(self.nodes[node.0]).unwrap()
     }
 
     fn step(&mut self) -> bool {
@@ -163,12 +163,12 @@ impl Stage for VirtualTime {
     }
 }
 
-/// A driver that can be downcast.
-trait Body: Any {
+/// A driver of any node, for downcasts.
+trait AnyDriver: Any {
     fn turn(&mut self, deadline: Instant);
 }
 
-impl<N: Node + 'static> Body for Driver<N> {
+impl<N: Node + 'static> AnyDriver for Driver<N> {
     fn turn(&mut self, deadline: Instant) {
         Self::turn(self, deadline).unwrap();
     }
@@ -178,7 +178,7 @@ impl<N: Node + 'static> Body for Driver<N> {
 pub(crate) struct RealSockets {
     clock: Clock,
     listeners: Vec<TcpListener>,
-    drivers: Vec<Box<dyn Body>>,
+    drivers: Vec<Box<dyn AnyDriver>>,
 }
 
 impl RealSockets {
@@ -193,7 +193,7 @@ impl RealSockets {
         issuer: &IdentityIssuer,
         at: &[SocketAddr],
         options: DriverOptions,
-    ) -> Actor {
+    ) -> NodeHandle {
         let listeners = at.iter().map(|address| {
             let is_it = |listener: &TcpListener| listener.local_addr().unwrap() == *address;
             let place = self.listeners.iter().position(is_it).unwrap();
@@ -203,7 +203,7 @@ impl RealSockets {
         let tls = TlsConfigs::new(issuer).unwrap();
         let driver = Driver::new(node, self.clock, tls, listeners, options).unwrap();
         self.drivers.push(Box::new(driver));
-        Actor(self.drivers.len() - 1)
+        NodeHandle(self.drivers.len() - 1)
     }
 }
 
@@ -232,17 +232,17 @@ impl Stage for RealSockets {
         node: impl Node + 'static,
         issuer: &IdentityIssuer,
         at: &[SocketAddr],
-    ) -> Actor {
+    ) -> NodeHandle {
         self.add_with(node, issuer, at, DriverOptions::default())
     }
 
-    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {
-        let driver: &mut dyn Any = &mut *self.drivers[actor.0];
+    fn node<N: Node + 'static>(&mut self, node: NodeHandle) -> &mut N {
+        let driver: &mut dyn Any = &mut *self.drivers[node.0];
         driver.downcast_mut::<Driver<N>>().unwrap().node_mut()
     }
 
     fn step(&mut self) -> bool {
-        // Only the first waits for events: the relay, which is involved in most of them.
+        // Only the first driver waits for events: that of the relay, which takes part in most of them.
         let mut wait = Duration::from_millis(1);
         for driver in &mut self.drivers {
             let deadline = self.clock.now() + std::mem::take(&mut wait);
@@ -256,7 +256,7 @@ impl Stage for RealSockets {
     }
 }
 
-/// Plays each body in both worlds.
+/// Runs each function as a test in virtual time and on real sockets.
 macro_rules! in_both_worlds {
     ($($claim:ident)*) => {
         mod in_virtual_time {

@@ -1,7 +1,7 @@
 //! A client that makes a relay extend circuits to a measurer's return relay, where they are unwanted.
 
-use crate::common::party::{Party, extend_data, sealed};
-use crate::common::stage::{Actor, Stage};
+use crate::common::peer::{Peer, extend_data, sealed};
+use crate::common::stage::{NodeHandle, Stage};
 use link::IdentityIssuer;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
@@ -18,8 +18,8 @@ pub(crate) struct Stranger {
     landing: Target,
     /// The number of circuits to request.
     circuits: u32,
-    party: Option<Actor>,
-    /// Those that it has asked for.
+    peer: Option<NodeHandle>,
+    /// The number of circuits requested so far.
     begun: u32,
     /// Whether the latest one has been extended.
     is_extended: bool,
@@ -28,8 +28,8 @@ pub(crate) struct Stranger {
 
 impl Stranger {
     pub(crate) const fn new(relay: Target, landing: Target, circuits: u32) -> Self {
-        let (party, begun, is_extended, refused) = (None, 0, false, 0);
-        Self { relay, landing, circuits, party, begun, is_extended, refused }
+        let (peer, begun, is_extended, refused) = (None, 0, false, 0);
+        Self { relay, landing, circuits, peer, begun, is_extended, refused }
     }
 
     /// Circuits that the return relay has refused.
@@ -38,7 +38,7 @@ impl Stranger {
     }
 
     /// Performs the next step, if it is possible.
-    pub(crate) fn go_on(
+    pub(crate) fn step(
         &mut self,
         stage: &mut impl Stage,
         issuer: &IdentityIssuer,
@@ -47,35 +47,35 @@ impl Stranger {
         if self.refused == self.circuits {
             return;
         }
-        let Some(actor) = self.party else {
-            self.party = Some(stage.add(Party::dialling(self.relay, unix_time_s), issuer, &[]));
+        let Some(node) = self.peer else {
+            self.peer = Some(stage.add(Peer::dialling(self.relay, unix_time_s), issuer, &[]));
             return;
         };
-        let party: &mut Party = stage.node(actor);
+        let peer: &mut Peer = stage.node(node);
         let latest = CircId::of_initiator(self.begun);
-        if !party.is_open() {
+        if !peer.is_open() {
             return;
         }
         if self.begun == self.refused {
             self.begun += 1;
             self.is_extended = false;
-            party.send(CircId::of_initiator(self.begun), Command::CREATE_FAST, &X);
-        } else if let Some(keys) = party.fast_keys(latest, X).filter(|_| !self.is_extended) {
+            peer.send(CircId::of_initiator(self.begun), Command::CREATE_FAST, &X);
+        } else if let Some(keys) = peer.fast_keys(latest, X).filter(|_| !self.is_extended) {
             self.is_extended = true;
             let data = extend_data(self.landing.address, &self.landing.ids);
             let body = sealed(&mut ClientHop::new(&keys), RelayCommand::EXTEND2, &data);
-            party.send(latest, Command::RELAY_EARLY, &body);
-        } else if let Some(body) = party.cell(latest, Command::DESTROY) {
+            peer.send(latest, Command::RELAY_EARLY, &body);
+        } else if let Some(body) = peer.cell(latest, Command::DESTROY) {
             // A relay that refuses the circuit itself sends another reason.
             assert_eq!(DestroyReason::parse(body), DestroyReason::DESTROYED);
             self.refused += 1;
         }
     }
 
-    /// Goes away.
+    /// Closes its link.
     pub(crate) fn leave(&self, stage: &mut impl Stage) {
-        if let Some(actor) = self.party {
-            stage.node::<Party>(actor).close();
+        if let Some(node) = self.peer {
+            stage.node::<Peer>(node).close();
         }
     }
 }

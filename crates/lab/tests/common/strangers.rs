@@ -1,6 +1,6 @@
 //! Unwanted circuits at the measurer's return relays.
 
-use crate::common::transit_play::{lone_measurer, unix_time_s};
+use crate::common::transit_run::{lone_measurer, unix_time_s};
 use onion::Instant;
 use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer};
@@ -8,11 +8,11 @@ use onion::node::{ListenerId, Node};
 use testkit::fixture::Session;
 
 #[test]
-fn who_asks_for_circuits_without_end_and_reads_no_answer_fills_no_memory() {
+fn a_stranger_that_requests_circuits_without_reading_answers_fills_no_memory() {
     let (mut measurer, certificate, ids) = lone_measurer();
     let (now, tls) =
         (Instant::ORIGIN, Session { certificate: certificate.into(), exported: [0; 32] });
-    let conn = measurer.handle_accepted(now, ListenerId(0), &tls).expect("it listens");
+    let conn = measurer.handle_accepted(now, ListenerId(0), &tls).expect("accepted");
     let expected = ExpectedPeer { ids, address: [10, 0, 0, 1].into() };
     let anonymous = Authentication::Anonymous;
     let mut stranger =

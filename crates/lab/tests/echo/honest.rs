@@ -1,10 +1,10 @@
-//! An honest relay, whoever is around it.
+//! Measurements of an honest relay, with clients, strangers and failing measurers.
 
-use crate::common::echo_play::{ALONE_S, Play};
-use crate::common::echo_report::{Part, Report};
+use crate::common::echo_report::Report;
+use crate::common::echo_run::{ALONE_S, Run};
 use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
-use crate::common::party::Party;
-use crate::common::stage::{Actor, Stage};
+use crate::common::peer::Peer;
+use crate::common::stage::{NodeHandle, Stage};
 use onion::cell::{CircId, Command};
 use onion::measure::load::{Event, LoadFailure, LoadGenerator};
 use onion::measure::order::{OrderEvent, OrderFailure};
@@ -16,18 +16,18 @@ use rand_chacha::ChaCha8Rng;
 
 crate::common::stage::in_both_worlds! {
     an_honest_relay_is_measured
-    clients_are_held_to_their_share_and_have_all_back_after
+    clients_are_limited_to_their_share_during_the_measurement_only
     a_relay_that_takes_part_can_also_be_measured_in_transit
-    the_rate_holds_a_pump_back_where_the_relay_does_not
-    sockets_that_are_held_back_begin_in_the_middle
+    a_load_generator_is_throttled_by_its_rate_only_below_the_relays_capacity
+    sockets_that_are_held_back_start_later
     a_relay_is_measured_again_until_the_quota_is_used_up
-    a_coordinator_that_goes_ends_it_for_all
+    the_measurement_ends_for_all_when_the_coordinator_leaves
     the_target_closes_the_measurers_links_at_the_end
-    a_measurer_that_never_comes_holds_nothing_up_for_long
+    a_missing_measurer_ends_the_measurement_after_the_timeout
     one_measurer_of_two_is_enough_for_the_target
     strangers_disturb_neither_a_measurement_nor_clients
-    idle_circuits_that_fill_the_relay_end_for_others_and_disturb_no_measurement
-    connections_cut_in_any_handshake_leave_nothing
+    idle_circuits_are_evicted_and_disturb_no_measurement
+    connections_closed_during_any_handshake_leave_nothing
 }
 
 fn median(mut values: Vec<u64>) -> f64 {
@@ -37,63 +37,63 @@ fn median(mut values: Vec<u64>) -> f64 {
 
 fn an_honest_relay_is_measured<S: Stage>(stage: S) {
     let scenario = Scenario::default();
-    let mut play = Play::begin(stage, &scenario);
-    let report = play.measure();
+    let mut run = Run::begin(stage, &scenario);
+    let report = run.measure();
     assert!(report.parts.iter().all(|part| part.found.ready == Some((2, 4))));
     let share = report.estimate_over(scenario.limit.expect("there is one"));
     if S::IS_EXACT {
         assert!((0.9..1.05).contains(&share), "{share}");
     }
-    play.pass(Duration::from_secs(1));
-    assert!(play.told.contains(&RouterEvent::MeasurementOver(None)), "{:?}", play.told);
-    assert_eq!(play.open_circuits(), 0);
-    if let Some(conns) = play.stage.conns() {
-        assert_eq!(conns, 1, "the coordinator's, which may order again");
+    run.pass(Duration::from_secs(1));
+    assert!(run.events.contains(&RouterEvent::MeasurementOver(None)), "{:?}", run.events);
+    assert_eq!(run.open_circuits(), 0);
+    if let Some(conns) = run.stage.conns() {
+        assert_eq!(conns, 1, "the coordinator's");
     }
 }
 
-fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
+fn clients_are_limited_to_their_share_during_the_measurement_only<S: Stage>(stage: S) {
     let scenario = Scenario::with_clients(30.0);
-    let mut play = Play::begin(stage, &scenario);
-    let before = play.client_bytes(Instant::ORIGIN, play.stage.now());
-    let report = play.measure();
-    let ended = play.stage.now();
-    play.pass(Duration::from_secs(u64::from(ALONE_S) + 2));
-    play.assert_clients_live();
-    // What is assumed at least, and a tenth for what was saved up before.
+    let mut run = Run::begin(stage, &scenario);
+    let before = run.client_bytes(Instant::ORIGIN, run.stage.now());
+    let report = run.measure();
+    let ended = run.stage.now();
+    run.pass(Duration::from_secs(u64::from(ALONE_S) + 2));
+    run.assert_clients_live();
+    // A third of the measured traffic, of which a minimum is assumed, and a tenth for saved-up bytes.
     let most = |measured: u64| measured.max(1_250_000) / 3 * 11 / 10;
     if S::IS_EXACT {
-        for (place, (measured, client)) in play.measured.iter().enumerate() {
+        for (place, (measured, client)) in run.measured.iter().enumerate() {
             assert!(*client <= most(*measured), "second {place}: {client} with {measured}");
         }
     } else {
-        // On a busy machine a second's clients may be those of the second before.
-        let most: u64 = play.measured.iter().map(|(measured, _)| most(*measured)).sum();
-        let clients: u64 = play.measured.iter().map(|(_, client)| *client).sum();
-        assert!(clients <= most, "{clients}, where {most} are allowed");
+        // On a busy machine, client traffic may be attributed to the next second.
+        let most: u64 = run.measured.iter().map(|(measured, _)| most(*measured)).sum();
+        let clients: u64 = run.measured.iter().map(|(_, client)| *client).sum();
+        assert!(clients <= most, "{clients} of at most {most}");
     }
     let reported: Vec<u64> = report.client_seconds.iter().map(|it| it.sent_bytes).collect();
-    let real: Vec<u64> = play.measured.iter().map(|(_, client)| *client).collect();
+    let real: Vec<u64> = run.measured.iter().map(|(_, client)| *client).collect();
     assert_eq!(reported, real);
     if S::IS_EXACT {
         let share = report.estimate_over(scenario.limit.expect("there is one"));
         assert!((0.9..1.05).contains(&share), "{share}");
-        assert!((28.5..31.5).contains(&median(before)), "all that they want");
-        // The clients' own count, a latency later.
-        let during = median(play.client_bytes(report.began, ended));
+        assert!((28.5..31.5).contains(&median(before)), "all the traffic that they request");
+        // As counted by the clients, a latency later.
+        let during = median(run.client_bytes(report.began, ended));
         assert!((during / 10.0 - 1.0).abs() < 0.05, "a quarter of 40 Mbit/s: {during}");
         assert!((during / median(reported) - 1.0).abs() < 0.05);
-        let after = play.client_bytes(ended + Duration::from_secs(1), play.stage.now());
+        let after = run.client_bytes(ended + Duration::from_secs(1), run.stage.now());
         assert!(after.len() >= 2 && (28.5..31.5).contains(&median(after)), "all again");
     }
 }
 
 fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 3, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
-    let generator = play.add_transit(3, scenario.rate);
+    let mut run = Run::begin(stage, &scenario);
+    let generator = run.add_transit(3, scenario.rate);
     let (mut bytes, mut is_over) = (Vec::new(), false);
-    play.stage.until(Duration::from_secs(20), |stage| {
+    run.stage.until(Duration::from_secs(20), |stage| {
         let now = stage.now();
         let generator: &mut LoadGenerator<ChaCha8Rng> = stage.node(generator);
         match generator.poll_event() {
@@ -113,8 +113,8 @@ fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
     }
 }
 
-/// Windows so small that each circuit carries as much as any other, whatever the relay could do.
-fn sockets_that_are_held_back_begin_in_the_middle<S: Stage>(stage: S) {
+/// The windows are so small that they limit each circuit to the same rate.
+fn sockets_that_are_held_back_start_later<S: Stage>(stage: S) {
     let scenario = Scenario {
         measurers: 1,
         seconds: 6,
@@ -122,8 +122,8 @@ fn sockets_that_are_held_back_begin_in_the_middle<S: Stage>(stage: S) {
         window_cap_cells: 16,
         ..Scenario::default()
     };
-    let mut play = Play::begin(stage, &scenario);
-    let report = play.measure();
+    let mut run = Run::begin(stage, &scenario);
+    let report = run.measure();
     let seconds = &report.parts[0].found.seconds;
     let bytes: Vec<u64> = seconds.iter().map(|it| it.bytes).collect();
     assert_eq!(bytes.len(), 6);
@@ -136,15 +136,15 @@ fn sockets_that_are_held_back_begin_in_the_middle<S: Stage>(stage: S) {
 
 /// Measures in transit at this rate; returns the share of the time in which the rate blocked the load
 /// generator. Cells in flight are within the circuits' windows, and half of the connections are outbound.
-fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
+fn share_throttled<S: Stage>(run: &mut Run<'_, S>, rate: Rate) -> f64 {
     const SECONDS: u32 = 3;
-    let actor = play.add_transit(SECONDS, rate);
-    let window_bytes = u64::from(4 * play.scenario.window_cap_cells) * 514;
+    let node = run.add_transit(SECONDS, rate);
+    let window_bytes = u64::from(4 * run.scenario.window_cap_cells) * 514;
     let (mut throttled, mut outstanding_most, mut is_over) = (Duration::ZERO, 0, false);
     let mut ends_at = None;
-    play.stage.until(Duration::from_secs(20), |stage| {
+    run.stage.until(Duration::from_secs(20), |stage| {
         let now = stage.now();
-        let generator: &mut LoadGenerator<ChaCha8Rng> = stage.node(actor);
+        let generator: &mut LoadGenerator<ChaCha8Rng> = stage.node(node);
         outstanding_most = generator.outstanding_bytes().max(outstanding_most);
         if generator.is_sending() {
             assert_eq!(generator.ends_at(), ends_at);
@@ -168,21 +168,21 @@ fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
         }
         is_over
     });
-    play.pass(Duration::from_secs(1));
-    let now = play.stage.now();
-    let generator: &mut LoadGenerator<ChaCha8Rng> = play.stage.node(actor);
+    run.pass(Duration::from_secs(1));
+    let now = run.stage.now();
+    let generator: &mut LoadGenerator<ChaCha8Rng> = run.stage.node(node);
     assert_eq!(generator.throttled(now), throttled, "it has stopped sending");
     assert!(!generator.is_sending() && throttled <= Duration::from_secs(SECONDS.into()));
     assert!(outstanding_most > 0 && outstanding_most <= window_bytes, "{outstanding_most}");
     throttled.as_secs_f64() / f64::from(SECONDS)
 }
 
-fn the_rate_holds_a_pump_back_where_the_relay_does_not<S: Stage>(stage: S) {
+fn a_load_generator_is_throttled_by_its_rate_only_below_the_relays_capacity<S: Stage>(stage: S) {
     let scenario = Scenario::default();
-    let mut play = Play::begin(stage, &scenario);
+    let mut run = Run::begin(stage, &scenario);
     let limit = scenario.limit.expect("there is one");
-    let by_rate = share_throttled(&mut play, limit.scaled(0.25));
-    let by_relay = share_throttled(&mut play, limit.scaled(3.0));
+    let by_rate = share_throttled(&mut run, limit.scaled(0.25));
+    let by_relay = share_throttled(&mut run, limit.scaled(3.0));
     assert!(by_rate > by_relay, "{by_rate} {by_relay}");
     if S::IS_EXACT {
         assert!(by_rate > 0.95 && by_relay < 0.3, "{by_rate} {by_relay}");
@@ -191,13 +191,13 @@ fn the_rate_holds_a_pump_back_where_the_relay_does_not<S: Stage>(stage: S) {
 
 fn a_relay_is_measured_again_until_the_quota_is_used_up<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 1, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
+    let mut run = Run::begin(stage, &scenario);
     for _ in 0..2 {
-        assert!(play.measure().summary().median > 0);
+        assert!(run.measure().summary().median > 0);
     }
-    let order = play.next_order();
-    let link = play.add_order(order);
-    assert_eq!(refusal(&play.answer(link)), ErrorCode::QUOTA_EXCEEDED);
+    let order = run.next_order();
+    let link = run.add_order(order);
+    assert_eq!(refusal(&run.answer(link)), ErrorCode::QUOTA_EXCEEDED);
 }
 
 #[track_caller]
@@ -208,14 +208,14 @@ fn refusal(event: &OrderEvent) -> ErrorCode {
     }
 }
 
-fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
+fn the_measurement_ends_for_all_when_the_coordinator_leaves<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 20, ..Scenario::with_clients(30.0) };
-    let mut play = Play::begin(stage, &scenario);
-    let (link, mut parts) = play.prepare();
-    play.start(&parts);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.seconds.len() == 2));
-    play.stop_order(link);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.result.is_some()));
+    let mut run = Run::begin(stage, &scenario);
+    let (link, mut parts) = run.prepare();
+    run.start(&parts);
+    run.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.seconds.len() == 2));
+    run.stop_order(link);
+    run.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.result.is_some()));
     for part in &parts {
         let called_off = ErrorCode::CALLED_OFF;
         assert!(
@@ -223,180 +223,169 @@ fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
             "{part:?}"
         );
     }
-    let ended = play.stage.now();
-    play.pass(Duration::from_secs(3));
-    play.assert_clients_live();
-    let after = play.client_bytes(ended + Duration::from_millis(300), play.stage.now());
-    assert!(!S::IS_EXACT || median(after) > 28.5, "clients have it all again");
-    assert_eq!(play.open_circuits(), 4, "the clients'");
+    let ended = run.stage.now();
+    run.pass(Duration::from_secs(3));
+    run.assert_clients_live();
+    let after = run.client_bytes(ended + Duration::from_millis(300), run.stage.now());
+    assert!(!S::IS_EXACT || median(after) > 28.5, "the clients' limit has ended");
+    assert_eq!(run.open_circuits(), 4, "the clients'");
 }
 
-/// A party that has proved to be the first measurer.
+/// Adds a peer that has proved to be the first measurer.
 #[track_caller]
-pub(crate) fn proven<S: Stage>(play: &mut Play<'_, S>, nonce: Nonce) -> Actor {
-    let party = play.add_party();
-    let target = play.target.ids;
-    let said = play.party(party);
-    let proof = Proof::sign(&MEASURERS[0], nonce, &target, &said.exported);
-    said.say(&Message::Proof(proof));
-    play.until_party(party, |party| party.messages() == [Message::Proven]);
-    party
+pub(crate) fn proven<S: Stage>(run: &mut Run<'_, S>, nonce: Nonce) -> NodeHandle {
+    let peer = run.add_peer();
+    let target = run.target.ids;
+    let sender = run.peer(peer);
+    let proof = Proof::sign(&MEASURERS[0], nonce, &target, &sender.exported);
+    sender.send_message(&Message::Proof(proof));
+    run.until_peer(peer, |peer| peer.messages() == [Message::Proven]);
+    peer
 }
 
-/// An order that was accepted, and a party that has proved to be the first measurer.
+/// Sends an order, which must be accepted, and adds a peer that has proved to be the first measurer.
 #[track_caller]
-pub(crate) fn ordered<S: Stage>(play: &mut Play<'_, S>) -> (Actor, Nonce, Actor) {
-    let order = play.next_order();
+pub(crate) fn ordered<S: Stage>(run: &mut Run<'_, S>) -> (NodeHandle, Nonce, NodeHandle) {
+    let order = run.next_order();
     let nonce = order.nonce;
-    let link = play.add_order(order);
-    assert_eq!(play.answer(link), OrderEvent::Accepted);
-    let party = proven(play, nonce);
-    (link, nonce, party)
+    let link = run.add_order(order);
+    assert_eq!(run.answer(link), OrderEvent::Accepted);
+    let peer = proven(run, nonce);
+    (link, nonce, peer)
 }
 
 fn the_target_closes_the_measurers_links_at_the_end<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 1, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
-    let (link, nonce, party) = ordered(&mut play);
-    let idle = proven(&mut play, nonce);
+    let mut run = Run::begin(stage, &scenario);
+    let (link, nonce, peer) = ordered(&mut run);
+    let idle = proven(&mut run, nonce);
     let circ_id = CircId::of_initiator(1);
-    play.party(party).send(circ_id, Command::CREATE_FAST, &[5; 20]);
-    play.until_party(party, |party| party.cell(circ_id, Command::CREATED_FAST).is_some());
-    play.party(party).send(circ_id, Command::RELAY, &[6; 509]);
-    play.until_party(party, |party| party.closed.is_some());
-    play.until_party(idle, |party| party.closed.is_some());
-    assert!(play.party(party).cell(circ_id, Command::RELAY).is_some());
-    assert_eq!(play.party(party).messages(), [Message::Proven], "in good order");
-    assert!(matches!(play.answer(link), OrderEvent::ClientSecond(..)));
-    assert_eq!(play.answer(link), OrderEvent::Finished);
-    assert_eq!(play.measured, [(514, 0)]);
+    run.peer(peer).send(circ_id, Command::CREATE_FAST, &[5; 20]);
+    run.until_peer(peer, |peer| peer.cell(circ_id, Command::CREATED_FAST).is_some());
+    run.peer(peer).send(circ_id, Command::RELAY, &[6; 509]);
+    run.until_peer(peer, |peer| peer.closed.is_some());
+    run.until_peer(idle, |peer| peer.closed.is_some());
+    assert!(run.peer(peer).cell(circ_id, Command::RELAY).is_some());
+    assert_eq!(run.peer(peer).messages(), [Message::Proven], "without an error");
+    assert!(matches!(run.answer(link), OrderEvent::ClientSecond(..)));
+    assert_eq!(run.answer(link), OrderEvent::Finished);
+    assert_eq!(run.measured, [(514, 0)]);
 }
 
-fn a_measurer_that_never_comes_holds_nothing_up_for_long<S: Stage>(stage: S) {
+fn a_missing_measurer_ends_the_measurement_after_the_timeout<S: Stage>(stage: S) {
     let max_duration = Duration::from_secs(2);
     let scenario = Scenario { seconds: 1, max_duration, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
-    let order = play.next_order();
-    let link = play.add_order(order);
-    assert_eq!(play.answer(link), OrderEvent::Accepted);
-    assert_eq!(refusal(&play.answer(link)), ErrorCode::TIMED_OUT);
-    // The next may be slow, on a busy machine.
+    let mut run = Run::begin(stage, &scenario);
+    let order = run.next_order();
+    let link = run.add_order(order);
+    assert_eq!(run.answer(link), OrderEvent::Accepted);
+    assert_eq!(refusal(&run.answer(link)), ErrorCode::TIMED_OUT);
+    // The next measurement may be slow on a busy machine.
     let params = Scenario::default().target_params();
-    let relay = play.relay;
-    let router: &mut crate::common::echo_play::Relay = play.stage.node(relay);
+    let relay = run.relay;
+    let router: &mut crate::common::echo_run::Relay = run.stage.node(relay);
     router.set_target_params(params);
-    assert!(play.measure().summary().median > 0, "the next may come");
+    assert!(run.measure().summary().median > 0, "the relay can be measured again");
 }
 
 fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 2, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
-    let order = play.next_order();
+    let mut run = Run::begin(stage, &scenario);
+    let order = run.next_order();
     let nonce = order.nonce;
-    let link = play.add_order(order);
-    assert_eq!(play.answer(link), OrderEvent::Accepted);
-    let mut parts = vec![play.add_measurer(1, nonce)];
-    play.until(&mut parts, |_, parts| parts[0].found.ready.is_some());
-    let report = play.run(link, parts);
+    let link = run.add_order(order);
+    assert_eq!(run.answer(link), OrderEvent::Accepted);
+    let mut parts = vec![run.add_measurer(1, nonce)];
+    run.until(&mut parts, |_, parts| parts[0].found.ready.is_some());
+    let report = run.finish(link, parts);
     assert!(report.summary().median > 0);
 }
 
 /// Sends a message that is not permitted, and gets an error.
-fn strange<S: Stage>(play: &mut Play<'_, S>, message: impl Fn(&Party) -> Message) {
-    let party = play.add_party();
-    let message = message(play.party(party));
-    play.party(party).say(&message);
-    play.until_party(party, |party| party.closed.is_some());
-    assert!(matches!(play.party(party).messages()[..], [Message::Error { .. }]));
+fn strange<S: Stage>(run: &mut Run<'_, S>, message: impl Fn(&Peer) -> Message) {
+    let peer = run.add_peer();
+    let message = message(run.peer(peer));
+    run.peer(peer).send_message(&message);
+    run.until_peer(peer, |peer| peer.closed.is_some());
+    assert!(matches!(run.peer(peer).messages()[..], [Message::Error { .. }]));
 }
 
 fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 3, ..Scenario::with_clients(5.0) };
-    let mut play = Play::begin(stage, &scenario);
-    let (link, parts) = play.prepare();
-    let began = play.start(&parts);
+    let mut run = Run::begin(stage, &scenario);
+    let (link, parts) = run.prepare();
+    let began = run.start(&parts);
     let nonce = Nonce([1; 32]);
-    let target = play.target.ids;
+    let target = run.target.ids;
     let order = scenario.order(77);
     for _ in 0..5 {
-        strange(&mut play, |_| Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32])));
-        strange(&mut play, |it| {
+        strange(&mut run, |_| Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32])));
+        strange(&mut run, |it| {
             Message::Proof(Proof::sign(&MEASURERS[0], Nonce([9; 32]), &target, &it.exported))
         });
-        strange(&mut play, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
-        strange(&mut play, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
-        strange(&mut play, |_| Message::Proven);
-        strange(&mut play, |_| Message::Accepted { nonce });
+        strange(&mut run, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
+        strange(&mut run, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
+        strange(&mut run, |_| Message::Proven);
+        strange(&mut run, |_| Message::Accepted { nonce });
     }
-    let report = finish(&mut play, link, parts, began);
+    let report = Report { began, ..run.finish(link, parts) };
     assert_eq!(report.client_seconds.len(), 3);
     assert!(report.summary().median > 0);
-    play.assert_clients_live();
+    run.assert_clients_live();
     if S::IS_EXACT {
         let share = report.estimate_over(scenario.limit.expect("there is one"));
         assert!((0.9..1.05).contains(&share), "{share}");
-        let clients = median(play.client_bytes(Instant::ORIGIN, play.stage.now()));
-        assert!(clients > 4.7, "they want less than their share: {clients}");
+        let clients = median(run.client_bytes(Instant::ORIGIN, run.stage.now()));
+        assert!(clients > 4.7, "less than their share: {clients}");
     }
 }
 
-/// The result of a measurement that has been started.
-fn finish<S: Stage>(
-    play: &mut Play<'_, S>,
-    link: Actor,
-    parts: Vec<Part>,
-    began: Instant,
-) -> Report {
-    let report = play.run(link, parts);
-    Report { began, ..report }
-}
-
-fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
+fn connections_closed_during_any_handshake_leave_nothing<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 1, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
+    let mut run = Run::begin(stage, &scenario);
     for steps in 0..25 {
-        let party = Party::dialling(play.target, UNIX_TIME_S);
-        let party = play.stage.add(party, &crate::common::echo_scenario::cast().others, &[]);
+        let peer = Peer::dialling(run.target, UNIX_TIME_S);
+        let peer = run.stage.add(peer, &crate::common::echo_scenario::identities().others, &[]);
         for _ in 0..steps {
-            play.stage.step();
+            run.stage.step();
         }
-        play.party(party).send_raw(&[0; 3]);
-        play.party(party).close();
+        run.peer(peer).send_raw(&[0; 3]);
+        run.peer(peer).close();
     }
-    play.pass(Duration::from_secs(1));
-    assert!(play.stage.conns().is_none_or(|conns| conns == 0));
-    assert!(play.measure().summary().median > 0);
+    run.pass(Duration::from_secs(1));
+    assert!(run.stage.conns().is_none_or(|conns| conns == 0));
+    assert!(run.measure().summary().median > 0);
 }
 
-/// Memory for 1,360 circuits, and strangers who begin 1,500 before the measurement and as many while it runs.
-fn idle_circuits_that_fill_the_relay_end_for_others_and_disturb_no_measurement<S: Stage>(stage: S) {
+/// The relay has memory for 1,360 circuits. Strangers open 1,500 before the measurement and 1,500 during it.
+fn idle_circuits_are_evicted_and_disturb_no_measurement<S: Stage>(stage: S) {
     let scenario = Scenario { held_bytes_max: 4 << 20, ..Scenario::default() };
-    let mut play = Play::begin(stage, &scenario);
-    let flood = |play: &mut Play<'_, S>, circuits: u32| {
-        let stranger = play.add_party();
+    let mut run = Run::begin(stage, &scenario);
+    let flood = |run: &mut Run<'_, S>, circuits: u32| {
+        let stranger = run.add_peer();
         for number in 1..=circuits {
-            play.party(stranger).send(CircId::of_initiator(number), Command::CREATE_FAST, &[7; 20]);
+            run.peer(stranger).send(CircId::of_initiator(number), Command::CREATE_FAST, &[7; 20]);
         }
         stranger
     };
-    let created = |party: &Party| {
-        party.came.iter().filter(|(_, command, _)| *command == Command::CREATED_FAST).count()
+    let created = |peer: &Peer| {
+        peer.received.iter().filter(|(_, command, _)| *command == Command::CREATED_FAST).count()
     };
-    let first = flood(&mut play, 1_500);
-    play.until_party(first, |party| created(party) == 1_500);
-    assert!(play.totals().evicted_circuits > 100, "{:?}", play.totals());
-    let (link, parts) = play.prepare();
+    let first = flood(&mut run, 1_500);
+    run.until_peer(first, |peer| created(peer) == 1_500);
+    assert!(run.totals().evicted_circuits > 100, "{:?}", run.totals());
+    let (link, parts) = run.prepare();
     assert!(parts.iter().all(|part| part.found.ready == Some((2, 4))));
-    let second = flood(&mut play, 1_500);
-    let report = play.run(link, parts);
+    let second = flood(&mut run, 1_500);
+    let report = run.finish(link, parts);
     assert!(report.parts.iter().all(|part| part.found.result == Some(Ok(()))), "{report:?}");
     if S::IS_EXACT {
         let share = report.estimate_over(scenario.limit.expect("there is one"));
         assert!((0.8..1.05).contains(&share), "{share}");
     }
-    play.until_party(second, |party| created(party) == 1_500);
-    let honest = play.add_party();
-    play.party(honest).send(CircId::of_initiator(1), Command::CREATE_FAST, &[7; 20]);
-    play.until_party(honest, |party| created(party) == 1);
-    assert!(play.open_circuits() <= 1_360);
+    run.until_peer(second, |peer| created(peer) == 1_500);
+    let honest = run.add_peer();
+    run.peer(honest).send(CircId::of_initiator(1), Command::CREATE_FAST, &[7; 20]);
+    run.until_peer(honest, |peer| created(peer) == 1);
+    assert!(run.open_circuits() <= 1_360);
 }

@@ -1,10 +1,10 @@
-//! Links that other relays have dialled: who proves who it is gets its circuits over them.
+//! Links that other relays have opened: circuits to an authenticated relay use them.
 
-use super::circuits::{Built, Next, creates, destroyed, id, last_create, scene};
-use crate::common::echo_play::Play;
-use crate::common::echo_scenario::{UNIX_TIME_S, cast};
-use crate::common::party::{Party, extend_data};
-use crate::common::stage::{Actor, Stage};
+use super::circuits::{Built, Next, begin, creates, destroyed, id, last_create};
+use crate::common::echo_run::Run;
+use crate::common::echo_scenario::{UNIX_TIME_S, identities};
+use crate::common::peer::{Peer, extend_data};
+use crate::common::stage::{NodeHandle, Stage};
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -12,130 +12,141 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 crate::common::stage::in_both_worlds! {
-    a_relay_that_has_dialled_us_gets_its_circuits_over_that_link
-    who_proves_nothing_is_dialled
-    at_another_address_a_link_serves_if_the_relay_says_where_it_comes_from
-    of_two_links_the_older_serves_until_it_closes
-    each_side_of_a_link_chooses_its_own_half_of_the_circuit_ids
+    circuits_to_a_relay_use_the_link_that_it_has_opened
+    a_link_from_an_unauthenticated_peer_carries_no_circuits_to_a_relay
+    a_link_serves_another_address_if_the_relays_netinfo_lists_its_source_address
+    the_older_of_two_links_is_used_until_it_closes
+    each_side_of_a_link_uses_its_half_of_the_circuit_ids
 }
 
-/// A relay that listens, and dials the target as itself.
-fn dialler<S: Stage>(play: &mut Play<'_, S>, claims: &[SocketAddr]) -> Next {
-    let address = play.stage.reserve();
+/// A relay that listens, and opens an authenticated link to the target.
+fn dialler<S: Stage>(run: &mut Run<'_, S>, claims: &[SocketAddr]) -> Next {
+    let address = run.stage.reserve();
     let claims = claims.iter().map(|at| at.ip()).collect();
-    let identity = Arc::clone(&cast().next);
-    let party = Party::dialling_as(play.target, identity, claims, UNIX_TIME_S);
-    let actor = play.stage.add(party, &cast().others, &[address]);
-    play.until_party(actor, Party::is_open);
-    // The target's side of it is open a little later.
-    let mut first = Built::new(play, actor, id(1));
-    first.say(play, RelayCommand::DROP, &[]);
-    play.party(actor).send(id(1), Command::DESTROY, &[0]);
-    Next { actor, address }
+    let identity = Arc::clone(&identities().next);
+    let peer = Peer::dialling_as(run.target, identity, claims, UNIX_TIME_S);
+    let node = run.stage.add(peer, &identities().others, &[address]);
+    run.until_peer(node, Peer::is_open);
+    // The target's side of the link is open a little later.
+    let mut first = Built::new(run, node, id(1));
+    first.send_relay(run, RelayCommand::DROP, &[]);
+    run.peer(node).send(id(1), Command::DESTROY, &[0]);
+    Next { node, address }
 }
 
-/// The relay's port at an address where nobody listens.
+/// The relay's port at an address without a listener.
 fn elsewhere(address: SocketAddr) -> SocketAddr {
     let SocketAddr::V4(v4) = address else { panic!("of IPv4") };
     let [a, b, c, _] = v4.ip().octets();
     SocketAddr::from(([a, b, c, 99], address.port()))
 }
 
-fn a_relay_that_has_dialled_us_gets_its_circuits_over_that_link<S: Stage>(stage: S) {
-    let mut play = scene(stage);
-    let next = dialler(&mut play, &[]);
-    let client = play.add_party();
-    let mut circuit = Built::new(&mut play, client, id(1));
-    let forth = circuit.extend(&mut play, next);
+fn circuits_to_a_relay_use_the_link_that_it_has_opened<S: Stage>(stage: S) {
+    let mut run = begin(stage);
+    let next = dialler(&mut run, &[]);
+    let client = run.add_peer();
+    let mut circuit = Built::new(&mut run, client, id(1));
+    let forth = circuit.extend(&mut run, next);
     assert!(!forth.is_of_initiator() && forth != CircId::LINK, "{forth}");
-    let mut other = Built::new(&mut play, client, id(2));
-    assert_ne!(other.extend(&mut play, next), forth);
-    assert_eq!(play.party(next.actor).accepted, 0, "nobody has dialled it");
+    let mut other = Built::new(&mut run, client, id(2));
+    assert_ne!(other.extend(&mut run, next), forth);
+    assert_eq!(run.peer(next.node).accepted, 0, "no link to it was opened");
 
-    // Cells pass both ways, and the circuit ends as any.
-    circuit.say(&mut play, RelayCommand::DROP, &[]);
+    // Cells are relayed in both directions, and the circuit can be destroyed.
+    circuit.send_relay(&mut run, RelayCommand::DROP, &[]);
     let body = [0x55; BODY_LEN];
-    play.party(client).send(id(1), Command::RELAY, &body);
-    play.until_party(next.actor, |party| party.cell(forth, Command::RELAY).is_some());
-    play.party(next.actor).send(forth, Command::DESTROY, &[5]);
-    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::DESTROYED);
-    // With the link go its circuits.
-    play.party(next.actor).close();
-    assert_eq!(other.until_destroyed(&mut play), DestroyReason::CHANNEL_CLOSED);
-    assert_eq!(play.open_circuits(), 0);
+    run.peer(client).send(id(1), Command::RELAY, &body);
+    run.until_peer(next.node, |peer| peer.cell(forth, Command::RELAY).is_some());
+    run.peer(next.node).send(forth, Command::DESTROY, &[5]);
+    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::DESTROYED);
+    // Closing the link ends its circuits.
+    run.peer(next.node).close();
+    assert_eq!(other.until_destroyed(&mut run), DestroyReason::CHANNEL_CLOSED);
+    assert_eq!(run.open_circuits(), 0);
 }
 
-fn who_proves_nothing_is_dialled<S: Stage>(stage: S) {
-    let mut play = scene(stage);
-    let stranger = play.add_party();
-    let next = Next::new(&mut play);
-    let client = play.add_party();
-    Built::new(&mut play, client, id(1)).extend(&mut play, next);
-    assert_eq!(play.party(next.actor).accepted, 1);
-    assert_eq!(creates(play.party(stranger)), 0);
+fn a_link_from_an_unauthenticated_peer_carries_no_circuits_to_a_relay<S: Stage>(stage: S) {
+    let mut run = begin(stage);
+    let stranger = run.add_peer();
+    let next = Next::new(&mut run);
+    let client = run.add_peer();
+    Built::new(&mut run, client, id(1)).extend(&mut run, next);
+    assert_eq!(run.peer(next.node).accepted, 1);
+    assert_eq!(creates(run.peer(stranger)), 0);
 }
 
-fn at_another_address_a_link_serves_if_the_relay_says_where_it_comes_from<S: Stage>(stage: S) {
-    let mut play = scene(stage);
-    let quiet = dialler(&mut play, &[]);
+fn a_link_serves_another_address_if_the_relays_netinfo_lists_its_source_address<S: Stage>(
+    stage: S,
+) {
+    let mut run = begin(stage);
+    let quiet = dialler(&mut run, &[]);
     let away = elsewhere(quiet.address);
-    let client = play.add_party();
-    let mut circuit = Built::new(&mut play, client, id(1));
-    circuit.say(&mut play, RelayCommand::EXTEND2, &extend_data(away, &cast().next.ids()));
-    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::CONNECT_FAILED);
-    assert_eq!(creates(play.party(quiet.actor)), 0);
+    let client = run.add_peer();
+    let mut circuit = Built::new(&mut run, client, id(1));
+    circuit.send_relay(
+        &mut run,
+        RelayCommand::EXTEND2,
+        &extend_data(away, &identities().next.ids()),
+    );
+    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    assert_eq!(creates(run.peer(quiet.node)), 0);
 
-    // What it says of other places does not count.
-    let liar = dialler(&mut play, &[away]);
-    let mut circuit = Built::new(&mut play, client, id(2));
-    circuit.say(&mut play, RelayCommand::EXTEND2, &extend_data(away, &cast().next.ids()));
-    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::CONNECT_FAILED);
-    assert_eq!(creates(play.party(liar.actor)), 0);
+    // A claim without the link's source address does not count.
+    let liar = dialler(&mut run, &[away]);
+    let mut circuit = Built::new(&mut run, client, id(2));
+    circuit.send_relay(
+        &mut run,
+        RelayCommand::EXTEND2,
+        &extend_data(away, &identities().next.ids()),
+    );
+    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    assert_eq!(creates(run.peer(liar.node)), 0);
 
-    let honest = dialler(&mut play, &[away, quiet.address]);
-    let mut circuit = Built::new(&mut play, client, id(3));
-    circuit.extend(&mut play, Next { address: away, ..honest });
-    // It serves also where the others would do.
-    Built::new(&mut play, client, id(4)).extend(&mut play, honest);
-    assert_eq!(creates(play.party(quiet.actor)) + creates(play.party(liar.actor)), 0);
+    let honest = dialler(&mut run, &[away, quiet.address]);
+    let mut circuit = Built::new(&mut run, client, id(3));
+    circuit.extend(&mut run, Next { address: away, ..honest });
+    // It is also used where the others could be.
+    Built::new(&mut run, client, id(4)).extend(&mut run, honest);
+    assert_eq!(creates(run.peer(quiet.node)) + creates(run.peer(liar.node)), 0);
 }
 
-fn of_two_links_the_older_serves_until_it_closes<S: Stage>(stage: S) {
-    let mut play = scene(stage);
-    let older = dialler(&mut play, &[]);
-    let newer = dialler(&mut play, &[]);
-    let client = play.add_party();
+fn the_older_of_two_links_is_used_until_it_closes<S: Stage>(stage: S) {
+    let mut run = begin(stage);
+    let older = dialler(&mut run, &[]);
+    let newer = dialler(&mut run, &[]);
+    let client = run.add_peer();
     for number in 1..4 {
-        // The address is that of either.
+        // Either address may be requested.
         let at = if number % 2 == 0 { older.address } else { newer.address };
-        Built::new(&mut play, client, id(number)).extend(&mut play, Next { address: at, ..older });
+        Built::new(&mut run, client, id(number)).extend(&mut run, Next { address: at, ..older });
     }
-    play.party(older.actor).close();
-    destroyed(&mut play, client, id(3));
-    Built::new(&mut play, client, id(4)).extend(&mut play, newer);
-    let accepted = |play: &mut Play<'_, S>, it: Actor| play.party(it).accepted;
-    assert_eq!((accepted(&mut play, older.actor), accepted(&mut play, newer.actor)), (0, 0));
+    run.peer(older.node).close();
+    destroyed(&mut run, client, id(3));
+    Built::new(&mut run, client, id(4)).extend(&mut run, newer);
+    let accepted = |run: &mut Run<'_, S>, it: NodeHandle| run.peer(it).accepted;
+    assert_eq!((accepted(&mut run, older.node), accepted(&mut run, newer.node)), (0, 0));
 }
 
-fn each_side_of_a_link_chooses_its_own_half_of_the_circuit_ids<S: Stage>(stage: S) {
-    let mut play = scene(stage);
-    let inbound = dialler(&mut play, &[]);
-    let outbound = Next::new(&mut play);
-    let client = play.add_party();
-    // A number that the relay would choose itself, from whoever dialled it.
-    for actor in [client, inbound.actor] {
-        play.party(actor).send(CircId::new(9), Command::CREATE_FAST, &[3; 20]);
-        assert_eq!(destroyed(&mut play, actor, CircId::new(9)), DestroyReason::PROTOCOL);
+fn each_side_of_a_link_uses_its_half_of_the_circuit_ids<S: Stage>(stage: S) {
+    let mut run = begin(stage);
+    let inbound = dialler(&mut run, &[]);
+    let outbound = Next::new(&mut run);
+    let client = run.add_peer();
+    // An ID of the relay's half, from the side that opened the link.
+    for node in [client, inbound.node] {
+        run.peer(node).send(CircId::new(9), Command::CREATE_FAST, &[3; 20]);
+        assert_eq!(destroyed(&mut run, node, CircId::new(9)), DestroyReason::PROTOCOL);
     }
-    Built::new(&mut play, inbound.actor, id(2));
-    // And from whom it dialled; the identity there must be another than that of the first link.
-    play.party(inbound.actor).close();
-    play.until_party(inbound.actor, |party| party.closed.is_some() || !party.is_accepted());
-    let mut circuit = Built::new(&mut play, client, id(1));
-    circuit.extend(&mut play, outbound);
-    let forth = last_create(play.party(outbound.actor));
+    Built::new(&mut run, inbound.node, id(2));
+    // An ID of the relay's half, from the side that accepted the link. Close the first link, since both have the
+    // same identity.
+    run.peer(inbound.node).close();
+    run.until_peer(inbound.node, |peer| peer.closed.is_some() || !peer.is_accepted());
+    let mut circuit = Built::new(&mut run, client, id(1));
+    circuit.extend(&mut run, outbound);
+    let forth = last_create(run.peer(outbound.node));
     assert!(forth.is_of_initiator(), "{forth}");
-    play.party(outbound.actor).send(id(77), Command::CREATE_FAST, &[3; 20]);
-    assert_eq!(destroyed(&mut play, outbound.actor, id(77)), DestroyReason::PROTOCOL);
-    Built::new(&mut play, outbound.actor, CircId::new(5));
+    run.peer(outbound.node).send(id(77), Command::CREATE_FAST, &[3; 20]);
+    assert_eq!(destroyed(&mut run, outbound.node, id(77)), DestroyReason::PROTOCOL);
+    Built::new(&mut run, outbound.node, CircId::new(5));
 }

@@ -1,8 +1,8 @@
-//! Coordinators with invalid orders: the consequences, and that nobody else is affected.
+//! Coordinators with invalid orders: they are refused, and no other peer is affected.
 
 use super::honest::{ordered, proven};
 use crate::common::echo_scenario::{COORDINATOR, MEASURERS, UNIX_TIME_S};
-use crate::common::echo_scene::Scene;
+use crate::common::order_test::OrderTest;
 use crate::common::stage::Stage;
 use onion::Duration;
 use onion::cell::{CircId, Command};
@@ -10,170 +10,168 @@ use onion::identity::RelayIds;
 use onion::measure::protocol::{CoordinatorKey, ErrorCode, MeasurerKey, Message, Order, Proof};
 
 crate::common::stage::in_both_worlds! {
-    an_order_seen_on_another_session_is_worth_nothing
+    an_order_is_invalid_on_another_session
     an_order_by_a_key_that_is_not_allowed_is_refused
     an_order_that_is_not_signed_by_its_coordinator_is_refused
-    an_order_out_of_its_time_is_refused
+    an_order_outside_of_its_validity_is_refused
     an_order_for_another_relay_is_refused
-    an_order_that_makes_no_sense_is_refused
-    an_order_for_too_long_is_refused
-    a_relay_that_allows_nobody_says_so
-    an_order_is_used_once
-    a_second_order_while_the_first_is_on_ends_the_first
-    another_coordinators_order_while_one_is_on_is_refused_and_does_no_harm
-    a_coordinator_that_breaks_the_rules_ends_it_for_all
+    an_order_with_invalid_parameters_is_refused
+    an_order_for_too_long_a_measurement_is_refused
+    a_relay_that_allows_no_measurements_refuses_orders
+    an_order_is_accepted_once
+    a_second_order_on_a_link_ends_the_first
+    an_order_on_another_link_during_a_measurement_is_refused
+    a_violation_by_the_coordinator_ends_the_measurement_for_all
 }
 
-fn an_order_seen_on_another_session_is_worth_nothing<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let order = scene.play.next_order();
-    let (seen, thief) = (scene.play.add_party(), scene.play.add_party());
-    let signed = order.sign(&COORDINATOR, &scene.play.party(seen).exported);
-    let code = scene.refused_on(thief, |_| Message::Order(signed.clone()));
+fn an_order_is_invalid_on_another_session<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let order = test.run.next_order();
+    let (seen, thief) = (test.run.add_peer(), test.run.add_peer());
+    let signed = order.sign(&COORDINATOR, &test.run.peer(seen).exported);
+    let code = test.refused_on(thief, |_| Message::Order(signed.clone()));
     assert_eq!(code, ErrorCode::UNKNOWN_COORDINATOR);
-    // Where it belongs it is good.
-    scene.play.party(seen).say(&Message::Order(signed));
+    // On its own session the order is accepted.
+    test.run.peer(seen).send_message(&Message::Order(signed));
     let accepted = Message::Accepted { nonce: order.nonce };
-    scene.play.until_party(seen, |party| party.messages() == [accepted.clone()]);
-    scene.play.party(seen).close();
-    scene.play.pass(Duration::from_millis(100));
-    scene.assert_unharmed();
+    test.run.until_peer(seen, |peer| peer.messages() == [accepted.clone()]);
+    test.run.peer(seen).close();
+    test.run.pass(Duration::from_millis(100));
+    test.assert_unharmed();
 }
 
 fn an_order_by_a_key_that_is_not_allowed_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let mut order = scene.play.next_order();
+    let mut test = OrderTest::new(stage);
+    let mut order = test.run.next_order();
     order.coordinator = CoordinatorKey::of_seed(&[0x66; 32]);
-    let code = scene.refused_with(|exported| Message::Order(order.sign(&[0x66; 32], exported)));
+    let code = test.refused_with(|exported| Message::Order(order.sign(&[0x66; 32], exported)));
     assert_eq!(code, ErrorCode::UNKNOWN_COORDINATOR);
-    scene.assert_unharmed();
+    test.assert_unharmed();
 }
 
-/// `Order::sign` puts in the key of its seed, so the name is changed in the bytes.
+/// `Order::sign` writes the key of its seed, so the coordinator is replaced in the encoded order.
 fn an_order_that_is_not_signed_by_its_coordinator_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let order = scene.play.next_order();
-    let party = scene.play.add_party();
+    let mut test = OrderTest::new(stage);
+    let order = test.run.next_order();
+    let peer = test.run.add_peer();
     let forger = [0x66; 32];
-    let exported = scene.play.party(party).exported;
+    let exported = test.run.peer(peer).exported;
     let mut body = Message::Order(order.sign(&forger, &exported)).encode();
     let (theirs, allowed) =
         (CoordinatorKey::of_seed(&forger), CoordinatorKey::of_seed(&COORDINATOR));
-    let at = body.windows(32).position(|it| it == theirs.0).expect("it is named");
+    let at = body.windows(32).position(|it| it == theirs.0).expect("encoded");
     body[at..at + 32].copy_from_slice(&allowed.0);
-    scene.play.party(party).send(CircId::LINK, Command::MEASURE, &body);
-    assert_eq!(scene.told(party, 0), ErrorCode::UNKNOWN_COORDINATOR);
-    scene.assert_unharmed();
+    test.run.peer(peer).send(CircId::LINK, Command::MEASURE, &body);
+    assert_eq!(test.error_code(peer, 0), ErrorCode::UNKNOWN_COORDINATOR);
+    test.assert_unharmed();
 }
 
-fn an_order_out_of_its_time_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let code = scene.refused(|order| order.expires_unix_s = UNIX_TIME_S - 1);
+fn an_order_outside_of_its_validity_is_refused<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let code = test.refused(|order| order.expires_unix_s = UNIX_TIME_S - 1);
     assert_eq!(code, ErrorCode::EXPIRED);
-    let code = scene.refused(|order| order.expires_unix_s = UNIX_TIME_S + 2 * 3600);
+    let code = test.refused(|order| order.expires_unix_s = UNIX_TIME_S + 2 * 3600);
     assert_eq!(code, ErrorCode::TOO_FAR_AHEAD);
-    let code = scene.refused(|order| order.expires_unix_s = u64::MAX);
+    let code = test.refused(|order| order.expires_unix_s = u64::MAX);
     assert_eq!(code, ErrorCode::TOO_FAR_AHEAD);
-    scene.assert_unharmed();
+    test.assert_unharmed();
 }
 
 fn an_order_for_another_relay_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let next = crate::common::echo_scenario::cast().next.ids();
-    let code = scene.refused(|order| order.target = next);
+    let mut test = OrderTest::new(stage);
+    let next = crate::common::echo_scenario::identities().next.ids();
+    let code = test.refused(|order| order.target = next);
     assert_eq!(code, ErrorCode::WRONG_TARGET);
-    let code = scene.refused(|order| order.target = RelayIds { ed25519: None, ..order.target });
+    let code = test.refused(|order| order.target = RelayIds { ed25519: None, ..order.target });
     assert_eq!(code, ErrorCode::WRONG_TARGET);
-    scene.assert_unharmed();
+    test.assert_unharmed();
 }
 
-fn an_order_that_makes_no_sense_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
+fn an_order_with_invalid_parameters_is_refused<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
     for change in [
         |order: &mut Order| order.seconds = 0,
         |order: &mut Order| order.sockets = 0,
         |order: &mut Order| order.measurers.clear(),
     ] {
-        assert_eq!(scene.refused(change), ErrorCode::BAD_PARAMETERS);
+        assert_eq!(test.refused(change), ErrorCode::BAD_PARAMETERS);
     }
-    scene.assert_unharmed();
+    test.assert_unharmed();
 }
 
-fn an_order_for_too_long_is_refused<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    assert_eq!(scene.refused(|order| order.seconds = 11), ErrorCode::TOO_LONG);
-    assert_eq!(scene.refused(|order| order.seconds = u16::MAX), ErrorCode::TOO_LONG);
-    scene.assert_unharmed();
+fn an_order_for_too_long_a_measurement_is_refused<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    assert_eq!(test.refused(|order| order.seconds = 11), ErrorCode::TOO_LONG);
+    assert_eq!(test.refused(|order| order.seconds = u16::MAX), ErrorCode::TOO_LONG);
+    test.assert_unharmed();
 }
 
-fn a_relay_that_allows_nobody_says_so<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let params = scene.play.scenario.target_params();
-    let relay = scene.play.relay;
-    let router: &mut crate::common::echo_play::Relay = scene.play.stage.node(relay);
+fn a_relay_that_allows_no_measurements_refuses_orders<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let params = test.run.scenario.target_params();
+    let relay = test.run.relay;
+    let router: &mut crate::common::echo_run::Relay = test.run.stage.node(relay);
     router.set_target_params(onion::measure::target::TargetParams {
         is_allowed: false,
         ..params.clone()
     });
-    assert_eq!(scene.refused(|_| {}), ErrorCode::NOT_ALLOWED);
-    let router: &mut crate::common::echo_play::Relay = scene.play.stage.node(relay);
+    assert_eq!(test.refused(|_| {}), ErrorCode::NOT_ALLOWED);
+    let router: &mut crate::common::echo_run::Relay = test.run.stage.node(relay);
     router.set_target_params(params);
-    scene.assert_unharmed();
+    test.assert_unharmed();
 }
 
-fn an_order_is_used_once<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
+fn an_order_is_accepted_once<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
     let nonce = {
-        let (link, nonce, _) = ordered(&mut scene.play);
-        scene.play.stop_order(link);
+        let (link, nonce, _) = ordered(&mut test.run);
+        test.run.stop_order(link);
         nonce
     };
-    scene.play.pass(Duration::from_millis(100));
-    assert_eq!(scene.refused(|order| order.nonce = nonce), ErrorCode::REPLAYED);
-    scene.assert_unharmed();
+    test.run.pass(Duration::from_millis(100));
+    assert_eq!(test.refused(|order| order.nonce = nonce), ErrorCode::REPLAYED);
+    test.assert_unharmed();
 }
 
-fn a_second_order_while_the_first_is_on_ends_the_first<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let (first, second) = (scene.play.next_order(), scene.play.next_order());
-    let party = scene.play.add_party();
-    let exported = scene.play.party(party).exported;
-    scene.play.party(party).say(&Message::Order(first.sign(&COORDINATOR, &exported)));
+fn a_second_order_on_a_link_ends_the_first<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let (first, second) = (test.run.next_order(), test.run.next_order());
+    let peer = test.run.add_peer();
+    let exported = test.run.peer(peer).exported;
+    test.run.peer(peer).send_message(&Message::Order(first.sign(&COORDINATOR, &exported)));
     let accepted = Message::Accepted { nonce: first.nonce };
-    scene.play.until_party(party, |party| party.messages() == [accepted.clone()]);
-    let measurer = proven(&mut scene.play, first.nonce);
-    let code = scene.refused_on(party, |it| Message::Order(second.sign(&COORDINATOR, it)));
+    test.run.until_peer(peer, |peer| peer.messages() == [accepted.clone()]);
+    let measurer = proven(&mut test.run, first.nonce);
+    let code = test.refused_on(peer, |it| Message::Order(second.sign(&COORDINATOR, it)));
     assert_eq!(code, ErrorCode::BUSY);
-    assert_eq!(scene.told(measurer, 1), ErrorCode::VIOLATION);
-    scene.assert_unharmed();
+    assert_eq!(test.error_code(measurer, 1), ErrorCode::VIOLATION);
+    test.assert_unharmed();
 }
 
-fn another_coordinators_order_while_one_is_on_is_refused_and_does_no_harm<S: Stage + 'static>(
-    stage: S,
-) {
-    let mut scene = Scene::new(stage);
-    let (link, parts) = scene.play.prepare();
-    assert_eq!(scene.refused(|_| {}), ErrorCode::BUSY, "it has the same key, on another link");
-    assert!(scene.play.run(link, parts).summary().median > 0);
-    scene.assert_unharmed();
+fn an_order_on_another_link_during_a_measurement_is_refused<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let (link, parts) = test.run.prepare();
+    assert_eq!(test.refused(|_| {}), ErrorCode::BUSY, "the same key, on another link");
+    assert!(test.run.finish(link, parts).summary().median > 0);
+    test.assert_unharmed();
 }
 
-fn a_coordinator_that_breaks_the_rules_ends_it_for_all<S: Stage + 'static>(stage: S) {
-    let mut scene = Scene::new(stage);
-    let order = scene.play.next_order();
+fn a_violation_by_the_coordinator_ends_the_measurement_for_all<S: Stage + 'static>(stage: S) {
+    let mut test = OrderTest::new(stage);
+    let order = test.run.next_order();
     assert_eq!(order.measurers[0], MeasurerKey::of_seed(&MEASURERS[0]));
-    let party = scene.play.add_party();
-    let exported = scene.play.party(party).exported;
-    scene.play.party(party).say(&Message::Order(order.sign(&COORDINATOR, &exported)));
+    let peer = test.run.add_peer();
+    let exported = test.run.peer(peer).exported;
+    test.run.peer(peer).send_message(&Message::Order(order.sign(&COORDINATOR, &exported)));
     let accepted = Message::Accepted { nonce: order.nonce };
-    scene.play.until_party(party, |party| party.messages() == [accepted.clone()]);
-    let measurer = proven(&mut scene.play, order.nonce);
-    // It measures, too: on its own link it must not.
-    let target = scene.play.target.ids;
-    let code = scene.refused_on(party, |it| {
+    test.run.until_peer(peer, |peer| peer.messages() == [accepted.clone()]);
+    let measurer = proven(&mut test.run, order.nonce);
+    // The coordinator is also a measurer, but must not measure on this link.
+    let target = test.run.target.ids;
+    let code = test.refused_on(peer, |it| {
         Message::Proof(Proof::sign(&MEASURERS[0], order.nonce, &target, it))
     });
     assert_eq!(code, ErrorCode::OUT_OF_ORDER);
-    assert_eq!(scene.told(measurer, 1), ErrorCode::VIOLATION);
-    scene.assert_unharmed();
+    assert_eq!(test.error_code(measurer, 1), ErrorCode::VIOLATION);
+    test.assert_unharmed();
 }

@@ -1,7 +1,7 @@
 //! Lying relays: each is detected, or gains no more than the bound.
 
-use crate::common::echo_play::Play;
 use crate::common::echo_report::Report;
+use crate::common::echo_run::Run;
 use crate::common::echo_scenario::Scenario;
 use crate::common::escapes::assert_escapes_as_predicted;
 use crate::common::stage::{Stage, VirtualTime};
@@ -13,31 +13,31 @@ use onion::measure::order::{OrderFailure, OrderViolation};
 use std::num::NonZeroU64;
 
 crate::common::stage::in_both_worlds! {
-    a_relay_that_skips_decryption_is_found_out
-    a_relay_that_forges_answers_is_found_out
-    a_relay_that_replays_answers_is_found_out
-    a_relay_that_leaves_cells_unanswered_is_found_out
-    a_relay_that_answers_ahead_is_found_out
-    a_relay_that_falls_silent_gives_no_number
-    a_relay_that_miscounts_seconds_gives_no_number
-    a_relay_that_floods_its_measurers_is_found_out
+    a_relay_that_skips_decryption_is_detected
+    a_relay_that_forges_answers_is_detected
+    a_relay_that_replays_answers_is_detected
+    a_relay_that_leaves_cells_unanswered_is_detected
+    a_relay_that_answers_ahead_is_detected
+    a_relay_that_stalls_has_no_result
+    a_relay_that_miscounts_seconds_has_no_result
+    a_relay_that_floods_its_measurers_is_detected
     a_relay_that_sheds_clients_gains_no_more_than_a_third
     a_relay_that_over_reports_gains_no_more_than_a_third
-    a_relay_that_does_not_hold_its_clients_gains_nothing
-    a_relay_that_is_only_fast_while_measured_is_believed
+    a_relay_that_does_not_limit_its_clients_gains_nothing
+    a_relay_that_is_only_fast_while_measured_is_credited_with_that_rate
 }
 
-/// 1/(1-r), and what bursts and the edges of seconds may add.
+/// 1/(1-r), with a tolerance for bursts and the edges of seconds.
 const GAIN_MAX: f64 = 4.0 / 3.0 * 1.05;
 
 fn every(n: u64) -> NonZeroU64 {
     NonZeroU64::new(n).expect("not zero")
 }
 
-/// A measurement of a relay that has no clients.
+/// Measures a relay without clients.
 #[track_caller]
 fn measure<S: Stage>(stage: S, scenario: &Scenario) -> Report {
-    Play::begin(stage, scenario).measure()
+    Run::begin(stage, scenario).measure()
 }
 
 #[track_caller]
@@ -48,17 +48,17 @@ fn mismatch(report: &Report) -> Mismatch {
     }
 }
 
-fn a_relay_that_skips_decryption_is_found_out<S: Stage>(stage: S) {
+fn a_relay_that_skips_decryption_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::SkipsDecryption));
     assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
 }
 
-fn a_relay_that_forges_answers_is_found_out<S: Stage>(stage: S) {
+fn a_relay_that_forges_answers_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::Forges { share: 0.2 }));
     assert_eq!(mismatch(&report), Mismatch::Forged);
 }
 
-fn a_relay_that_replays_answers_is_found_out<S: Stage>(stage: S) {
+fn a_relay_that_replays_answers_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::on_one_circuit(EchoLie::Replays(every(3))));
     let LoadFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {report:?}")
@@ -66,7 +66,7 @@ fn a_relay_that_replays_answers_is_found_out<S: Stage>(stage: S) {
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
 }
 
-fn a_relay_that_leaves_cells_unanswered_is_found_out<S: Stage>(stage: S) {
+fn a_relay_that_leaves_cells_unanswered_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::on_one_circuit(EchoLie::Drops(every(50))));
     let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
@@ -76,8 +76,8 @@ fn a_relay_that_leaves_cells_unanswered_is_found_out<S: Stage>(stage: S) {
     assert!(found > cell, "cells arrive ahead of their index");
 }
 
-fn a_relay_that_answers_ahead_is_found_out<S: Stage>(stage: S) {
-    // Next to no checks: the number of cells alone gives it away.
+fn a_relay_that_answers_ahead_is_detected<S: Stage>(stage: S) {
+    // Almost no checks: the number of cells is sufficient.
     let lie = EchoLie::AnswersAhead(100);
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::of(lie) };
     let report = measure(stage, &scenario);
@@ -86,7 +86,7 @@ fn a_relay_that_answers_ahead_is_found_out<S: Stage>(stage: S) {
     };
 }
 
-fn a_relay_that_falls_silent_gives_no_number<S: Stage>(stage: S) {
+fn a_relay_that_stalls_has_no_result<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 10, ..Scenario::of(EchoLie::Stalls(1000)) };
     let report = measure(stage, &scenario);
     let LoadFailure::Stalled { silent_ms } = report.failure() else {
@@ -95,13 +95,13 @@ fn a_relay_that_falls_silent_gives_no_number<S: Stage>(stage: S) {
     assert!(*silent_ms >= 1500);
 }
 
-fn a_relay_that_miscounts_seconds_gives_no_number<S: Stage>(stage: S) {
+fn a_relay_that_miscounts_seconds_has_no_result<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::MiscountsSeconds));
     let wrong = OrderViolation::WrongSecond { expected: 0, found: 1 };
     assert_eq!(report.order, Some(Err(OrderFailure::Violation(wrong))));
 }
 
-fn a_relay_that_floods_its_measurers_is_found_out<S: Stage>(stage: S) {
+fn a_relay_that_floods_its_measurers_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::Floods(1)));
     let LoadFailure::Unsolicited { cells, load_cells } = report.failure() else {
         panic!("another failure: {report:?}")
@@ -109,21 +109,21 @@ fn a_relay_that_floods_its_measurers_is_found_out<S: Stage>(stage: S) {
     assert!(*cells > load_cells / 20, "{cells} next to {load_cells}");
 }
 
-/// The estimate over what the relay has, of one that serves clients, too.
+/// The estimate of a relay with clients, relative to its capacity.
 #[track_caller]
 fn gain<S: Stage>(stage: S, lie: EchoLie) -> f64 {
     let scenario = Scenario { lie: Some(lie), ..Scenario::with_clients(20.0) };
-    let mut play = Play::begin(stage, &scenario);
-    let report = play.measure();
-    play.pass(onion::Duration::from_secs(1));
-    assert_eq!(play.client_failure(), None);
+    let mut run = Run::begin(stage, &scenario);
+    let report = run.measure();
+    run.pass(onion::Duration::from_secs(1));
+    assert_eq!(run.client_failure(), None);
     report.estimate_over(scenario.limit.expect("there is one"))
 }
 
 fn a_relay_that_sheds_clients_gains_no_more_than_a_third<S: Stage>(stage: S) {
     let gain = gain(stage, EchoLie::ShedsClients);
     assert!(gain <= GAIN_MAX, "{gain}");
-    assert!(!S::IS_EXACT || gain > 1.3, "it does gain that: {gain}");
+    assert!(!S::IS_EXACT || gain > 1.3, "the maximum gain: {gain}");
 }
 
 fn a_relay_that_over_reports_gains_no_more_than_a_third<S: Stage>(stage: S) {
@@ -131,7 +131,7 @@ fn a_relay_that_over_reports_gains_no_more_than_a_third<S: Stage>(stage: S) {
     assert!(gain <= GAIN_MAX, "{gain}");
 }
 
-fn a_relay_that_does_not_hold_its_clients_gains_nothing<S: Stage>(stage: S) {
+fn a_relay_that_does_not_limit_its_clients_gains_nothing<S: Stage>(stage: S) {
     let gain = gain(stage, EchoLie::IgnoresShare);
     assert!(gain <= 1.05, "{gain}");
     assert!(
@@ -142,14 +142,14 @@ fn a_relay_that_does_not_hold_its_clients_gains_nothing<S: Stage>(stage: S) {
 
 /// This cannot be prevented: no measurement distinguishes it from a relay that always has that capacity (paper,
 /// §5). It must have the capacity at times that it cannot choose, since measurements are unannounced.
-fn a_relay_that_is_only_fast_while_measured_is_believed<S: Stage>(stage: S) {
+fn a_relay_that_is_only_fast_while_measured_is_credited_with_that_rate<S: Stage>(stage: S) {
     let rate = Rate::from_mbit_per_s(60.0);
     let gain = gain(stage, EchoLie::OnlyFastWhileMeasured { rate });
     assert!(gain <= 1.5 * 1.05, "{gain}");
     assert!(!S::IS_EXACT || gain > 1.35, "{gain}");
 }
 
-/// What needs many runs: in virtual time only.
+/// Tests with many runs: in virtual time only.
 mod statistics {
     use super::*;
 
@@ -169,16 +169,16 @@ mod statistics {
         let scenario = Scenario { seconds: 2, ..Scenario::with_clients(30.0) };
         let run = |seed| {
             let scenario = Scenario { seed, ..scenario.clone() };
-            let mut play = Play::begin(VirtualTime::new(seed, Some(900)), &scenario);
-            let summary = play.measure().summary();
-            (summary, play.stage.wire.fingerprint())
+            let mut run = Run::begin(VirtualTime::new(seed, Some(900)), &scenario);
+            let summary = run.measure().summary();
+            (summary, run.stage.wire.fingerprint())
         };
         assert_eq!(run(1), run(1));
         assert_ne!(run(1).1, run(2).1);
     }
 
     #[test]
-    fn an_honest_relay_is_credited_with_what_it_has_at_any_rate_and_any_clients() {
+    fn the_estimate_of_an_honest_relay_is_its_capacity_at_any_rate_and_client_load() {
         for (mbit, clients) in [(2.0, 0.0), (15.0, 0.0), (20.0, 2.0), (20.0, 50.0), (80.0, 100.0)] {
             let limit = Rate::from_mbit_per_s(mbit);
             let scenario = Scenario {
@@ -196,7 +196,7 @@ mod statistics {
     /// Mbit/s with busy clients is credited with less than its capacity. This is the price of not starving
     /// them.
     #[test]
-    fn a_slow_relay_with_busy_clients_is_credited_with_less_than_it_has() {
+    fn the_estimate_of_a_slow_relay_with_busy_clients_is_below_its_capacity() {
         let limit = Rate::from_mbit_per_s(5.0);
         let scenario = Scenario {
             limit: Some(limit),
@@ -208,7 +208,7 @@ mod statistics {
     }
 
     #[test]
-    fn who_lies_in_each_cell_is_found_within_the_first_bucket() {
+    fn a_liar_in_each_cell_is_detected_within_the_first_bucket() {
         for seed in 0..50 {
             for lie in [EchoLie::SkipsDecryption, EchoLie::Forges { share: 1.0 }] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
@@ -228,15 +228,15 @@ mod statistics {
     }
 
     #[test]
-    fn a_forger_of_k_cells_escapes_with_the_chance_that_the_share_of_checks_predicts() {
+    fn a_forger_escapes_with_the_probability_predicted_by_the_share_of_checks() {
         const RUNS: u64 = 300;
         let escaped: Vec<usize> = (0..RUNS)
             .map(|seed| {
                 let forger = EchoLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
-                let mut play = Play::begin(VirtualTime::new(seed, None), &scenario);
-                let cell = failing_cell(&play.measure());
-                let lies = play.behavior().lies();
+                let mut run = Run::begin(VirtualTime::new(seed, None), &scenario);
+                let cell = failing_cell(&run.measure());
+                let lies = run.behavior().lies();
                 assert!(lies.contains(&cell), "rightly accused");
                 lies.iter().filter(|lie| **lie < cell).count()
             })

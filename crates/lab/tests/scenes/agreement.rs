@@ -1,7 +1,8 @@
-//! One scene in both worlds with the same statistics: greedy clients share a relay with a rate limit.
+//! One scenario with equal statistics in virtual time and on real sockets: greedy clients share a relay with a rate
+//! limit.
 
-use crate::common::network::{Net, Stock, World};
-use crate::common::stage::{Actor, RealSockets, VirtualTime};
+use crate::common::network::{Net, TorClient, World};
+use crate::common::stage::{NodeHandle, RealSockets, VirtualTime};
 use onion::client::{StreamNumber, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
@@ -12,26 +13,26 @@ const LIMIT_MBIT_PER_S: f64 = 8.0;
 const WARM_UP: Duration = Duration::from_secs(1);
 const COUNTED: Duration = Duration::from_secs(2);
 
-/// The approximate capacity of the loopback interface.
+/// The approximate latency of the loopback interface.
 const LATENCY: Duration = Duration::from_micros(50);
 
-/// What clients have seen.
-struct Seen {
+/// The results of a run.
+struct RunResult {
     world: &'static str,
-    /// What the relay has sent, over its limit.
+    /// The relay's rate, relative to its limit.
     used: f64,
-    /// What each client has received of all that was.
+    /// Each client's share of all received bytes.
     shares: Vec<f64>,
-    /// Of a circuit with a download, and of one without on the same link.
+    /// Round-trip times of a circuit with a download, and of one without on the same link.
     busy: Duration,
     quiet: Duration,
 }
 
-/// The first relay is held to the rate; each client has a link of its own to it.
-fn play<W: World>(name: &'static str, world: W, clients: usize) -> Seen {
+/// Limits the first relay's rate; each client has a separate link to it.
+fn run<W: World>(name: &'static str, world: W, clients: usize) -> RunResult {
     let rate = Rate::from_mbit_per_s(LIMIT_MBIT_PER_S);
     let mut net = Net::with(world, |place, config| {
-        // What is saved up between two looks of a busy machine may be sent at once.
+        // On a busy machine, bytes saved up between two turns are sent at once.
         config.limit = (place == 0).then_some(RateLimit { rate, burst_bytes: 60_000 });
     });
     let (busy, quiet) = (net.circuit(false), net.circuit(false));
@@ -40,13 +41,13 @@ fn play<W: World>(name: &'static str, world: W, clients: usize) -> Seen {
     for _ in 1..clients {
         let client = net.add_client();
         let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-        let node: &mut Stock = net.stage.node(client);
+        let node: &mut TorClient = net.stage.node(client);
         let circuit = node.open(now, &path);
         streams.push((client, node.begin(now, circuit, to.into(), endless)));
     }
     let received = |net: &mut Net<W>| -> Vec<f64> {
-        let of = |(client, stream): &(Actor, StreamNumber)| {
-            let client: &mut Stock = net.stage.node(*client);
+        let of = |(client, stream): &(NodeHandle, StreamNumber)| {
+            let client: &mut TorClient = net.stage.node(*client);
             client.figures(*stream).map_or(0, |it| it.received_bytes) as f64
         };
         streams.iter().map(of).collect()
@@ -56,14 +57,14 @@ fn play<W: World>(name: &'static str, world: W, clients: usize) -> Seen {
     let (from, before, sent) = (net.stage.now(), received(&mut net), sent_bytes(&mut net));
     net.pass(COUNTED);
     let took = net.stage.now() - from;
-    let came: Vec<f64> =
+    let received: Vec<f64> =
         received(&mut net).iter().zip(before).map(|(now, before)| now - before).collect();
     let sent = Rate::from_bytes_over(sent_bytes(&mut net) - sent, took);
-    let all: f64 = came.iter().sum();
-    Seen {
+    let all: f64 = received.iter().sum();
+    RunResult {
         world: name,
         used: sent.as_mbit_per_s() / LIMIT_MBIT_PER_S,
-        shares: came.iter().map(|bytes| bytes / all).collect(),
+        shares: received.iter().map(|bytes| bytes / all).collect(),
         quiet: net.round_trip(quiet),
         busy: net.round_trip(busy),
     }
@@ -73,7 +74,7 @@ fn sent_bytes<S: World>(net: &mut Net<S>) -> u64 {
     net.relay(0).totals().client_bytes
 }
 
-impl Seen {
+impl RunResult {
     /// Jain's index: 1 if all have the same.
     fn fairness(&self) -> f64 {
         let squares: f64 = self.shares.iter().map(|share| share * share).sum();
@@ -82,7 +83,7 @@ impl Seen {
 }
 
 /// A line of the table.
-impl fmt::Display for Seen {
+impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [busy, quiet] = [self.busy, self.quiet].map(|it| it.as_secs_f64() * 1e3);
         write!(f, "| {} | {} | {:.3} ", self.shares.len(), self.world, self.used)?;
@@ -94,22 +95,22 @@ const HEAD: &str =
     "| clients | world | sent over limit | fairness | round trip, ms | of a quiet circuit, ms |
 |---|---|---|---|---|---|";
 
-fn in_virtual_time(clients: usize) -> Seen {
+fn in_virtual_time(clients: usize) -> RunResult {
     let mut stage = VirtualTime::new(1, Some(3000));
     stage.wire.set_all_paths(PathModel { latency: LATENCY, ..PathModel::default() });
-    play("virtual", stage, clients)
+    run("virtual", stage, clients)
 }
 
 #[test]
-fn clients_of_a_limited_relay_share_it_alike() {
+fn clients_of_a_limited_relay_share_it_equally() {
     let all = [1, 2, 5].map(in_virtual_time);
     println!("{HEAD}");
-    for seen in all {
-        println!("{seen}");
-        assert!((0.97..1.03).contains(&seen.used), "{seen}");
-        assert!(seen.quiet * 3 < seen.busy, "{seen}");
-        // However much there is, each gets the same of it.
-        assert!(seen.fairness() > 0.99, "{seen}: {:?}", seen.shares);
+    for result in all {
+        println!("{result}");
+        assert!((0.97..1.03).contains(&result.used), "{result}");
+        assert!(result.quiet * 3 < result.busy, "{result}");
+        // All clients get equal shares.
+        assert!(result.fairness() > 0.99, "{result}: {:?}", result.shares);
     }
 }
 
@@ -117,17 +118,17 @@ mod on_real_sockets {
     use super::*;
 
     #[test]
-    fn clients_of_a_limited_relay_get_what_they_get_in_virtual_time() {
-        let all = [1, 2, 5].map(|it| (in_virtual_time(it), play("real", RealSockets::new(), it)));
+    fn shares_on_real_sockets_match_those_in_virtual_time() {
+        let all = [1, 2, 5].map(|it| (in_virtual_time(it), run("real", RealSockets::new(), it)));
         println!("{HEAD}");
         for (in_virtual_time, on_real_sockets) in all {
             println!("{in_virtual_time}\n{on_real_sockets}");
-            // A machine that has no time for it sends less; nothing makes it send more.
+            // A busy machine sends less, but never more.
             assert!((0.4..1.1).contains(&on_real_sockets.used), "{on_real_sockets}");
-            // Where there are few, a machine that is busy for a moment takes longer than their queue.
+            // With few clients, a short delay of the machine exceeds the queueing delay.
             let is_long = on_real_sockets.shares.len() == 5;
             assert!(!is_long || on_real_sockets.quiet < on_real_sockets.busy, "{on_real_sockets}");
-            // A circuit's window over its share of the limit, and what the machine takes.
+            // The time is a circuit's window over its share of the limit, and the machine's delays.
             assert!(in_virtual_time.busy < on_real_sockets.busy * 3, "{in_virtual_time}");
             let fair = 1.0 / on_real_sockets.shares.len() as f64;
             let is_fair = |share: &f64| (0.5..2.0).contains(&(share / fair));

@@ -11,12 +11,11 @@ crate::common::stage::in_both_worlds! {
     a_stream_that_is_not_read_does_not_stop_the_others
 }
 
-/// More than any window, buffer or queue holds on the way.
+/// More bytes than all windows, buffers and queues of a path hold.
 const MUCH: u64 = 6_000_000;
 
-/// What a relay or a client holds at most. XOFF is sent at 500 cells, and what is under way then comes on top: a
-/// window of congestion control, which on real sockets depends on how long each of us had to wait for a
-/// processor.
+/// Maximum number of bytes that a relay or a client holds. XOFF is sent at 500 cells; the cells in flight are
+/// added. They are a congestion window, which on real sockets depends on scheduling delays.
 const fn queued_max<W: World>() -> usize {
     if W::IS_EXACT { 2_000 * CELL_LEN } else { 6_000 * CELL_LEN }
 }
@@ -50,7 +49,7 @@ fn a_destination_that_does_not_read_holds_the_client_back<W: World>(world: W) {
     for has_congestion_control in [false, true] {
         let circuit = net.circuit(has_congestion_control);
         net.server().pause();
-        // In the kernel's buffers there is room for some of it.
+        // The kernel's buffers hold some of it.
         let bytes = if W::IS_EXACT { MUCH } else { 3 * MUCH };
         let stream = net.begin(circuit, Transfer::upload(1, bytes));
         net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 500 }));

@@ -1,7 +1,7 @@
 //! Circuits that end, or are never built.
 
-use crate::common::network::{Net, SOON, World, cast};
-use crate::common::party::Party;
+use crate::common::network::{Net, SOON, TorClient, UNIX_TIME_S, World, identities};
+use crate::common::peer::Peer;
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::circuit::{CircuitError, NextHop};
@@ -12,9 +12,9 @@ crate::common::stage::in_both_worlds! {
     a_destroyed_circuit_leaves_nothing
     an_ended_stream_leaves_nothing
     a_client_that_vanishes_leaves_nothing
-    extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason
-    a_next_hop_that_never_answers_holds_up_nobody_else
-    a_circuit_goes_on_when_the_calendar_jumps
+    extending_to_itself_to_a_closed_port_and_to_another_relay_fails_with_a_reason
+    a_next_hop_that_never_answers_does_not_delay_other_circuits
+    a_circuit_survives_jumps_of_the_wall_clock
 }
 
 fn a_destroyed_circuit_leaves_nothing<W: World>(world: W) {
@@ -40,7 +40,7 @@ fn an_ended_stream_leaves_nothing<W: World>(world: W) {
     net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 100_000));
     net.client().end(stream);
     net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
-    // What was under way has used up some of the circuit's window; it is given back.
+    // Cells in flight have used some of the circuit's window, which SENDMEs restore.
     let stream = net.begin(circuit, Transfer::download(2, 1_000_000));
     net.complete(stream);
     net.client().destroy(circuit);
@@ -51,24 +51,26 @@ fn a_client_that_vanishes_leaves_nothing<W: World>(world: W) {
     let mut net = Net::new(world);
     let other = net.add_client();
     let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut crate::common::network::Stock = net.stage.node(other);
+    let client: &mut TorClient = net.stage.node(other);
     let circuit = client.open(now, &path);
     client.begin(now, circuit, to.into(), Transfer::download(1, 50_000_000));
     net.until(|net| net.server().open_conns() == 1 && net.relay(2).open_streams() == 1);
     // Its links close without a DESTROY.
-    let client: &mut crate::common::network::Stock = net.stage.node(other);
+    let client: &mut TorClient = net.stage.node(other);
     client.close_all();
     net.assert_empty();
 }
 
-fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: World>(world: W) {
+fn extending_to_itself_to_a_closed_port_and_to_another_relay_fails_with_a_reason<W: World>(
+    world: W,
+) {
     let mut net = Net::new(world);
     let quiet = net.circuit(false);
     let first = net.hops[0];
-    // A relay that nobody has a link to.
-    let other = Arc::clone(&cast().relays[3]);
+    // A relay without links.
+    let other = Arc::clone(&identities().relays[3]);
     let nowhere = NextHop::to_own(&other, net.stage.nowhere());
-    // Somebody else listens there.
+    // Another relay listens at this address.
     let stranger = NextHop::to_own(&other, net.hops[2].address);
     for (next, reason) in [
         (first, DestroyReason::CONNECT_FAILED),
@@ -90,21 +92,21 @@ fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: Worl
     net.until(|net| (0..3).all(|place| net.relay(place).open_circuits() == 0));
 }
 
-fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
+fn a_next_hop_that_never_answers_does_not_delay_other_circuits<W: World>(world: W) {
     let mut net = Net::new(world);
     let mute_at = net.stage.reserve();
-    let mute = Party::mute(crate::common::network::UNIX_TIME_S);
-    let mute = net.stage.add(mute, &cast().issuer, &[mute_at]);
-    let hop = NextHop::to_own(&Arc::clone(&cast().relays[3]), mute_at);
+    let mute = Peer::mute(UNIX_TIME_S);
+    let mute = net.stage.add(mute, &identities().issuer, &[mute_at]);
+    let hop = NextHop::to_own(&Arc::clone(&identities().relays[3]), mute_at);
     let path = CircuitPlan::new(vec![net.hops[0], hop]);
     let waiting = net.open(&path);
-    net.stage.until(SOON, |stage| stage.node::<Party>(mute).is_accepted());
+    net.stage.until(SOON, |stage| stage.node::<Peer>(mute).is_accepted());
     let circuit = net.circuit(false);
     let stream = net.begin(circuit, Transfer::download(1, 100_000));
     net.complete(stream);
     assert!(!net.client().is_built(waiting));
     if W::IS_EXACT {
-        // The link is given up after half a minute.
+        // The relay gives up the link after half a minute.
         let Loss::Circuit(CircuitError::Destroyed(_)) = net.lost(waiting) else {
             panic!("not destroyed")
         };
@@ -115,18 +117,18 @@ fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
     net.until(|net| (0..3).all(|place| net.relay(place).open_circuits() == 0));
 }
 
-fn a_circuit_goes_on_when_the_calendar_jumps<W: World>(world: W) {
+fn a_circuit_survives_jumps_of_the_wall_clock<W: World>(world: W) {
     let mut net = Net::new(world);
     let circuit = net.circuit(true);
     let year = 366 * 86_400;
-    for unix_time_s in [20 * year, 80 * year, crate::common::network::UNIX_TIME_S] {
+    for unix_time_s in [20 * year, 80 * year, UNIX_TIME_S] {
         let now = net.stage.now();
         (0..3).for_each(|place| net.relay(place).set_unix_time(now, unix_time_s));
         let stream = net.begin(circuit, Transfer::download(unix_time_s, 200_000));
         net.complete(stream);
     }
     if W::IS_EXACT {
-        // A machine that slept: hours have passed at once.
+        // A suspended machine: hours pass at once.
         net.pass(Duration::from_secs(7 * 3600));
         let stream = net.begin(circuit, Transfer::download(7, 200_000));
         net.complete(stream);

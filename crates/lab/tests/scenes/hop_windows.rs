@@ -13,17 +13,17 @@ use std::sync::Arc;
 crate::common::stage::in_both_worlds! {
     transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop
     transfers_are_intact_with_a_middle_relay_that_has_no_windows
-    a_client_that_does_not_read_is_waited_for_where_the_data_comes_from
+    data_for_a_client_that_does_not_read_waits_at_its_source
 }
 
-/// Around the bytes of a cell, of the first trains, of windows from end to end.
+/// Sizes around those of a cell, of the first trains, and of end-to-end windows.
 const SIZES: [u64; 5] = [0, 490, 5_000, 100_000, 1_200 * 498 + 7];
 
 fn flows(windows: HopWindows) -> Arc<HopFlows> {
     Arc::new(windows.flows(SchedulerConfig::INTERVAL))
 }
 
-/// The nodes of the path that have windows: the client and three relays, a bit for each.
+/// A network in which some nodes of the path have windows: one bit each for the client and the relays.
 fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
     let mut net = Net::with(world, |place, config| {
         if who & (2 << place) != 0 {
@@ -40,12 +40,12 @@ const ALL: u8 = 0b1111;
 
 /// Cells are reported to exactly those relays that have windows and a neighbour with windows.
 #[track_caller]
-fn assert_told<W: World>(net: &mut Net<W>, who: u8) {
+fn assert_feedback<W: World>(net: &mut Net<W>, who: u8) {
     for place in 0..3 {
         let neighbours = 0b101u8 << place;
-        let is_told = who & (2 << place) != 0 && who & neighbours & ALL != 0;
+        let has_feedback = who & (2 << place) != 0 && who & neighbours & ALL != 0;
         let cells = net.relay(place).totals().passed_on_cells;
-        assert_eq!(cells > 0, is_told, "relay {place} of {who:04b}: {cells} cells");
+        assert_eq!(cells > 0, has_feedback, "relay {place} of {who:04b}: {cells} cells");
     }
 }
 
@@ -61,7 +61,7 @@ fn transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop<W: World>(worl
         net.client().destroy(circuit);
     }
     net.assert_empty();
-    assert_told(&mut net, ALL);
+    assert_feedback(&mut net, ALL);
     for place in 0..3 {
         let totals = *net.relay(place).totals();
         assert_eq!((totals.feedback_refused, totals.stalled_circuits), (0, 0), "relay {place}");
@@ -80,11 +80,11 @@ fn transfers_are_intact<W: World>(world: W, who: u8) {
     net.complete(stream);
     net.client().destroy(circuit);
     net.assert_empty();
-    assert_told(&mut net, who);
+    assert_feedback(&mut net, who);
 }
 
 #[test]
-fn transfers_are_intact_whoever_of_the_path_has_windows() {
+fn transfers_are_intact_with_windows_at_any_nodes_of_the_path() {
     (0..=ALL).for_each(|who| transfers_are_intact(VirtualTime::new(1, Some(3000)), who));
 }
 
@@ -106,18 +106,18 @@ fn transfers_are_intact_with_windows_of_each_kind() {
         net.complete(stream);
         net.client().destroy(circuit);
         net.assert_empty();
-        assert_told(&mut net, ALL);
+        assert_feedback(&mut net, ALL);
     }
 }
 
-fn a_client_that_does_not_read_is_waited_for_where_the_data_comes_from<W: World>(world: W) {
+fn data_for_a_client_that_does_not_read_waits_at_its_source<W: World>(world: W) {
     let mut net = net(world, HopWindows::CircuitStart, ALL);
     let circuit = net.circuit(false);
     let stream = net.begin(circuit, Transfer::download(1, 6_000_000));
     net.client().pause(stream);
     net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 400 * 490));
     net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
-    // Nothing waits on the way, and no more has come than the window of a stream.
+    // Relays queue nothing, and the client has received at most the window of a stream.
     net.until(|net| (0..2).all(|place| net.relay(place).queued_bytes() == 0));
     let received = net.client().figures(stream).expect("it goes on").received_bytes;
     assert!(received <= 500 * 498, "{received} bytes");
@@ -126,18 +126,18 @@ fn a_client_that_does_not_read_is_waited_for_where_the_data_comes_from<W: World>
     net.complete(stream);
     net.client().destroy(circuit);
     net.assert_empty();
-    assert_told(&mut net, ALL);
+    assert_feedback(&mut net, ALL);
 }
 
-/// What a download through a relay with a rate limit comes to.
-struct Narrow {
+/// The result of a download through a relay with a rate limit.
+struct LimitedDownload {
     took: Duration,
-    /// How long a cell waits there, on average.
+    /// The mean time that a cell waits at that relay.
     waits: Duration,
 }
 
-/// Three relays, 20 ms from one to the next; the middle one sends no more than 8 Mbit/s.
-fn download_through_a_narrow_middle(windows: HopWindows, who: u8) -> Narrow {
+/// Downloads through three relays with 20 ms between them; the middle one is limited to 8 Mbit/s.
+fn download_through_a_limited_middle(windows: HopWindows, who: u8) -> LimitedDownload {
     let mut stage = VirtualTime::new(1, None);
     stage
         .wire
@@ -160,23 +160,24 @@ fn download_through_a_narrow_middle(windows: HopWindows, who: u8) -> Narrow {
     let waits = Duration::from_secs_f64((net.relay(1).waited_cell_s() - waited) / cells);
     net.client().destroy(circuit);
     net.assert_empty();
-    Narrow { took, waits }
+    LimitedDownload { took, waits }
 }
 
 #[test]
-fn with_windows_cells_wait_at_their_source_and_not_at_the_narrow_relay() {
-    let without = download_through_a_narrow_middle(HopWindows::CircuitStart, 0);
-    let with = download_through_a_narrow_middle(HopWindows::CircuitStart, ALL);
-    // A window of 500 cells of one stream takes a quarter of a second at 8 Mbit/s; what is not on its way waits here.
+fn with_windows_cells_wait_at_their_source_and_not_at_the_bottleneck() {
+    let without = download_through_a_limited_middle(HopWindows::CircuitStart, 0);
+    let with = download_through_a_limited_middle(HopWindows::CircuitStart, ALL);
+    // A stream's window of 500 cells takes a quarter of a second at 8 Mbit/s; all cells that are not in flight wait
+    // here.
     assert!(without.waits > Duration::from_millis(100), "{:?}", without.waits);
     assert!(with.waits * 2 < without.waits, "{:?} and {:?}", with.waits, without.waits);
     assert!(with.took < without.took * 5 / 4, "{:?} and {:?}", with.took, without.took);
 }
 
 #[test]
-fn a_narrow_relay_without_windows_is_controlled_from_end_to_end_as_ever() {
-    let without = download_through_a_narrow_middle(HopWindows::CircuitStart, 0);
-    let mixed = download_through_a_narrow_middle(HopWindows::CircuitStart, 0b1011);
+fn a_bottleneck_without_windows_is_controlled_from_end_to_end() {
+    let without = download_through_a_limited_middle(HopWindows::CircuitStart, 0);
+    let mixed = download_through_a_limited_middle(HopWindows::CircuitStart, 0b1011);
     let (waits, other) = (mixed.waits, without.waits);
     assert!(waits > other * 4 / 5 && waits < other * 6 / 5, "{waits:?} and {other:?}");
     assert!(mixed.took < without.took * 11 / 10, "{:?} and {:?}", mixed.took, without.took);

@@ -1,4 +1,4 @@
-//! Circuits that are linked at their exit (proposal 329), our client's and our router's.
+//! Circuits that are linked at their exit (proposal 329), between our client and our router.
 
 use crate::common::network::{Net, World};
 use crate::common::stage::{Stage, VirtualTime};
@@ -12,24 +12,24 @@ use sim::wire::PathModel;
 
 crate::common::stage::in_both_worlds! {
     transfers_over_linked_circuits_are_intact_at_all_sizes_by_each_scheduler
-    many_streams_share_linked_circuits_both_ways
+    many_streams_share_linked_circuits_in_both_directions
     linked_circuits_with_counter_galois_onion_are_intact
-    a_relay_that_the_consensus_forbids_it_links_no_circuits
-    more_legs_than_may_be_are_refused_and_the_others_go_on
+    a_relay_links_no_circuits_if_the_consensus_forbids_it
+    surplus_legs_are_refused_and_the_others_continue
     without_congestion_control_nothing_is_linked
 }
 
-/// Around the bytes of a cell, and several windows.
+/// Sizes around that of a cell, and several windows.
 const SIZES: [u64; 6] = [0, 1, 488, 498, 5_000, 700 * 498 + 7];
 
-/// Two to four ways to the third relay: by the first, by the second, and by both.
+/// Two to four paths to the third relay: through the first, the second, and both.
 fn legs<S: World>(net: &Net<S>, count: usize) -> Vec<CircuitPlan> {
-    let ways: [&[usize]; 4] = [&[0, 2], &[1, 2], &[0, 1, 2], &[1, 0, 2]];
-    let path = |way: &&[usize]| CircuitPlan::new(way.iter().map(|hop| net.hops[*hop]).collect());
-    ways[..count].iter().map(path).collect()
+    let paths: [&[usize]; 4] = [&[0, 2], &[1, 2], &[0, 1, 2], &[1, 0, 2]];
+    let plan = |path: &&[usize]| CircuitPlan::new(path.iter().map(|hop| net.hops[*hop]).collect());
+    paths[..count].iter().map(plan).collect()
 }
 
-/// Circuits that are linked, and used so from both sides.
+/// Links circuits.
 #[track_caller]
 fn linked<S: World>(net: &mut Net<S>, plan: &SetPlan) -> CircuitNumber {
     let now = net.stage.now();
@@ -39,7 +39,7 @@ fn linked<S: World>(net: &mut Net<S>, plan: &SetPlan) -> CircuitNumber {
     set
 }
 
-/// A relay that sends by this scheduler whatever it is asked for.
+/// A network whose relays use this scheduler for all sets.
 fn scheduled<W: World>(world: W, scheduler: &'static dyn LegScheduler) -> Net<W> {
     Net::with(world, |_, config| config.conflux_scheduler = Some(scheduler))
 }
@@ -66,7 +66,7 @@ fn transfers_over_linked_circuits_are_intact_at_all_sizes_by_each_scheduler<W: W
     net.assert_idle();
 }
 
-fn many_streams_share_linked_circuits_both_ways<W: World>(world: W) {
+fn many_streams_share_linked_circuits_in_both_directions<W: World>(world: W) {
     let mut net = Net::new(world);
     let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(legs(&net, 3)) };
     let set = linked(&mut net, &plan);
@@ -96,7 +96,7 @@ fn linked_circuits_with_counter_galois_onion_are_intact<W: World>(world: W) {
     net.assert_idle();
 }
 
-fn a_relay_that_the_consensus_forbids_it_links_no_circuits<W: World>(world: W) {
+fn a_relay_links_no_circuits_if_the_consensus_forbids_it<W: World>(world: W) {
     let mut net = Net::new(world);
     let parameters = onion::router::Parameters::from_consensus([("cfx_enabled", 0)]);
     net.relay(2).set_parameters(parameters);
@@ -107,7 +107,7 @@ fn a_relay_that_the_consensus_forbids_it_links_no_circuits<W: World>(world: W) {
     net.assert_idle();
 }
 
-/// The reason for losing a set, whatever was reported about its legs before.
+/// Waits until a set is lost, and returns the cause.
 fn lost<S: World>(net: &mut Net<S>, set: CircuitNumber) -> Loss {
     let was_built = net.client().is_built(set);
     let mut found = None;
@@ -123,10 +123,10 @@ fn lost<S: World>(net: &mut Net<S>, set: CircuitNumber) -> Loss {
         }
         found.is_some()
     });
-    found.expect("told")
+    found.expect("lost")
 }
 
-fn more_legs_than_may_be_are_refused_and_the_others_go_on<W: World>(world: W) {
+fn surplus_legs_are_refused_and_the_others_continue<W: World>(world: W) {
     let mut net = Net::new(world);
     let paths: Vec<_> = legs(&net, 4).into_iter().cycle().take(8).collect();
     let set = linked(&mut net, &SetPlan::new(paths.clone()));
@@ -141,7 +141,7 @@ fn more_legs_than_may_be_are_refused_and_the_others_go_on<W: World>(world: W) {
 
 fn without_congestion_control_nothing_is_linked<W: World>(world: W) {
     let mut net = Net::new(world);
-    // CREATE_FAST agrees on nothing.
+    // CREATE_FAST negotiates no congestion control.
     let only = CircuitPlan { is_fast: true, ..net.path(1) };
     let now = net.stage.now();
     let set = net.client().open_set(now, &SetPlan::new(vec![only]));
@@ -150,20 +150,20 @@ fn without_congestion_control_nothing_is_linked<W: World>(world: W) {
     net.assert_idle();
 }
 
-/// A leg that carries is cut in the middle of a transfer: nobody sends again what was on it, so the set ends at both ends. What
-/// had come was right: each byte is checked as it comes.
+/// A leg is cut during a transfer: its cells are lost, so the set ends at both ends. The client checks each byte on
+/// arrival.
 #[test]
-fn a_leg_that_breaks_in_the_middle_ends_the_set_at_both_ends_and_nothing_hangs() {
+fn without_retransmission_a_broken_leg_ends_the_set_at_both_ends() {
     for leg in [0, 1] {
         let mut net = uneven([20, 30], 10.0);
         let plan = SetPlan { resumes: false, ..SetPlan::new(legs(&net, 2)) };
         let set = linked(&mut net, &plan);
         assert!(!net.client().resumes(set));
         let stream = net.begin(set, Transfer::download(1, 20_000_000));
-        let has_come = |net: &mut Net<VirtualTime>| {
+        let has_received = |net: &mut Net<VirtualTime>| {
             net.client().figures(stream).is_some_and(|it| it.received_bytes > 1_000_000)
         };
-        net.until(has_come);
+        net.until(has_received);
         let all = net.client().legs(set);
         assert!(all.iter().all(|leg| leg.received > 50), "{all:?}");
         let (guard, exit) = (net.stage.nodes[leg], net.stage.nodes[2]);
@@ -174,10 +174,10 @@ fn a_leg_that_breaks_in_the_middle_ends_the_set_at_both_ends_and_nothing_hangs()
     }
 }
 
-/// Where both ends send again, a leg that carries may break in the middle, and another after it: all comes once, in order.
-/// Another takes its place. Without legs there is nothing to go on with.
+/// Two legs are cut during a transfer and another one joins: each byte still arrives once, in order. A set without
+/// legs ends.
 #[test]
-fn legs_that_break_in_the_middle_lose_nothing_where_both_ends_send_again() {
+fn with_retransmission_broken_legs_lose_nothing() {
     for (download_bytes, upload_bytes) in [(8_000_000, 0), (0, 8_000_000), (5_000_000, 5_000_000)] {
         for leg in [0, 1] {
             let mut net = uneven([20, 30], 10.0);
@@ -185,26 +185,26 @@ fn legs_that_break_in_the_middle_lose_nothing_where_both_ends_send_again() {
             let set = linked(&mut net, &plan);
             assert!(net.client().resumes(set));
             let stream = net.begin(set, Transfer { seed: 1, download_bytes, upload_bytes });
-            let has_come = |net: &mut Net<VirtualTime>, bytes| {
+            let has_received = |net: &mut Net<VirtualTime>, bytes| {
                 let figures = net.client().figures(stream);
                 figures.is_some_and(|it| it.received_bytes + it.sent_bytes > bytes)
             };
-            net.until(|net| has_come(net, 2_000_000));
+            net.until(|net| has_received(net, 2_000_000));
             let all = net.client().legs(set);
             assert!(all.iter().all(|leg| leg.received + leg.sent > 50), "{all:?}");
             let (guard, exit) = (net.stage.nodes[leg], net.stage.nodes[2]);
             net.stage.wire.cut(guard, exit);
             net.until(|net| net.client().legs(set).len() == 1);
-            // Another way to the exit, in the middle of it all.
+            // Another path to the exit joins during the transfer.
             let (now, paths) = (net.stage.now(), legs(&net, 4));
             net.client().add_leg(now, set, &paths[3 - leg]).expect("a set");
             net.until(|net| net.client().legs(set).len() == 2);
-            net.until(|net| has_come(net, 5_000_000));
+            net.until(|net| has_received(net, 5_000_000));
             let (one, other) = (net.stage.nodes[1 - leg], net.stage.nodes[2]);
             net.stage.wire.cut(one, other);
             net.until(|net| net.client().legs(set).len() < 2 || net.client().open_circuits() == 0);
             if net.client().open_circuits() == 0 {
-                // Both legs went by that link.
+                // Both legs used that link.
                 net.assert_idle();
                 continue;
             }
@@ -218,7 +218,7 @@ fn legs_that_break_in_the_middle_lose_nothing_where_both_ends_send_again() {
     }
 }
 
-/// Two linked circuits, of which the second is far slower, and an exit that is asked for latency.
+/// Two linked circuits, of which the second is far slower; the client requests minimum latency.
 fn with_a_slow_leg() -> (Net<VirtualTime>, CircuitNumber) {
     let mut net = Net::new(VirtualTime::new(1, None));
     let nodes = net.stage.nodes.clone();
@@ -229,9 +229,9 @@ fn with_a_slow_leg() -> (Net<VirtualTime>, CircuitNumber) {
     (net, set)
 }
 
-/// A leg on which nothing was sent yet may go: the other carries on, and the stream never knows.
+/// A leg on which nothing was sent yet closes, and the stream continues on the other.
 #[test]
-fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
+fn a_broken_leg_that_carried_nothing_does_not_affect_the_stream() {
     let (mut net, set) = with_a_slow_leg();
     let stream = net.begin(set, Transfer::download(1, 2_000_000));
     net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 200_000));
@@ -239,7 +239,7 @@ fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
     net.stage.wire.cut(nodes[1], nodes[2]);
     net.complete(stream);
     assert_eq!(net.client().legs(set).len(), 1);
-    // Another joins while the set is idle, and carries.
+    // Another leg joins while the set is idle, and is used.
     let now = net.stage.now();
     let paths = legs(&net, 3);
     net.client().add_leg(now, set, &paths[2]).expect("a set");
@@ -250,7 +250,7 @@ fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
     net.assert_idle();
 }
 
-/// Legs of this many milliseconds each way, with a narrow place each.
+/// A network whose first two paths have these latencies in each direction, and a bottleneck each.
 fn uneven(one_way_ms: [u64; 2], mbit_per_s: f64) -> Net<VirtualTime> {
     let mut net = scheduled(VirtualTime::new(1, None), &schedulers::LowRtt);
     let nodes = net.stage.nodes.clone();
@@ -277,7 +277,7 @@ fn throughput(net: &mut Net<VirtualTime>, count: usize) -> (Duration, Vec<LegFig
 }
 
 #[test]
-fn two_narrow_legs_carry_nearly_twice_as_much_as_one() {
+fn two_limited_legs_carry_nearly_twice_as_much_as_one() {
     let mut net = uneven([20, 30], 10.0);
     let (one, _) = throughput(&mut net, 1);
     let (two, figures) = throughput(&mut net, 2);
@@ -286,9 +286,9 @@ fn two_narrow_legs_carry_nearly_twice_as_much_as_one() {
     assert!(shares.iter().all(|share| *share > 6_000), "{figures:?}");
 }
 
-/// Paper, §3: out-of-order data waits at the receiver; with different legs it is much, and bounded.
+/// Paper, §3: out-of-order data waits at the receiver, the more the legs differ.
 #[test]
-fn what_waits_for_the_slow_leg_is_bounded_and_before_the_bound_the_leg_is_given_up() {
+fn out_of_order_data_is_bounded_and_a_blocking_leg_is_given_up() {
     let mut net = uneven([5, 400], 20.0);
     let plan = SetPlan::new(legs(&net, 2));
     let set = linked(&mut net, &plan);
@@ -297,27 +297,27 @@ fn what_waits_for_the_slow_leg_is_bounded_and_before_the_bound_the_leg_is_given_
     let peak = net.client().early_peak_cells(set);
     assert!((200..10_000).contains(&peak), "{peak} cells");
     net.client().destroy(set);
-    // Where nothing is sent again, there is no way out.
+    // Without retransmission the set is lost.
     let strict = SetPlan { early_max_cells: peak / 2, resumes: false, ..plan.clone() };
     let set = linked(&mut net, &strict);
     net.begin(set, Transfer::download(1, 6_000_000));
     assert_eq!(lost(&mut net, set), Loss::Conflux(ConfluxError::TooEarly));
     net.assert_idle();
-    // With retransmission, the leg that blocks the others is given up once the buffer is half full: there is
-    // space for what arrives until the exit knows.
+    // With retransmission, the leg that blocks the others is given up once the buffer is half full. The other half
+    // is for data that arrives until the exit is informed.
     let strict = SetPlan { early_max_cells: 2000, ..plan };
     let set = linked(&mut net, &strict);
     let stream = net.begin(set, Transfer::download(1, 6_000_000));
     net.complete(stream);
     let early = net.client().early_peak_cells(set);
     assert!(early <= 2000, "{early} cells");
-    assert_eq!(net.client().legs(set).len(), 1, "the slow one was in the way: {early} cells");
+    assert_eq!(net.client().legs(set).len(), 1, "the slow leg is given up: {early} cells");
     net.client().destroy(set);
     net.assert_idle();
 }
 
 #[test]
-fn asked_for_latency_an_exit_keeps_to_the_fastest_leg() {
+fn an_exit_with_minimum_latency_uses_the_fastest_leg() {
     let (mut net, set) = with_a_slow_leg();
     let stream = net.begin(set, Transfer::download(1, 3_000_000));
     net.complete(stream);

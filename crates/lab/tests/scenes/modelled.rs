@@ -1,6 +1,6 @@
 //! Paths with loss, bottlenecks and latencies: in virtual time only.
 
-use crate::common::network::Net;
+use crate::common::network::{Net, TorClient};
 use crate::common::stage::{Stage, VirtualTime};
 use onion::client::{Figures, Transfer};
 use onion::node::{DnsAnswer, DnsQuery};
@@ -50,7 +50,7 @@ fn equal_seeds_give_equal_runs_and_others_do_not() {
 }
 
 #[test]
-fn a_narrow_path_is_used_to_the_full() {
+fn a_bottleneck_is_fully_used() {
     let rate = Rate::from_mbit_per_s(8.0);
     let mut net = world(1, PathModel::default());
     let nodes = net.stage.nodes.clone();
@@ -65,7 +65,7 @@ fn a_narrow_path_is_used_to_the_full() {
 }
 
 #[test]
-fn a_client_behind_a_trickle_is_shed_and_nobody_else_suffers() {
+fn circuits_of_a_very_slow_client_are_killed_and_no_others() {
     let mut stage = VirtualTime::new(1, None);
     stage.wire.set_all_paths(PathModel::default());
     let bound = 4 << 20;
@@ -73,13 +73,13 @@ fn a_client_behind_a_trickle_is_shed_and_nobody_else_suffers() {
     let quiet = net.circuit(false);
     let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
     let slow = net.add_client();
-    // A connection that takes next to nothing: as good as one that is not read.
+    // A connection that takes almost nothing.
     let (slow_node, guard) = (net.stage.nodes[slow.0], net.stage.nodes[net.relays[0].0]);
     let trickle = Rate::from_byte_per_s(2_000);
     let model =
         PathModel { rate: Some(trickle), queue: Duration::from_secs(60), ..PathModel::default() };
     net.stage.wire.set_path(slow_node, guard, model);
-    let client: &mut crate::common::network::Stock = net.stage.node(slow);
+    let client: &mut TorClient = net.stage.node(slow);
     let circuits: Vec<_> = (0..40).map(|_| client.open(now, &path)).collect();
     for circuit in circuits {
         client.begin(now, circuit, to.into(), Transfer::download(1, 5_000_000));
@@ -89,21 +89,21 @@ fn a_client_behind_a_trickle_is_shed_and_nobody_else_suffers() {
         net.pass(Duration::from_secs(1));
         most = most.max(net.relay(0).queued_bytes());
     }
-    assert!(most > bound / 2, "the flood did not come: {most}");
+    assert!(most > bound / 2, "the queues did not fill: {most}");
     assert!(most <= bound + 20_000, "{most}");
-    assert!(net.relay(0).open_circuits() < 41, "none was shed");
+    assert!(net.relay(0).open_circuits() < 41, "no circuit was killed");
     let stream = net.begin(quiet, Transfer::download(2, 200_000));
     net.complete(stream);
 }
 
 #[test]
-fn a_quiet_circuit_does_not_notice_bulk_beside_it_on_a_relay_with_room() {
+fn bulk_traffic_below_the_capacity_does_not_delay_a_quiet_circuit() {
     let mut net = world(1, PathModel::default());
     let quiet = net.circuit(false);
     let before = net.round_trip(quiet);
     let bulk = net.add_client();
     let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut crate::common::network::Stock = net.stage.node(bulk);
+    let client: &mut TorClient = net.stage.node(bulk);
     for seed in 0..5 {
         let circuit = client.open(now, &path);
         client.begin(now, circuit, to.into(), Transfer::download(seed, 2_000_000));
@@ -114,7 +114,7 @@ fn a_quiet_circuit_does_not_notice_bulk_beside_it_on_a_relay_with_room() {
 }
 
 #[test]
-fn names_lead_where_the_domain_name_system_says() {
+fn host_names_are_resolved() {
     let mut net = world(1, PathModel::default());
     let to = net.server_at;
     let question = DnsQuery::Addresses("a.test".into());
@@ -126,7 +126,7 @@ fn names_lead_where_the_domain_name_system_says() {
 }
 
 #[test]
-fn a_link_between_relays_that_breaks_ends_its_circuits_and_no_others() {
+fn a_broken_link_between_relays_ends_only_its_circuits() {
     let mut net = world(1, PathModel::default());
     let long = net.circuit(false);
     let short = {

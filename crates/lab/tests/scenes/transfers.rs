@@ -9,16 +9,16 @@ use onion::{Duration, Rate};
 crate::common::stage::in_both_worlds! {
     downloads_through_three_relays_are_intact_at_all_sizes
     uploads_through_three_relays_are_intact_at_all_sizes
-    both_ways_are_intact_at_all_sizes_with_counter_galois_onion
-    both_ways_at_once_is_intact_with_either_flow_control
-    directory_streams_lead_to_the_relays_own_directory
+    transfers_in_both_directions_are_intact_at_all_sizes_with_counter_galois_onion
+    simultaneous_transfers_in_both_directions_are_intact_with_either_flow_control
+    directory_streams_reach_the_relays_own_directory
     many_streams_share_a_circuit
-    both_ends_tell_what_has_passed
-    a_refused_begin_says_why
-    a_rate_limit_is_used_to_the_full
+    both_ends_report_their_transfers
+    a_refused_begin_has_a_reason
+    a_rate_limit_is_fully_used
 }
 
-/// Around the bytes of a cell, of a stream's window, of a circuit's.
+/// Sizes around those of a cell, a stream's window and a circuit's window.
 const SIZES: [u64; 10] =
     [0, 1, 489, 490, 491, 498, 5_000, 490 * 498, 500 * 498 + 1, 1_200 * 498 + 7];
 
@@ -51,9 +51,11 @@ fn uploads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
     net.assert_empty();
 }
 
-/// With whom the layer is shared, the other hops having keystreams; and where the exit is the first hop.
-fn both_ways_are_intact_at_all_sizes_with_counter_galois_onion<W: World>(world: W) {
-    /// Around the bytes of such a cell.
+/// Only the last hop uses Counter Galois Onion; paths of two and of three hops.
+fn transfers_in_both_directions_are_intact_at_all_sizes_with_counter_galois_onion<W: World>(
+    world: W,
+) {
+    /// Sizes around that of such a cell.
     const CELL_SIZES: [u64; 4] = [480, 487, 488, 700 * 488];
     let mut net = Net::new(world);
     for hops in [3, 2] {
@@ -71,7 +73,9 @@ fn both_ways_are_intact_at_all_sizes_with_counter_galois_onion<W: World>(world: 
     net.assert_empty();
 }
 
-fn both_ways_at_once_is_intact_with_either_flow_control<W: World>(world: W) {
+fn simultaneous_transfers_in_both_directions_are_intact_with_either_flow_control<W: World>(
+    world: W,
+) {
     let mut net = Net::new(world);
     for has_congestion_control in [false, true] {
         let circuit = net.circuit(has_congestion_control);
@@ -83,7 +87,7 @@ fn both_ways_at_once_is_intact_with_either_flow_control<W: World>(world: W) {
     net.assert_empty();
 }
 
-fn directory_streams_lead_to_the_relays_own_directory<W: World>(world: W) {
+fn directory_streams_reach_the_relays_own_directory<W: World>(world: W) {
     let mut net = Net::new(world);
     for hops in [1, 3] {
         let path = CircuitPlan { is_fast: hops == 1, ..net.path(hops) };
@@ -108,7 +112,7 @@ fn many_streams_share_a_circuit<W: World>(world: W) {
     net.assert_empty();
 }
 
-fn both_ends_tell_what_has_passed<W: World>(world: W) {
+fn both_ends_report_their_transfers<W: World>(world: W) {
     let mut net = Net::new(world);
     let circuit = net.circuit(false);
     let transfers = [
@@ -129,12 +133,12 @@ fn both_ends_tell_what_has_passed<W: World>(world: W) {
     assert_eq!(net.client().received_bytes(), 20_000 + 8 + 8);
 }
 
-fn a_refused_begin_says_why<W: World>(world: W) {
+fn a_refused_begin_has_a_reason<W: World>(world: W) {
     let mut net = Net::new(world);
     let circuit = net.circuit(false);
     let round_trip = net.round_trip(circuit);
     if W::IS_EXACT {
-        // Client, three relays, and back: ten milliseconds for each step.
+        // Three links in each direction, ten milliseconds each.
         assert_eq!(round_trip, Duration::from_millis(60));
     }
     let nowhere = net.stage.nowhere();
@@ -144,7 +148,7 @@ fn a_refused_begin_says_why<W: World>(world: W) {
     let stream = net.begin_to(circuit, name, Transfer::download(0, 0));
     assert_eq!(net.over(stream).0, Outcome::Ended(EndReason::RESOLVE_FAILED));
     net.client().destroy(circuit);
-    // The exit does not serve a lone hop.
+    // An exit refuses circuits of one hop.
     let path = net.path(1);
     let circuit = net.built(&path);
     let stream = net.begin(circuit, Transfer::download(0, 0));
@@ -153,9 +157,9 @@ fn a_refused_begin_says_why<W: World>(world: W) {
     net.assert_empty();
 }
 
-fn a_rate_limit_is_used_to_the_full<W: World>(world: W) {
+fn a_rate_limit_is_fully_used<W: World>(world: W) {
     let rate = Rate::from_mbit_per_s(16.0);
-    // KIST sends every ten milliseconds, whole records: less of a burst would be lost between them.
+    // KIST sends whole records every ten milliseconds: with a smaller burst, bytes would be lost between them.
     let limit = Some(RateLimit { rate, burst_bytes: 60_000 });
     let mut net = Net::with(world, |place, config| {
         if place == 1 {
@@ -169,7 +173,7 @@ fn a_rate_limit_is_used_to_the_full<W: World>(world: W) {
     let took = figures.last_at - figures.first_byte_at.expect("there are bytes");
     let sent = net.relay(1).totals().client_bytes;
     let share = |bytes| Rate::from_bytes_over(bytes, took).as_mbit_per_s() / rate.as_mbit_per_s();
-    // A cell has 514 bytes for 498, and not each is full; what is saved up may be sent at once.
+    // A cell of 514 bytes carries at most 498; saved-up bytes may be sent at once.
     let (used, got) = (share(sent), share(bytes));
     let least = if W::IS_EXACT { 0.9 } else { 0.4 };
     assert!((least..1.1).contains(&used) && got > 0.6 * used, "{used}, {got}");

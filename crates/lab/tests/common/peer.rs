@@ -17,10 +17,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A received cell.
-pub(crate) type Came = (CircId, Command, Vec<u8>);
+pub(crate) type ReceivedCell = (CircId, Command, Vec<u8>);
 
-/// A party that has not authenticated. Dials or is dialled once.
-pub(crate) struct Party {
+/// A peer that sends arbitrary cells. It dials or is dialled once.
+pub(crate) struct Peer {
     target: Option<Target>,
     identity: Option<Arc<OwnIdentity>>,
     claims: Vec<IpAddr>,
@@ -39,11 +39,11 @@ pub(crate) struct Party {
     /// Sends nothing for now.
     pub(crate) is_held: bool,
     pub(crate) exported: [u8; 32],
-    pub(crate) came: Vec<Came>,
+    pub(crate) received: Vec<ReceivedCell>,
     pub(crate) closed: Option<CloseCause>,
 }
 
-impl Party {
+impl Peer {
     const fn new(unix_time_s: u64) -> Self {
         Self {
             target: None,
@@ -61,7 +61,7 @@ impl Party {
             is_mute: false,
             is_held: false,
             exported: [0; 32],
-            came: Vec::new(),
+            received: Vec::new(),
             closed: None,
         }
     }
@@ -110,7 +110,7 @@ impl Party {
         self.is_writable = true;
     }
 
-    pub(crate) fn say(&mut self, message: &Message) {
+    pub(crate) fn send_message(&mut self, message: &Message) {
         self.send(CircId::LINK, Command::MEASURE, &message.encode());
     }
 
@@ -125,14 +125,15 @@ impl Party {
 
     /// The received messages of the measurement protocol.
     pub(crate) fn messages(&self) -> Vec<Message> {
-        let of_protocol = self.came.iter().filter(|(_, command, _)| *command == Command::MEASURE);
+        let of_protocol =
+            self.received.iter().filter(|(_, command, _)| *command == Command::MEASURE);
         of_protocol.map(|(_, _, body)| Message::parse(body).expect("readable")).collect()
     }
 
     /// The body of the first cell on a circuit with this command.
     pub(crate) fn cell(&self, circ_id: CircId, command: Command) -> Option<&[u8]> {
-        let is_it = |came: &&Came| came.0 == circ_id && came.1 == command;
-        self.came.iter().find(is_it).map(|(_, _, body)| &body[..])
+        let is_it = |received: &&ReceivedCell| received.0 == circ_id && received.1 == command;
+        self.received.iter().find(is_it).map(|(_, _, body)| &body[..])
     }
 
     /// The keys of a circuit that was created by CREATE_FAST with these bytes, once it is answered.
@@ -179,7 +180,7 @@ pub(crate) fn created2() -> Vec<u8> {
     body
 }
 
-impl Node for Party {
+impl Node for Peer {
     fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
         let Some(target) = self.target else { return };
         self.exported = tls.export_keying_material(EXPORTER_LABEL, &[]).expect("TLS 1.3");
@@ -214,7 +215,7 @@ impl Node for Party {
     fn handle_bytes(&mut self, _: Instant, _: ConnId, mut plaintext: &[u8]) {
         let Some(channel) = &mut self.channel else { return };
         while let Some(cell) = channel.handle_bytes(&mut plaintext).expect("the relay's cells") {
-            self.came.push((cell.circ_id, cell.command, cell.body.to_vec()));
+            self.received.push((cell.circ_id, cell.command, cell.body.to_vec()));
         }
         self.is_writable |= channel.queued_len() > 0;
     }
@@ -245,9 +246,9 @@ impl Node for Party {
         if self.is_held {
             return 0;
         }
-        let said = self.channel.as_mut().map_or(0, |channel| channel.poll_transmit(out));
-        if said > 0 {
-            return said;
+        let sent = self.channel.as_mut().map_or(0, |channel| channel.poll_transmit(out));
+        if sent > 0 {
+            return sent;
         }
         let len = self.raw.len().min(out.len());
         for (place, byte) in out.iter_mut().zip(self.raw.drain(..len)) {

@@ -1,12 +1,12 @@
-//! A measurement of a router that takes part, with clients, on either stage.
+//! A measurement by echo of a router with clients, in virtual time or on real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
 use crate::common::echo_report::{Part, Report};
-use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
-use crate::common::found::Found;
-use crate::common::party::Party;
-use crate::common::stage::{Actor, Stage};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, identities};
+use crate::common::measurer_result::MeasurerResult;
+use crate::common::peer::Peer;
+use crate::common::stage::{NodeHandle, Stage};
 use lab::liars::EchoLiar;
 use onion::measure::Second;
 use onion::measure::load::{
@@ -31,29 +31,29 @@ pub(crate) const ALONE_S: u32 = 2;
 pub(crate) type Relay = Router<ChaCha8Rng, EchoLiar>;
 pub(crate) type Measurer = LoadGenerator<ChaCha8Rng>;
 
-/// A relay that may be measured, and everything around it.
-pub(crate) struct Play<'a, S> {
+/// A relay that may be measured, its clients, measurers and coordinators.
+pub(crate) struct Run<'a, S> {
     pub(crate) stage: S,
     pub(crate) scenario: &'a Scenario,
-    pub(crate) relay: Actor,
+    pub(crate) relay: NodeHandle,
     pub(crate) target: Target,
     clients: Option<Clients>,
     /// The relay's real traffic in each measured second.
     pub(crate) measured: Vec<(u64, u64)>,
     /// Its other events.
-    pub(crate) told: Vec<RouterEvent>,
+    pub(crate) events: Vec<RouterEvent>,
     nonces: u8,
 }
 
 struct Clients {
-    actor: Actor,
+    node: NodeHandle,
     began: Instant,
     seconds: Vec<Second>,
     ended: Option<LoadFailure>,
 }
 
-impl<'a, S: Stage> Play<'a, S> {
-    /// A relay, with clients at full speed, if there are any.
+impl<'a, S: Stage> Run<'a, S> {
+    /// Starts a relay, and its clients if the scenario has some.
     pub(crate) fn begin(mut stage: S, scenario: &'a Scenario) -> Self {
         let address = stage.reserve();
         let config = RouterConfig {
@@ -61,23 +61,23 @@ impl<'a, S: Stage> Play<'a, S> {
             limit: scenario.limit.map(|rate| RateLimit { rate, burst_bytes: 0 }),
             queue_limit_cells: scenario.queue_limit_cells,
             held_bytes_max: scenario.held_bytes_max,
-            ..RouterConfig::new(Arc::clone(&cast().relay), UNIX_TIME_S)
+            ..RouterConfig::new(Arc::clone(&identities().relay), UNIX_TIME_S)
         };
         let behavior = EchoLiar::new(scenario.lie);
         let router = Router::with_behavior(config, behavior, scenario.rng(0), stage.now());
-        let relay = stage.add(router, &cast().relays, &[address]);
-        let target = Target { address, ids: cast().relay.ids() };
-        let (measured, told) = (Vec::new(), Vec::new());
-        let mut play =
-            Self { stage, scenario, relay, target, clients: None, measured, told, nonces: 0 };
+        let relay = stage.add(router, &identities().relays, &[address]);
+        let target = Target { address, ids: identities().relay.ids() };
+        let (measured, events) = (Vec::new(), Vec::new());
+        let mut run =
+            Self { stage, scenario, relay, target, clients: None, measured, events, nonces: 0 };
         if let Some(rate) = scenario.clients {
-            play.begin_clients(rate);
-            play.pass(Duration::from_secs(u64::from(ALONE_S)));
+            run.begin_clients(rate);
+            run.pass(Duration::from_secs(u64::from(ALONE_S)));
         }
-        play
+        run
     }
 
-    pub(crate) fn pump_config(&self, return_path: ReturnPath) -> LoadConfig {
+    pub(crate) fn load_config(&self, return_path: ReturnPath) -> LoadConfig {
         let scenario = self.scenario;
         LoadConfig {
             held_back: scenario.held_back.map(|after| HeldBack { after, sockets_before: 0 }),
@@ -98,54 +98,54 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     /// Adds a load generator that sends through the relay to itself, as clients do.
-    pub(crate) fn add_transit(&mut self, seconds: u32, rate: Rate) -> Actor {
+    pub(crate) fn add_transit(&mut self, seconds: u32, rate: Rate) -> NodeHandle {
         let addresses: Vec<SocketAddr> =
-            cast().landings.iter().map(|_| self.stage.reserve()).collect();
-        let landings = cast().landings.iter().zip(&addresses).map(|(identity, address)| {
+            identities().landings.iter().map(|_| self.stage.reserve()).collect();
+        let landings = identities().landings.iter().zip(&addresses).map(|(identity, address)| {
             ReturnRelay { identity: Arc::clone(identity), address: *address }
         });
         let return_path =
             ReturnPath::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
-        let config = self.pump_config(return_path);
+        let config = self.load_config(return_path);
         let stall_timeout = Duration::from_secs(60);
         let config = LoadConfig { seconds, rate, stall_timeout, ..config };
         let generator = LoadGenerator::new(config, self.scenario.rng(7), self.stage.now());
-        self.stage.add(generator, &cast().others, &addresses)
+        self.stage.add(generator, &identities().others, &addresses)
     }
 
     pub(crate) fn begin_clients(&mut self, rate: Rate) {
-        let actor = self.add_transit(300, rate);
+        let node = self.add_transit(300, rate);
         self.stage.until(SOON, |stage| {
             let now = stage.now();
-            let generator: &mut Measurer = stage.node(actor);
+            let generator: &mut Measurer = stage.node(node);
             let is_ready = matches!(generator.poll_event(), Some(Event::Ready { .. }));
             generator.start(now, now);
             is_ready
         });
         let began = self.stage.now();
-        self.clients = Some(Clients { actor, began, seconds: Vec::new(), ended: None });
+        self.clients = Some(Clients { node, began, seconds: Vec::new(), ended: None });
     }
 
     /// Lets time pass and handles events.
     pub(crate) fn pass(&mut self, time: Duration) {
         let deadline = self.stage.now() + time;
         while self.stage.now() < deadline && self.stage.step() {
-            self.listen();
+            self.poll_events();
         }
     }
 
     /// Records the events of relay and clients.
-    pub(crate) fn listen(&mut self) {
+    pub(crate) fn poll_events(&mut self) {
         while let Some(event) = self.stage.node::<Relay>(self.relay).poll_event() {
             match event {
                 RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                     self.measured.push((measured_bytes, client_bytes));
                 }
-                other => self.told.push(other),
+                other => self.events.push(other),
             }
         }
         let Some(clients) = &mut self.clients else { return };
-        while let Some(event) = self.stage.node::<Measurer>(clients.actor).poll_event() {
+        while let Some(event) = self.stage.node::<Measurer>(clients.node).poll_event() {
             match event {
                 Event::Second(second) => clients.seconds.push(second),
                 Event::Failed(failure) => clients.ended = Some(failure),
@@ -171,7 +171,7 @@ impl<'a, S: Stage> Play<'a, S> {
     #[track_caller]
     pub(crate) fn assert_clients_live(&self) {
         let clients = self.clients.as_ref().expect("there are some");
-        assert_eq!(clients.ended, None, "clients are disturbed");
+        assert_eq!(clients.ended, None, "the clients' traffic has ended");
         assert!(clients.seconds.iter().all(|second| second.bytes > 0), "{:?}", clients.seconds);
     }
 
@@ -197,64 +197,64 @@ impl<'a, S: Stage> Play<'a, S> {
         self.scenario.order(self.nonces)
     }
 
-    pub(crate) fn add_order(&mut self, order: Order) -> Actor {
+    pub(crate) fn add_order(&mut self, order: Order) -> NodeHandle {
         let config = self.order_config(order);
         let link = OrderLink::new(config, self.stage.now());
-        self.stage.add(link, &cast().others, &[])
+        self.stage.add(link, &identities().others, &[])
     }
 
     /// The first result of an order.
     #[track_caller]
-    pub(crate) fn answer(&mut self, link: Actor) -> OrderEvent {
+    pub(crate) fn answer(&mut self, link: NodeHandle) -> OrderEvent {
         let mut answer = None;
         self.stage.until(SOON, |stage| {
             answer = stage.node::<OrderLink>(link).poll_event();
             answer.is_some()
         });
-        self.listen();
+        self.poll_events();
         answer.unwrap()
     }
 
     pub(crate) fn add_measurer(&mut self, number: usize, nonce: Nonce) -> Part {
         let return_path = ReturnPath::Echo { nonce, key_seed: MEASURERS[number] };
-        self.add_pump(10 + u64::try_from(number).unwrap(), return_path)
+        self.add_generator(10 + u64::try_from(number).unwrap(), return_path)
     }
 
-    pub(crate) fn add_pump(&mut self, of: u64, return_path: ReturnPath) -> Part {
-        let config = self.pump_config(return_path);
+    pub(crate) fn add_generator(&mut self, of: u64, return_path: ReturnPath) -> Part {
+        let config = self.load_config(return_path);
         let generator = LoadGenerator::new(config, self.scenario.rng(of), self.stage.now());
-        let actor = self.stage.add(generator, &cast().others, &[]);
-        Part { actor, found: Found::default() }
+        let node = self.stage.add(generator, &identities().others, &[]);
+        Part { node, found: MeasurerResult::default() }
     }
 
     /// A peer whose link to the relay is open.
     #[track_caller]
-    pub(crate) fn add_party(&mut self) -> Actor {
-        let party = Party::dialling(self.target, UNIX_TIME_S);
-        let actor = self.stage.add(party, &cast().others, &[]);
-        self.stage.until(SOON, |stage| stage.node::<Party>(actor).is_open());
-        actor
+    pub(crate) fn add_peer(&mut self) -> NodeHandle {
+        let peer = Peer::dialling(self.target, UNIX_TIME_S);
+        let node = self.stage.add(peer, &identities().others, &[]);
+        self.stage.until(SOON, |stage| stage.node::<Peer>(node).is_open());
+        node
     }
 
-    pub(crate) fn party(&mut self, actor: Actor) -> &mut Party {
-        self.stage.node(actor)
+    pub(crate) fn peer(&mut self, node: NodeHandle) -> &mut Peer {
+        self.stage.node(node)
     }
 
-    /// Runs until `is_done` of a party's received cells.
+    /// Runs until `is_done` returns true for a peer.
     #[track_caller]
-    pub(crate) fn until_party(&mut self, actor: Actor, is_done: impl Fn(&Party) -> bool) {
-        self.stage.until(SOON, |stage| is_done(stage.node(actor)));
-        self.listen();
+    pub(crate) fn until_peer(&mut self, node: NodeHandle, is_done: impl Fn(&Peer) -> bool) {
+        self.stage.until(SOON, |stage| is_done(stage.node(node)));
+        self.poll_events();
     }
 
     /// Handles a measurer's events.
-    pub(crate) fn hear(&mut self, part: &mut Part) {
-        while let Some(event) = self.stage.node::<Measurer>(part.actor).poll_event() {
-            part.found.gather(event);
+    pub(crate) fn poll_part(&mut self, part: &mut Part) {
+        while let Some(event) = self.stage.node::<Measurer>(part.node).poll_event() {
+            part.found.record(event);
         }
     }
 
-    /// Runs until `is_done` of all measurers' results.
+    /// Runs until `is_done` returns true for the measurers' results.
     #[track_caller]
     pub(crate) fn until(
         &mut self,
@@ -263,8 +263,8 @@ impl<'a, S: Stage> Play<'a, S> {
     ) {
         let deadline = self.stage.now() + SOON + Duration::from_secs(self.scenario.seconds.into());
         loop {
-            self.listen();
-            parts.iter_mut().for_each(|part| self.hear(part));
+            self.poll_events();
+            parts.iter_mut().for_each(|part| self.poll_part(part));
             if is_done(self, parts) {
                 return;
             }
@@ -276,18 +276,18 @@ impl<'a, S: Stage> Play<'a, S> {
         let now = self.stage.now();
         let at = now + Duration::from_millis(50);
         for part in parts {
-            self.stage.node::<Measurer>(part.actor).start(now, at);
+            self.stage.node::<Measurer>(part.node).start(now, at);
         }
         at
     }
 
     pub(crate) fn stop(&mut self, part: &Part) {
-        self.stage.node::<Measurer>(part.actor).stop();
+        self.stage.node::<Measurer>(part.node).stop();
     }
 
-    /// An accepted order, and measurers that are ready or have failed.
+    /// Sends an order, which must be accepted, and waits until the measurers are ready or have failed.
     #[track_caller]
-    pub(crate) fn prepare(&mut self) -> (Actor, Vec<Part>) {
+    pub(crate) fn prepare(&mut self) -> (NodeHandle, Vec<Part>) {
         let order = self.next_order();
         let nonce = order.nonce;
         let link = self.add_order(order);
@@ -304,20 +304,20 @@ impl<'a, S: Stage> Play<'a, S> {
     #[track_caller]
     pub(crate) fn measure(&mut self) -> Report {
         let (link, parts) = self.prepare();
-        self.run(link, parts)
+        self.finish(link, parts)
     }
 
     /// Starts the measurers and runs to the end.
     #[track_caller]
-    pub(crate) fn run(&mut self, link: Actor, mut parts: Vec<Part>) -> Report {
+    pub(crate) fn finish(&mut self, link: NodeHandle, mut parts: Vec<Part>) -> Report {
         let began = self.start(&parts);
         let mut report = Report { order: None, parts: Vec::new(), client_seconds: vec![], began };
-        self.until(&mut parts, |play, parts| {
-            play.hear_order(link, &mut report);
+        self.until(&mut parts, |run, parts| {
+            run.poll_order(link, &mut report);
             let has_failed = |part: &Part| matches!(part.found.result, Some(Err(_)));
             // A coordinator aborts when a measurer fails.
             if parts.iter().any(has_failed) {
-                play.stage.node::<OrderLink>(link).stop();
+                run.stage.node::<OrderLink>(link).stop();
                 return true;
             }
             matches!(report.order, Some(Err(_)))
@@ -331,7 +331,7 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     /// Handles the events of the coordinator's link.
-    pub(crate) fn hear_order(&mut self, link: Actor, report: &mut Report) {
+    pub(crate) fn poll_order(&mut self, link: NodeHandle, report: &mut Report) {
         while let Some(event) = self.stage.node::<OrderLink>(link).poll_event() {
             match event {
                 OrderEvent::Accepted => {}
@@ -343,7 +343,7 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     /// The coordinator closes its link.
-    pub(crate) fn stop_order(&mut self, link: Actor) {
+    pub(crate) fn stop_order(&mut self, link: NodeHandle) {
         self.stage.node::<OrderLink>(link).stop();
     }
 

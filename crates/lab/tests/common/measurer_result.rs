@@ -5,7 +5,7 @@ use onion::measure::load::{Event, LoadFailure};
 
 /// The results of one measurer.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct MeasurerResult {
     /// Sockets and circuits, once ready.
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
@@ -13,9 +13,9 @@ pub(crate) struct Found {
     pub(crate) result: Option<Result<(), LoadFailure>>,
 }
 
-impl Found {
+impl MeasurerResult {
     /// Handles an event, which must be consistent with earlier ones.
-    pub(crate) fn gather(&mut self, event: Event) {
+    pub(crate) fn record(&mut self, event: Event) {
         assert_eq!(self.result, None, "{event:?} after the end");
         match event {
             Event::Ready { sockets, circuits } => {

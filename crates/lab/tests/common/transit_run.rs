@@ -1,10 +1,10 @@
-//! One transit measurement of a relay, on either stage.
+//! One transit measurement of a relay, in virtual time or on real sockets.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::common::found::Found;
-use crate::common::party::Party;
-use crate::common::stage::{Actor, Stage, VirtualTime};
+use crate::common::measurer_result::MeasurerResult;
+use crate::common::peer::Peer;
+use crate::common::stage::{NodeHandle, Stage, VirtualTime};
 use crate::common::stranger::Stranger;
 use lab::liars::{LiedAt, TransitLiar, TransitLie};
 use link::IdentityIssuer;
@@ -29,7 +29,7 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 const LANDINGS: usize = 2;
 
 /// Identities, made once per process: their RSA keys take time.
-struct Cast {
+struct Identities {
     measurers: IdentityIssuer,
     relays: IdentityIssuer,
     landings: Vec<Arc<OwnIdentity>>,
@@ -37,19 +37,19 @@ struct Cast {
     impostor: Arc<OwnIdentity>,
 }
 
-fn cast() -> &'static Cast {
-    static CAST: OnceLock<Cast> = OnceLock::new();
-    CAST.get_or_init(|| {
+fn identities() -> &'static Identities {
+    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
+    IDENTITIES.get_or_init(|| {
         let mut measurers = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
         let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
         let landings = (0..LANDINGS).map(|_| Arc::new(measurers.identity().unwrap())).collect();
         let relay = Arc::new(relays.identity().unwrap());
         let impostor = Arc::new(relays.identity().unwrap());
-        Cast { measurers, relays, landings, relay, impostor }
+        Identities { measurers, relays, landings, relay, impostor }
     })
 }
 
-/// The party at the target's address.
+/// The peer at the target's address.
 #[derive(Clone, Copy)]
 pub(crate) enum Relay {
     Honest,
@@ -113,9 +113,9 @@ impl Scenario {
     }
 
     fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> LoadConfig {
-        let cast = cast();
-        let ids = cast.relay.ids();
-        let own = cast.landings.iter().zip(landings).map(|(identity, address)| ReturnRelay {
+        let identities = identities();
+        let ids = identities.relay.ids();
+        let own = identities.landings.iter().zip(landings).map(|(identity, address)| ReturnRelay {
             identity: Arc::clone(identity),
             address: *address,
         });
@@ -148,9 +148,9 @@ impl Scenario {
 
     fn router(&self, now: Instant) -> Router<ChaCha8Rng, TransitLiar> {
         let (identity, lie) = match self.relay {
-            Relay::Honest | Relay::Mute => (&cast().relay, None),
-            Relay::Lying(lie) => (&cast().relay, Some(lie)),
-            Relay::Impostor => (&cast().impostor, None),
+            Relay::Honest | Relay::Mute => (&identities().relay, None),
+            Relay::Lying(lie) => (&identities().relay, Some(lie)),
+            Relay::Impostor => (&identities().impostor, None),
         };
         let config = RouterConfig::new(Arc::clone(identity), UNIX_TIME_S);
         let rng = ChaCha8Rng::seed_from_u64(!self.seed);
@@ -158,50 +158,50 @@ impl Scenario {
     }
 
     /// Measures the relay on this stage.
-    pub(crate) fn play_on<S: Stage>(&self, stage: S) -> Report {
-        let mut play = Play::begin(stage, self);
-        play.measure();
-        play.end()
+    pub(crate) fn run_on<S: Stage>(&self, stage: S) -> Report {
+        let mut run = Run::begin(stage, self);
+        run.measure();
+        run.end()
     }
 
     /// Measures in virtual time, with a fingerprint of everything delivered.
-    pub(crate) fn play(&self) -> Report {
-        let mut play = Play::begin(VirtualTime::new(self.seed, self.piece_max_bytes), self);
-        let stage = &mut play.stage;
+    pub(crate) fn run(&self) -> Report {
+        let mut run = Run::begin(VirtualTime::new(self.seed, self.piece_max_bytes), self);
+        let stage = &mut run.stage;
         if let Some(rate) = self.capacity {
-            stage.wire.set_egress(stage.nodes[play.relay.0], rate);
+            stage.wire.set_egress(stage.nodes[run.relay.0], rate);
         }
-        play.measure();
-        let fingerprint = play.stage.wire.fingerprint();
-        Report { fingerprint, ..play.end() }
+        run.measure();
+        let fingerprint = run.stage.wire.fingerprint();
+        Report { fingerprint, ..run.end() }
     }
 }
 
 /// A running measurement.
-struct Play<'s, S> {
+struct Run<'s, S> {
     stage: S,
     scenario: &'s Scenario,
-    relay: Actor,
-    measurer: Actor,
+    relay: NodeHandle,
+    measurer: NodeHandle,
     stranger: Stranger,
-    found: Found,
+    found: MeasurerResult,
     answered_after: Option<Duration>,
 }
 
-impl<'s, S: Stage> Play<'s, S> {
+impl<'s, S: Stage> Run<'s, S> {
     fn begin(mut stage: S, scenario: &'s Scenario) -> Self {
         let address = stage.reserve();
         let landings: Vec<SocketAddr> = (0..LANDINGS).map(|_| stage.reserve()).collect();
-        let (now, issuer) = (stage.now(), &cast().relays);
+        let (now, issuer) = (stage.now(), &identities().relays);
         let relay = match scenario.relay {
-            Relay::Mute => stage.add(Party::mute(UNIX_TIME_S), issuer, &[address]),
+            Relay::Mute => stage.add(Peer::mute(UNIX_TIME_S), issuer, &[address]),
             _ => stage.add(scenario.router(now), issuer, &[address]),
         };
         let config = scenario.config(address, &landings);
         let target = config.target;
         let generator = scenario.generator(config, now);
-        let measurer = stage.add(generator, &cast().measurers, &landings);
-        let landing = Target { address: landings[0], ids: cast().landings[0].ids() };
+        let measurer = stage.add(generator, &identities().measurers, &landings);
+        let landing = Target { address: landings[0], ids: identities().landings[0].ids() };
         let stranger = Stranger::new(target, landing, scenario.strangers_circuits);
         Self {
             stage,
@@ -209,7 +209,7 @@ impl<'s, S: Stage> Play<'s, S> {
             relay,
             measurer,
             stranger,
-            found: Found::default(),
+            found: MeasurerResult::default(),
             answered_after: None,
         }
     }
@@ -221,24 +221,24 @@ impl<'s, S: Stage> Play<'s, S> {
         while self.found.result.is_none() {
             assert!(self.stage.now() < deadline, "no end: {:?}", self.found);
             assert!(self.stage.step(), "no event is left: {:?}", self.found);
-            self.listen();
+            self.poll_events();
             if let Some(router) = self.router() {
                 router.check_accounts();
             }
             if self.found.ready.is_some() {
-                self.stranger.go_on(&mut self.stage, &cast().measurers, UNIX_TIME_S);
+                self.stranger.step(&mut self.stage, &identities().measurers, UNIX_TIME_S);
             }
         }
     }
 
     /// Handles the measurer's events, and starts it when it is ready.
-    fn listen(&mut self) {
+    fn poll_events(&mut self) {
         let now = self.stage.now();
         let generator: &mut LoadGenerator<ChaCha8Rng> = self.stage.node(self.measurer);
         self.answered_after = generator.silence(now).answered_after.or(self.answered_after);
         while let Some(event) = generator.poll_event() {
             let is_ready = matches!(event, Event::Ready { .. });
-            self.found.gather(event);
+            self.found.record(event);
             if is_ready {
                 generator.start(now, now + Duration::from_millis(100));
             }
@@ -251,7 +251,7 @@ impl<'s, S: Stage> Play<'s, S> {
         (!is_mute).then(|| self.stage.node(self.relay))
     }
 
-    /// All connections are closed, and then there are no events left.
+    /// Waits until all connections are closed and no events are left, and returns the result.
     fn end(mut self) -> Report {
         self.stranger.leave(&mut self.stage);
         if S::IS_EXACT {
@@ -265,11 +265,11 @@ impl<'s, S: Stage> Play<'s, S> {
         if let Some(router) = self.router() {
             if S::IS_EXACT {
                 assert_eq!((router.open_circuits(), router.queued_bytes()), (0, 0));
-                assert_eq!(router.poll_timeout(), None, "nothing is left to happen");
+                assert_eq!(router.poll_timeout(), None, "no timeout is pending");
             }
             lies = router.behavior().lies().to_vec();
         }
-        let Found { ready, seconds, result } = self.found;
+        let MeasurerResult { ready, seconds, result } = self.found;
         let result = result.expect("it is over");
         let refused_circuits = self.stranger.refused_circuits();
         Report {
@@ -306,7 +306,7 @@ impl Report {
     /// The failure; there must be one.
     #[track_caller]
     pub(crate) fn failure(&self) -> &LoadFailure {
-        self.result.as_ref().expect_err("it is found out")
+        self.result.as_ref().expect_err("it is detected")
     }
 }
 
@@ -315,8 +315,8 @@ pub(crate) fn lone_measurer() -> (LoadGenerator<ChaCha8Rng>, Vec<u8>, RelayIds) 
     let scenario = Scenario::new(Relay::Honest);
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = scenario.config(address, &[address; LANDINGS]);
-    let certificate = cast().measurers.tls_credentials().unwrap().0[0].to_vec();
-    (scenario.generator(config, Instant::ORIGIN), certificate, cast().landings[0].ids())
+    let certificate = identities().measurers.tls_credentials().unwrap().0[0].to_vec();
+    (scenario.generator(config, Instant::ORIGIN), certificate, identities().landings[0].ids())
 }
 
 /// The date of all certificates, for verification.
