@@ -180,7 +180,7 @@ impl Testbed {
         );
         fs::write(&file, configuration).map_err(failed)?;
         let arguments = ["measurer".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let process = OwnProcess::start(&name, arguments, self.clock)?;
+        let process = OwnProcess::start(&name, arguments, None, self.clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
         let address = address.ok_or_else(|| OwnError::no_address(&name, &listening))?;

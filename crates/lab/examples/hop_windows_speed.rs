@@ -32,18 +32,18 @@ const WARM_UP: Duration = Duration::from_secs(2);
 /// The burst of the limit.
 const BURST: Duration = Duration::from_millis(20);
 
-/// More than is downloaded.
+/// More bytes than a run downloads.
 const ENDLESS: u64 = 1 << 40;
 
-struct Cast {
+struct Setup {
     issuer: IdentityIssuer,
     relays: Vec<Arc<OwnIdentity>>,
-    /// Of the middle relay.
+    /// The limit of the middle relay.
     limit: Option<Rate>,
     unix_time_s: u64,
 }
 
-/// The work of the middle relay.
+/// The results of the middle relay.
 struct Run {
     rate: Rate,
     gbit_per_cpu_s: f64,
@@ -67,12 +67,12 @@ fn main() {
     let unix_time_s = unix_time_s();
     let mut issuer = IdentityIssuer::new([3; 32], unix_time_s).unwrap();
     let relays = (0..3).map(|_| Arc::new(issuer.identity().unwrap())).collect();
-    let cast = Cast { issuer, relays, limit, unix_time_s };
+    let setup = Setup { issuer, relays, limit, unix_time_s };
     let kinds = [None, Some(windows), Some(HopWindows::Fixed { cells: 500 })];
     let mut figures = [const { Vec::new() }; 3];
     for run in 1..=runs {
         for (kind, figures) in kinds.iter().zip(&mut figures) {
-            let found = play(&cast, Duration::from_secs(seconds), circuits, *kind);
+            let found = measure(&setup, Duration::from_secs(seconds), circuits, *kind);
             let what = kind.map_or("no windows".to_owned(), |kind| format!("{kind:?}"));
             let (rate, gbit_per_cpu_s) = (found.rate.as_mbit_per_s(), found.gbit_per_cpu_s);
             let Run { record_bytes, received_per_s, .. } = found;
@@ -109,7 +109,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows>) -> Run {
+fn measure(setup: &Setup, length: Duration, circuits: u64, windows: Option<HopWindows>) -> Run {
     let flows = || -> Arc<dyn FlowFactory> {
         match windows {
             None => Arc::new(TorFlows),
@@ -117,7 +117,7 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
         }
     };
     let (clock, usual) = (Clock::start(), DriverOptions::default());
-    let tls = TlsConfigs::new(&cast.issuer).unwrap();
+    let tls = TlsConfigs::new(&setup.issuer).unwrap();
     let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
     let listener = listen();
     let server_at = listener.local_addr().unwrap();
@@ -125,20 +125,20 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
     let server = Driver::new(Server::new(), clock, tls.clone(), vec![listener], plain).unwrap();
     let _server = NodeThread::start("server", Box::new(server), ()).unwrap();
     let (mut hops, mut relays) = (Vec::new(), Vec::new());
-    for (number, identity) in (0..).zip(&cast.relays) {
+    for (number, identity) in (0..).zip(&setup.relays) {
         let listener = listen();
         hops.push(NextHop::to_own(identity, listener.local_addr().unwrap()));
-        let mut config = RouterConfig::new(Arc::clone(identity), cast.unix_time_s);
+        let mut config = RouterConfig::new(Arc::clone(identity), setup.unix_time_s);
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ..ExitConfig::default() });
         config.flows = flows();
-        let limit = cast.limit.filter(|_| number == 1);
+        let limit = setup.limit.filter(|_| number == 1);
         config.limit = limit.map(|rate| RateLimit { rate, burst_bytes: rate.bytes_in(BURST) });
         let router = Router::new(config, StdRng::from_seed([number; 32]), clock.now());
         let driver = Driver::new(router, clock, tls.clone(), vec![listener], usual).unwrap();
         relays.push(NodeThread::start(format!("relay {number}"), Box::new(driver), ()).unwrap());
     }
-    let mut client = Client::new(cast.unix_time_s, StdRng::from_seed([9; 32]));
+    let mut client = Client::new(setup.unix_time_s, StdRng::from_seed([9; 32]));
     client.set_flows(flows());
     for seed in 0..circuits {
         let now = clock.now();

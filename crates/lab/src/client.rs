@@ -7,6 +7,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hex::FromHex;
+
 use crate::children::{self, Children};
 use crate::clock::Deadline;
 use crate::control::Control;
@@ -14,7 +16,7 @@ use crate::error::LabError;
 use crate::launch;
 use crate::network::Network;
 use crate::process::LOG;
-use crate::torrc::{CONTROL_PORT, COOKIE};
+use crate::torrc::{CONTROL_PORT, COOKIE, quoted};
 
 /// Maximum wait for an event before the state is polled.
 const STEP: Duration = Duration::from_millis(500);
@@ -62,11 +64,9 @@ impl Client {
         let pid = process.start(network.tor(), &dir)?;
         let control_addr = children::wait_for_control(nickname, pid, &dir, deadline)?;
         let failed = LabError::control(nickname);
-        let mut control = Control::connect(control_addr, &dir.join(COOKIE)).map_err(failed)?;
-        let failed = LabError::control(nickname);
-        control.set_events(&["NEWDESC", "NEWCONSENSUS", "CIRC", "STREAM"]).map_err(failed)?;
-        let failed = LabError::control(nickname);
-        let listener = control.get_info("net/listeners/socks").map_err(failed)?;
+        let mut control = Control::connect(control_addr, &dir.join(COOKIE)).map_err(&failed)?;
+        control.set_events(&["NEWDESC", "NEWCONSENSUS", "CIRC", "STREAM"]).map_err(&failed)?;
+        let listener = control.get_info("net/listeners/socks").map_err(&failed)?;
         let socks = listener.trim_matches('"').parse().map_err(|_| LabError::BadFile {
             path: dir.join("torrc"),
             expected: "a SOCKS port that tor opens",
@@ -201,12 +201,7 @@ impl Client {
 /// The path in a circuit's status, after its ID: `BUILT $FP~name,$FP~name BUILD_FLAGS=…`.
 fn path_of(status: &str) -> Option<Vec<[u8; 20]>> {
     let hops = status.split(' ').nth(1)?.split(',');
-    hops.map(|hop| {
-        let mut rsa = [0; 20];
-        hex::decode_to_slice(hop.strip_prefix('$')?.get(..40)?, &mut rsa).ok()?;
-        Some(rsa)
-    })
-    .collect()
+    hops.map(|hop| <[u8; 20]>::from_hex(hop.strip_prefix('$')?.get(..40)?).ok()).collect()
 }
 
 fn torrc(network: &Network, dir: &Path, extra: &[String]) -> Result<String, LabError> {
@@ -215,22 +210,17 @@ fn torrc(network: &Network, dir: &Path, extra: &[String]) -> Result<String, LabE
     let text = std::fs::read_to_string(&authority).map_err(LabError::io("read", &authority))?;
     let shared = ["DirAuthority ", "GeoIPFile ", "GeoIPv6File ", "TestingTorNetwork "];
     let shared = text.lines().filter(|line| shared.iter().any(|key| line.starts_with(key)));
-    let quoted = |name: &str| {
-        let path = dir.join(name);
-        path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"")
-    };
     let mut text = shared.fold(String::new(), |text, line| text + line + "\n");
-    let data = quoted("");
     let _cannot_fail = write!(
         text,
-        "DataDirectory \"{}\"\nLog \"notice file {}\"\nRunAsDaemon 0\nShutdownWaitLength 0\n\
+        "DataDirectory {}\nLog {}\nRunAsDaemon 0\nShutdownWaitLength 0\n\
          DisableDebuggerAttachment 0\n\
          ClientOnly 1\nSocksPort 127.0.0.1:auto\nControlPort 127.0.0.1:auto\n\
-         ControlPortWriteToFile \"{}\"\nCookieAuthentication 1\nClientRejectInternalAddresses 0\n\
+         ControlPortWriteToFile {}\nCookieAuthentication 1\nClientRejectInternalAddresses 0\n\
          __OwningControllerProcess {}\n",
-        data.trim_end_matches('/'),
-        quoted(LOG),
-        quoted(CONTROL_PORT),
+        quoted("", dir),
+        quoted("notice file ", &dir.join(LOG)),
+        quoted("", &dir.join(CONTROL_PORT)),
         std::process::id(),
     );
     Ok(extra.iter().fold(text, |text, line| text + line + "\n"))

@@ -139,8 +139,7 @@ impl LabError {
     }
 
     /// Returns the closure that names the node whose control port failed.
-    pub(crate) fn control(nickname: &str) -> impl FnOnce(ControlError) -> Self {
-        let nickname = nickname.to_owned();
-        move |source| Self::Control { nickname, source }
+    pub(crate) fn control(nickname: &str) -> impl Fn(ControlError) -> Self {
+        move |source| Self::Control { nickname: nickname.to_owned(), source }
     }
 }

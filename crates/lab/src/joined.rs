@@ -4,7 +4,8 @@ use crate::client::Client;
 use crate::clock::Deadline;
 use crate::error::LabError;
 use crate::network::Network;
-use crate::torrc::RESOLV_CONF;
+use crate::torrc::{RESOLV_CONF, quoted};
+use hex::FromHex;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -42,8 +43,7 @@ impl JoinedRelay {
         extra: &[String],
         patience: Duration,
     ) -> Result<Self, LabError> {
-        let resolver = network.dir().join(RESOLV_CONF);
-        let resolver = resolver.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        let resolver = quoted("", &network.dir().join(RESOLV_CONF));
         let mut lines = vec![
             format!("Nickname {nickname}"),
             "ClientOnly 0".to_owned(),
@@ -56,15 +56,14 @@ impl JoinedRelay {
             "ExitPolicyRejectPrivate 0".to_owned(),
             "ExitPolicy accept *:*".to_owned(),
             "ServerDNSDetectHijacking 0".to_owned(),
-            format!("ServerDNSResolvConfFile \"{resolver}\""),
+            format!("ServerDNSResolvConfFile {resolver}"),
             "ContactInfo a private network on one machine, made by FlashFlow".to_owned(),
         ];
         lines.extend_from_slice(extra);
         let mut tor = Client::start(network, nickname, &lines, &[], patience)?;
         let failed = LabError::control(nickname);
         let fingerprint = tor.control().get_info("fingerprint").map_err(failed)?;
-        let mut rsa = [0; 20];
-        hex::decode_to_slice(&fingerprint, &mut rsa).map_err(|_| LabError::BadFile {
+        let rsa = <[u8; 20]>::from_hex(&fingerprint).map_err(|_| LabError::BadFile {
             path: network.dir().join(nickname),
             expected: "a relay with a fingerprint",
         })?;

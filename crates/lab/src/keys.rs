@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use hex::FromHex;
+
 use crate::error::LabError;
 use crate::process::{self, DEFAULTS};
 use crate::spec::{AUTHORITIES, Programs};
@@ -14,14 +16,14 @@ use crate::spec::{AUTHORITIES, Programs};
 /// Generating an RSA key of 3072 bits takes about a second, sometimes several under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Fingerprints of an authority's keys, in hexadecimal. The keys are in the authority's folder.
-#[derive(Clone, Debug)]
+/// Fingerprints of an authority's keys. The keys are in the authority's folder.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct AuthorityKeys {
     pub(crate) nickname: &'static str,
     /// The v3 identity key, which signs votes.
-    pub(crate) v3_identity: String,
+    pub(crate) v3_identity: [u8; 20],
     /// The RSA identity key, which it has as a relay.
-    pub(crate) fingerprint: String,
+    pub(crate) rsa: [u8; 20],
 }
 
 /// Creates the keys of all authorities concurrently. The authorities' folders must exist.
@@ -62,12 +64,11 @@ fn make_one(
     let v3_identity = text
         .lines()
         .find_map(|line| line.strip_prefix("fingerprint "))
-        .filter(|hex| is_fingerprint(hex))
+        .and_then(|hex| <[u8; 20]>::from_hex(hex).ok())
         .ok_or_else(|| LabError::BadFile {
             path: certificate.clone(),
             expected: "a line `fingerprint`",
-        })?
-        .to_owned();
+        })?;
 
     let defaults = network.join(DEFAULTS);
     let mut list = Command::new(&programs.tor);
@@ -81,17 +82,12 @@ fn make_one(
     let path = dir.join("fingerprint");
     run(list, &dir, "tor --list-fingerprint", &path)?;
     let text = read(&path)?;
-    let fingerprint = text
+    let rsa = text
         .split_ascii_whitespace()
         .nth(1)
-        .filter(|hex| is_fingerprint(hex))
-        .ok_or(LabError::BadFile { path, expected: "a nickname and a fingerprint" })?
-        .to_owned();
-    Ok(AuthorityKeys { nickname, v3_identity, fingerprint })
-}
-
-fn is_fingerprint(hex: &str) -> bool {
-    hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+        .and_then(|hex| <[u8; 20]>::from_hex(hex).ok())
+        .ok_or(LabError::BadFile { path, expected: "a nickname and a fingerprint" })?;
+    Ok(AuthorityKeys { nickname, v3_identity, rsa })
 }
 
 fn read(path: &Path) -> Result<String, LabError> {

@@ -6,6 +6,10 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use hex::FromHex;
+
 use crate::children::{self, Children};
 use crate::clock::Deadline;
 use crate::control::{Control, ControlError};
@@ -111,7 +115,7 @@ pub(crate) fn launch(
     let authorities: Vec<_> = keys
         .iter()
         .zip(reserved.ports())
-        .map(|(keys, &ports)| AuthorityLine { keys: keys.clone(), ports })
+        .map(|(keys, &ports)| AuthorityLine { keys: *keys, ports })
         .collect();
     let owner = (!spec.detached).then(std::process::id);
     let torrc = Torrc { dir, spec, authorities: &authorities, owner };
@@ -176,12 +180,11 @@ impl Started<'_> {
             }
             other => other.map_err(LabError::control(nickname))?,
         };
-        let mut rsa = [0; 20];
         let unexpected = |what: &str, found: &str| LabError::Control {
             nickname: nickname.to_owned(),
             source: ControlError::Unexpected(format!("{what} {found:?}")),
         };
-        hex::decode_to_slice(&fingerprint, &mut rsa)
+        let rsa = <[u8; 20]>::from_hex(&fingerprint)
             .map_err(|_| unexpected("fingerprint", &fingerprint))?;
         // Several listeners would be listed one after the other, each in quotes.
         let or_addr: SocketAddr = or_addr
@@ -189,19 +192,12 @@ impl Started<'_> {
             .next()
             .and_then(|address| address.trim_matches('"').parse().ok())
             .ok_or_else(|| unexpected("OR address", &or_addr))?;
-        let mut v3_identity = None;
-        if let Some(authority) = authority {
-            let mut bytes = [0; 20];
-            hex::decode_to_slice(&authority.keys.v3_identity, &mut bytes)
-                .map_err(|_| unexpected("v3 identity", &authority.keys.v3_identity))?;
-            v3_identity = Some(bytes);
-        }
         Ok(Node {
             role,
             nickname: nickname.to_owned(),
             rsa,
             ed25519: read_ed25519(&dir)?,
-            v3_identity,
+            v3_identity: authority.map(|authority| authority.keys.v3_identity),
             or_addr,
             dir_addr: authority.map(|authority| authority.ports.dir),
             control_addr,
@@ -220,11 +216,10 @@ fn query(control: SocketAddr, dir: &Path) -> Result<(String, String), ControlErr
 
 /// Reads the Ed25519 identity that tor has written into its folder.
 fn read_ed25519(dir: &Path) -> Result<[u8; 32], LabError> {
-    use base64::Engine;
     let path = dir.join("fingerprint-ed25519");
     let text = fs::read_to_string(&path).map_err(LabError::io("read", &path))?;
     let word = text.split_ascii_whitespace().nth(1).unwrap_or("").trim_end_matches('=');
-    let bytes = base64::engine::general_purpose::STANDARD_NO_PAD.decode(word).ok();
+    let bytes = STANDARD_NO_PAD.decode(word).ok();
     bytes
         .and_then(|bytes| bytes.try_into().ok())
         .ok_or(LabError::BadFile { path, expected: "a nickname and an Ed25519 key" })

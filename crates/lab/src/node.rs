@@ -179,15 +179,18 @@ mod as_hex {
     pub(super) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
         from: D,
     ) -> Result<[u8; N], D::Error> {
+        decode(&String::deserialize(from)?)
+    }
+
+    pub(super) fn decode<E: Error, const N: usize>(text: &str) -> Result<[u8; N], E> {
         let mut bytes = [0; N];
-        hex::decode_to_slice(String::deserialize(from)?, &mut bytes).map_err(D::Error::custom)?;
+        hex::decode_to_slice(text, &mut bytes).map_err(E::custom)?;
         Ok(bytes)
     }
 }
 
 /// Serializes an optional key.
 mod as_optional_hex {
-    use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
@@ -200,9 +203,6 @@ mod as_optional_hex {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<[u8; 20]>, D::Error> {
-        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-        let mut bytes = [0; 20];
-        hex::decode_to_slice(text, &mut bytes).map_err(D::Error::custom)?;
-        Ok(Some(bytes))
+        Option::<String>::deserialize(from)?.map(|text| super::as_hex::decode(&text)).transpose()
     }
 }

@@ -136,14 +136,20 @@ impl Torrc<'_> {
                     "{} orport={} no-v2 v3ident={} {} {}",
                     authority.keys.nickname,
                     authority.ports.or.port(),
-                    authority.keys.v3_identity,
+                    hex::encode_upper(authority.keys.v3_identity),
                     authority.ports.dir,
-                    authority.keys.fingerprint
+                    hex::encode_upper(authority.keys.rsa)
                 ),
             );
         }
         lines
     }
+}
+
+/// A value that ends in a path, in quotes.
+pub(crate) fn quoted(before: &str, path: &Path) -> String {
+    let path = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{before}{path}\"")
 }
 
 /// A configuration being written.
@@ -154,10 +160,8 @@ impl Lines {
         let _cannot_fail = writeln!(self.0, "{key} {value}");
     }
 
-    /// A line whose value ends in a path. The quotes enclose the whole value.
     fn path(&mut self, key: &str, before: &str, path: &Path) {
-        let path = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-        self.line(key, format_args!("\"{before}{path}\""));
+        self.line(key, quoted(before, path));
     }
 
     fn extra(&mut self, lines: &[String]) {

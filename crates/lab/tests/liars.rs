@@ -47,7 +47,18 @@ fn mismatch(report: &Report) -> Mismatch {
     }
 }
 
-/// The last problem of a measurement for which too few sockets stayed.
+/// The index of the cell that failed its check, and that of the cell found instead.
+#[track_caller]
+fn displaced(report: &Report) -> (u64, u64) {
+    match report.failure() {
+        LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
+            (*cell, *found)
+        }
+        other => panic!("another failure: {other}"),
+    }
+}
+
+/// The last problem of a measurement for which too few sockets remained open.
 #[track_caller]
 fn problem_of_too_few(report: &Report) -> &str {
     match report.failure() {
@@ -119,29 +130,19 @@ fn a_relay_that_sends_cells_twice_is_detected(stage: impl Stage) {
 
 fn a_relay_that_replays_cells_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Replays(every(3))).run_on(stage);
-    let LoadFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
-        panic!("another failure: {:?}", report.result)
-    };
-    assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
+    let (cell, found) = displaced(&report);
+    assert_eq!(found, cell - 1);
 }
 
 fn a_relay_that_swaps_cells_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Reorders(every(4))).run_on(stage);
-    let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
-        report.failure()
-    else {
-        panic!("another failure: {:?}", report.result)
-    };
-    assert_eq!(cell.abs_diff(*found), 1);
+    let (cell, found) = displaced(&report);
+    assert_eq!(cell.abs_diff(found), 1);
 }
 
 fn a_relay_that_drops_cells_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Drops(every(50))).run_on(stage);
-    let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
-        report.failure()
-    else {
-        panic!("another failure: {:?}", report.result)
-    };
+    let (cell, found) = displaced(&report);
     assert!(found > cell, "cells arrive ahead of their index");
 }
 

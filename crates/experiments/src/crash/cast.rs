@@ -56,7 +56,7 @@ impl Actor {
         clock: Clock,
     ) -> Result<(OwnProcess, SocketAddr)> {
         let arguments = ["measurer".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let process = OwnProcess::start_in(name, arguments, Some(temporary), clock)?;
+        let process = OwnProcess::start(name, arguments, Some(temporary), clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
         let address = address.ok_or_else(|| OwnError::no_address(name, &listening))?;
@@ -151,7 +151,7 @@ impl Processes {
             format!("--sockets={SOCKETS}"),
         ];
         let temporary = self.temporary();
-        Ok(OwnProcess::start_in("coordinator", arguments, Some(&temporary), self.clock)?)
+        Ok(OwnProcess::start("coordinator", arguments, Some(&temporary), self.clock)?)
     }
 
     /// What counts what the measurers receive from the relay, as they are now.

@@ -178,7 +178,7 @@ fn start_relay(
     })?;
     let arguments =
         ["relay".as_ref(), "--config".as_ref(), file.as_os_str(), "--print-load".as_ref()];
-    let started = network.relay.run(|| OwnProcess::start("relay", arguments, clock));
+    let started = network.relay.run(|| OwnProcess::start("relay", arguments, None, clock));
     Ok(started.map_err(Error::clients)??)
 }
 

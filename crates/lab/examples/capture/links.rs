@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Far more than tor takes for any answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A cell as it came.
+/// A received cell.
 pub(super) struct RawCell {
     pub(super) circ_id: CircId,
     pub(super) command: Command,
@@ -20,21 +20,21 @@ pub(super) struct RawCell {
     pub(super) raw: Vec<u8>,
 }
 
-/// One link over a blocking socket, which remembers what it heard.
+/// One link over a blocking socket, which records its handshake.
 pub(super) struct Link {
     stream: TcpStream,
     pub(super) session: Session,
     pub(super) channel: Channel,
-    /// Plaintext that was not looked at yet.
+    /// Plaintext that was not processed yet.
     unread: Vec<u8>,
-    /// The peer's part of the link handshake.
-    pub(super) heard: Vec<u8>,
-    /// Ours.
-    pub(super) said: Vec<u8>,
+    /// The received bytes of the link handshake.
+    pub(super) received: Vec<u8>,
+    /// The sent bytes of the link handshake.
+    pub(super) sent: Vec<u8>,
 }
 
 impl Link {
-    /// Does the TLS and the link handshake.
+    /// Performs the TLS handshake and the link handshake.
     pub(super) fn open(
         mut stream: TcpStream,
         mut session: Session,
@@ -53,23 +53,23 @@ impl Link {
             read(&mut stream, &mut session)?;
         }
         let channel = begin(&session)?;
-        let (heard, said) = (Vec::new(), Vec::new());
-        let mut link = Self { stream, session, channel, unread, heard, said };
+        let (received, sent) = (Vec::new(), Vec::new());
+        let mut link = Self { stream, session, channel, unread, received, sent };
         while !link.channel.is_open() {
-            let said = link.flush()?;
-            link.said.extend(said);
+            let sent = link.flush()?;
+            link.sent.extend(sent);
             let byte = link.next_byte()?;
-            link.heard.push(byte);
+            link.received.push(byte);
             if link.channel.handle_bytes(&mut &[byte][..])?.is_some() {
                 return unexpected("a cell in the link handshake");
             }
         }
-        let said = link.flush()?;
-        link.said.extend(said);
+        let sent = link.flush()?;
+        link.sent.extend(sent);
         Ok(link)
     }
 
-    /// Sends what the channel has; returns it.
+    /// Sends the channel's queued bytes; returns them.
     fn flush(&mut self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.channel.queued_len()];
         let len = self.channel.poll_transmit(&mut bytes);
@@ -82,7 +82,7 @@ impl Link {
         Ok(bytes)
     }
 
-    /// Sends a cell; returns it as it went out.
+    /// Sends a cell; returns it as encoded.
     pub(super) fn send(
         &mut self,
         circ_id: CircId,
@@ -137,7 +137,7 @@ impl Link {
 fn read(stream: &mut TcpStream, session: &mut Session) -> Result<()> {
     let len = stream.read(session.read_space())?;
     if len == 0 {
-        return unexpected("it closed the connection");
+        return unexpected("the relay closed the connection");
     }
     session.commit(len);
     Ok(())

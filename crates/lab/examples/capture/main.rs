@@ -27,10 +27,10 @@ use std::sync::Arc;
 /// Label of the keying material in AUTHENTICATE.
 const LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
 
-/// Cells sent over the circuit that works, each way.
+/// The number of cells sent over the complete circuit in each direction.
 const CELLS: usize = 4;
 
-/// Why there is no capture.
+/// Why the capture failed.
 #[derive(Debug, thiserror::Error)]
 enum CaptureError {
     #[error("usage: capture FOLDER")]
@@ -51,7 +51,7 @@ enum CaptureError {
     Circuit(#[from] CircuitError),
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
-    #[error("the relay did not do as expected: {0}")]
+    #[error("the relay did not behave as expected: {0}")]
     Unexpected(String),
 }
 
@@ -61,20 +61,14 @@ fn unexpected<T>(what: impl Into<String>) -> Result<T> {
     Err(CaptureError::Unexpected(what.into()))
 }
 
-/// A circuit that the relay was asked for, up to our EXTEND2.
-struct Asked {
-    two_hop: Builder,
-    circ_id: CircId,
-}
-
-/// CREATE_FAST, CREATED_FAST, EXTEND2.
-fn ask(
+/// Requests a circuit of two hops: CREATE_FAST, CREATED_FAST, EXTEND2.
+fn request_circuit(
     relay: &mut Link,
     scene: &mut Scene,
     circ_id: CircId,
     next: NextHop,
     (x, ephemeral_secret): ([u8; 20], [u8; 32]),
-) -> Result<Asked> {
+) -> Result<Builder> {
     let mut two_hop: Builder = Builder::two_hops(circ_id, next, x, ephemeral_secret);
     scene.add("circ_id", "The circuit's number on our link to the relay.", &id_bytes(circ_id));
     scene.add("x", "Our half of CREATE_FAST.", &x);
@@ -93,27 +87,27 @@ fn ask(
     };
     let sent = relay.send(circ_id, command, &body)?;
     scene.add("extend", "Our RELAY_EARLY cell with EXTEND2, which the relay obeyed.", &sent);
-    Ok(Asked { two_hop, circ_id })
+    Ok(two_hop)
 }
 
-/// A circuit from us through the relay to us, with cells both ways.
+/// A circuit from this program through the relay back to it, with cells in both directions.
 fn good_circuit(
     relay: &mut Link,
-    landings: &Landings,
+    return_relay: &ReturnRelay,
     mut scene: Scene,
     version: &str,
 ) -> Result<(Link, Vec<Scene>)> {
     let circ_id = CircId::of_initiator(1);
-    let next = NextHop::to_own(&landings.identity, landings.address);
-    let asked = ask(relay, &mut scene, circ_id, next, ([0x17; 20], [0x42; 32]))?;
-    let Asked { mut two_hop, circ_id } = asked;
-    let (mut landing, mut from_relay) = landings.accept(version)?;
+    let next = NextHop::to_own(&return_relay.identity, return_relay.address);
+    let secrets = ([0x17; 20], [0x42; 32]);
+    let mut two_hop = request_circuit(relay, &mut scene, circ_id, next, secrets)?;
+    let (mut landing, mut from_relay) = return_relay.accept(version)?;
     let create = landing.expect_cell(Command::CREATE2)?;
     from_relay.add("create2", "The first cell on the open link.", &create.raw);
     scene.add("create2", "What came out at our second hop.", &create.raw);
     let responder_secret = [0x99; 32];
     let data = Create2::parse(&create.body).map_err(ChannelError::from)?.data;
-    let identity = &landings.identity;
+    let identity = &return_relay.identity;
     let (answer, _) =
         ntor::respond(&identity.rsa.0, &identity.onion_secret(), responder_secret, data)?;
     let mut created = Vec::new();
@@ -151,8 +145,8 @@ fn good_circuit(
     Ok((landing, vec![from_relay, scene]))
 }
 
-/// Where the relay connects to.
-struct Landings {
+/// The second hop, to which the relay connects.
+struct ReturnRelay {
     listener: TcpListener,
     address: SocketAddr,
     configs: TlsConfigs,
@@ -161,8 +155,8 @@ struct Landings {
     relay_rsa_sha256: [u8; 32],
 }
 
-impl Landings {
-    /// The relay's connection to us, with its part of the link handshake.
+impl ReturnRelay {
+    /// Accepts the relay's link, and records the link handshake.
     fn accept(&self, version: &str) -> Result<(Link, Scene)> {
         let (stream, _) = self.listener.accept()?;
         let challenge = [0x3d; 32];
@@ -177,13 +171,13 @@ impl Landings {
         let exported = link.session.export_keying_material(LABEL, &self.relay_rsa_sha256);
         let what = "What TLS exports for the relay's proof.";
         scene.add("exported", what, &exported.unwrap_or_default());
-        scene.add("heard", "The relay's VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.heard);
-        scene.add("said", "Our VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.", &link.said);
+        scene.add("heard", "The relay's VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.received);
+        scene.add("said", "Our VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.", &link.sent);
         Ok((link, scene))
     }
 }
 
-/// Our link to the relay, which we authenticate.
+/// Opens a link to the relay, authenticated as a relay.
 fn link_to_relay(
     relay: &Node,
     configs: &TlsConfigs,
@@ -213,31 +207,31 @@ fn link_to_relay(
     scene.add("exported", "What TLS exports for authentication.", &exported.unwrap_or_default());
     scene.add("random", "Our random bytes in AUTHENTICATE.", &random);
     let heard = "The relay's VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.";
-    scene.add("heard", heard, &link.heard);
-    scene.add("said", "Our VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.said);
+    scene.add("heard", heard, &link.received);
+    scene.add("said", "Our VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.sent);
     Ok((link, scene))
 }
 
-/// The relay's answer if nobody listens at the address of an EXTEND2.
+/// The relay's answer to an EXTEND2 to an address without a listener.
 fn dead_end(relay: &mut Link, mut scene: Scene, nobody: &OwnIdentity) -> Result<Scene> {
-    // The port was just released, so nobody listens there.
+    // The port was just released, so it has no listener.
     let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let next = NextHop::to_own(nobody, dead);
-    ask(relay, &mut scene, CircId::of_initiator(2), next, ([0x21; 20], [0x22; 32]))?;
+    request_circuit(relay, &mut scene, CircId::of_initiator(2), next, ([0x21; 20], [0x22; 32]))?;
     let answer = relay.next_cell()?;
     scene.add("answer", "The relay's answer.", &answer.raw);
     Ok(scene)
 }
 
-/// The relay's answer if the second hop refuses the circuit.
+/// The relay's answer to an EXTEND2 that the second hop refuses.
 fn refused(
     relay: &mut Link,
     landing: &mut Link,
     mut scene: Scene,
-    landings: &Landings,
+    return_relay: &ReturnRelay,
 ) -> Result<Scene> {
-    let next = NextHop::to_own(&landings.identity, landings.address);
-    ask(relay, &mut scene, CircId::of_initiator(3), next, ([0x31; 20], [0x32; 32]))?;
+    let next = NextHop::to_own(&return_relay.identity, return_relay.address);
+    request_circuit(relay, &mut scene, CircId::of_initiator(3), next, ([0x31; 20], [0x32; 32]))?;
     let create = landing.expect_cell(Command::CREATE2)?;
     let reason = DestroyReason::RESOURCE_LIMIT.get();
     let sent = landing.send(create.circ_id, Command::DESTROY, &[reason])?;
@@ -293,19 +287,19 @@ fn main() -> Result<()> {
     let (mut to_relay, scene) = link_to_relay(relay, &configs, &link_identity, now_s, version)?;
     let relay_rsa_sha256 = to_relay.channel.peer().map_or([0; 32], |peer| peer.rsa_sha256);
     let identity = landing_identity;
-    let landings = Landings { listener, address, configs, identity, relay_rsa_sha256 };
+    let return_relay = ReturnRelay { listener, address, configs, identity, relay_rsa_sha256 };
     let link = identity_scene("identity_link", &link_identity, version);
     let mut scenes = vec![own, link, middle, scene];
 
     let scene = Scene::new("circuit", "A circuit from us through the relay to us.", version);
-    let (mut landing, good) = good_circuit(&mut to_relay, &landings, scene, version)?;
+    let (mut landing, good) = good_circuit(&mut to_relay, &return_relay, scene, version)?;
     scenes.extend(good);
     let what = "A circuit that the relay shall extend to where nobody listens.";
     let scene = Scene::new("circuit_dead_end", what, version);
     scenes.push(dead_end(&mut to_relay, scene, &nobody)?);
     let what = "A circuit that the second hop refuses.";
     let scene = Scene::new("circuit_refused", what, version);
-    scenes.push(refused(&mut to_relay, &mut landing, scene, &landings)?);
+    scenes.push(refused(&mut to_relay, &mut landing, scene, &return_relay)?);
 
     for scene in &scenes {
         scene.write(&folder)?;

@@ -29,7 +29,8 @@ pub struct OwnProcess {
 }
 
 impl OwnProcess {
-    /// Starts `flashflow`; `clock` dates its output. `--json` and `--tied` are added to the arguments.
+    /// Starts `flashflow`, with another folder for temporary files if one is given; `clock` dates its output.
+    /// `--json` and `--tied` are added to the arguments.
     ///
     /// The program is the one that the environment variable `FLASHFLOW_BIN` names, or the one in the folder of
     /// this program.
@@ -37,18 +38,6 @@ impl OwnProcess {
     /// # Errors
     /// [`OwnError::Start`] if the system refuses, for example because there is no such program.
     pub fn start<I: AsRef<OsStr>>(
-        name: &str,
-        arguments: impl IntoIterator<Item = I>,
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
-        Self::start_in(name, arguments, None, clock)
-    }
-
-    /// Starts `flashflow` like [`start`](Self::start), with a separate folder for temporary files.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn start_in<I: AsRef<OsStr>>(
         name: &str,
         arguments: impl IntoIterator<Item = I>,
         temporary: Option<&Path>,

@@ -2,6 +2,7 @@
 
 use super::error::OwnError;
 use super::process::OwnProcess;
+use hex::FromHex;
 use link::Clock;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
@@ -98,7 +99,7 @@ impl OwnRelay {
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
         let arguments = arguments.into_iter().chain(spec.arguments.iter().map(AsRef::as_ref));
         let temporary = spec.temporary_folder.as_deref();
-        let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
+        let process = OwnProcess::start(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = Self::target_of(&listening)
             .ok_or_else(|| OwnError::no_address(&spec.nickname, &listening))?;
@@ -160,9 +161,8 @@ impl OwnRelay {
     /// The listening address and identities in a relay's first output.
     #[must_use]
     pub fn target_of(listening: &Value) -> Option<Target> {
-        let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);
-        hex::decode_to_slice(listening["fingerprint"].as_str()?, &mut rsa).ok()?;
-        hex::decode_to_slice(listening["ed25519"].as_str()?, &mut ed25519).ok()?;
+        let rsa = FromHex::from_hex(listening["fingerprint"].as_str()?).ok()?;
+        let ed25519 = FromHex::from_hex(listening["ed25519"].as_str()?).ok()?;
         let ids = RelayIds { rsa: RsaId(rsa), ed25519: Some(Ed25519Id(ed25519)) };
         Some(Target { address: listening["address"].as_str()?.parse().ok()?, ids })
     }

@@ -2,14 +2,12 @@
 
 use super::error::WanError;
 use super::spec::{HostSpec, SocketBuffer};
-use crate::process;
+use crate::keeper::Keeper;
 use link::{Namespace, Tun};
 use onion::Rate;
 use std::io::{self, BufRead, BufReader};
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command};
 
 /// The name of a host's one interface, besides `lo`.
 pub(super) const DEVICE: &str = "wan";
@@ -38,7 +36,7 @@ impl Host {
         let namespace = Namespace::new().map_err(WanError::Namespace)?;
         let failed = |source| WanError::Host { name: spec.name.clone(), source };
         let tun = set_up_interface(&namespace, spec, mtu).map_err(failed)?;
-        let keeper = Keeper::start(&namespace).map_err(failed)?;
+        let keeper = start_keeper(&namespace).map_err(failed)?;
         let (name, address) = (spec.name.clone(), spec.address);
         Ok((Self { name, address, namespace, _keeper: keeper }, tun))
     }
@@ -160,47 +158,20 @@ fn drops(table: &str) -> u64 {
     FIELDS.into_iter().filter_map(number).sum()
 }
 
-/// Kills all processes in a host's namespace when this value is dropped or this process ends.
-#[derive(Debug)]
-struct Keeper {
-    child: Child,
-    /// `None` once closed.
-    pipe: Option<ChildStdin>,
-}
-
-impl Keeper {
-    fn start(namespace: &Namespace) -> io::Result<Self> {
-        let mut child = Command::new("/bin/sh")
-            .args(["-c", include_str!("keeper.sh"), "flashflow-wan-keeper"])
-            .arg(namespace.path())
-            .arg(std::process::id().to_string())
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        let pipe = child.stdin.take();
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let keeper = Self { child, pipe };
-        if line == "ready\n" {
-            Ok(keeper)
-        } else {
-            Err(io::Error::other("its keeper process has exited"))
-        }
+/// Starts the keeper that kills all processes in a host's namespace.
+fn start_keeper(namespace: &Namespace) -> io::Result<Keeper> {
+    let (path, pid) = (namespace.path(), std::process::id().to_string());
+    let arguments = [path.as_ref(), pid.as_ref()];
+    let (keeper, output) =
+        Keeper::spawn(include_str!("keeper.sh"), "flashflow-wan-keeper", arguments)?;
+    let mut line = String::new();
+    if let Some(output) = output {
+        BufReader::new(output).read_line(&mut line)?;
     }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        /// Longer than the keeper's own timeout.
-        const PATIENCE: Duration = Duration::from_secs(20);
-        drop(self.pipe.take());
-        // A keeper that does not end in time continues on its own.
-        let _ended = process::wait_for_end(&mut self.child, PATIENCE);
+    if line == "ready\n" {
+        Ok(keeper)
+    } else {
+        Err(io::Error::other("its keeper process has exited"))
     }
 }
 

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
 use crate::common::echo_report::{Part, Report};
-use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, identities};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario};
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::measurer_result::MeasurerResult;
 use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, Stage};

@@ -2,43 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::common::identities::{UNIX_TIME_S, identities};
 use lab::liars::EchoLie;
-use link::IdentityIssuer;
-use onion::identity::OwnIdentity;
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::target::TargetParams;
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::sync::{Arc, OnceLock};
-
-/// The date of all certificates and orders.
-pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
 
 /// The seeds of the coordinator's and the measurers' keys.
 pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
 pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
-
-/// Identities, created once per process: RSA keys are slow to generate.
-pub(crate) struct Identities {
-    pub(crate) others: IdentityIssuer,
-    pub(crate) relays: IdentityIssuer,
-    pub(crate) landings: Vec<Arc<OwnIdentity>>,
-    pub(crate) relay: Arc<OwnIdentity>,
-    pub(crate) next: Arc<OwnIdentity>,
-}
-
-pub(crate) fn identities() -> &'static Identities {
-    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
-    IDENTITIES.get_or_init(|| {
-        let mut others = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
-        let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
-        let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
-        let relay = Arc::new(relays.identity().unwrap());
-        let next = Arc::new(others.identity().unwrap());
-        Identities { others, relays, landings, relay, next }
-    })
-}
 
 /// The parameters of a measurement.
 #[derive(Clone)]

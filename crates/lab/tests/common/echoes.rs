@@ -2,9 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::measurer_result::MeasurerResult;
-use link::IdentityIssuer;
-use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::load::{LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
@@ -16,10 +15,7 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::wire::{Ended, NodeId, Wire, WireConfig};
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::{Arc, OnceLock};
-
-/// The date of all certificates.
-pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
+use std::sync::Arc;
 
 const COORDINATOR: [u8; 32] = [1; 32];
 pub(crate) const NONCE: Nonce = Nonce([9; 32]);
@@ -32,20 +28,8 @@ pub(crate) const fn measurer_seed(number: u8) -> [u8; 32] {
     [100 + number; 32]
 }
 
-/// A relay's identity and its TLS certificate, made once per process: RSA keys take time.
-pub(crate) fn relay() -> &'static (Arc<OwnIdentity>, Vec<u8>) {
-    static RELAY: OnceLock<(Arc<OwnIdentity>, Vec<u8>)> = OnceLock::new();
-    RELAY.get_or_init(|| {
-        let mut issuer = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
-        let identity = Arc::new(issuer.identity().unwrap());
-        (identity, issuer.tls_credentials().unwrap().0[0].to_vec())
-    })
-}
-
 pub(crate) fn target() -> Target {
-    let identity = &relay().0;
-    let ids = RelayIds { rsa: identity.rsa, ed25519: Some(identity.ed25519) };
-    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
+    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids: identities().relay.ids() }
 }
 
 /// The measurement and its parties.
@@ -166,12 +150,13 @@ impl Scenario {
                 ..TargetParams::default()
             },
             limit: self.limit.map(|rate| RateLimit { rate, burst_bytes: 16_384 }),
-            ..RouterConfig::new(Arc::clone(&relay().0), UNIX_TIME_S)
+            ..RouterConfig::new(Arc::clone(&identities().relay), UNIX_TIME_S)
         };
         let rng = Random::seed_from_u64(!self.seed);
         let mut wire = self.wire();
         let relay_node = wire.add(Router::with_behavior(config, behavior, rng, Instant::ORIGIN));
-        wire.listen(relay_node, target().address, &relay().1).unwrap();
+        let certificate = identities().relays.tls_credentials().unwrap().0[0].to_vec();
+        wire.listen(relay_node, target().address, &certificate).unwrap();
         let mut run = Run {
             order: wire.add(self.order(Instant::ORIGIN)),
             measurers: Vec::new(),

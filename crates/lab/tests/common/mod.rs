@@ -5,6 +5,7 @@ pub(crate) mod echo_run;
 pub(crate) mod echo_scenario;
 pub(crate) mod echoes;
 pub(crate) mod escapes;
+pub(crate) mod identities;
 pub(crate) mod measurer_result;
 pub(crate) mod network;
 pub(crate) mod order_test;

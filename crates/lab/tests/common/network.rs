@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::common::identities::UNIX_TIME_S;
 use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, RealSockets, Stage, VirtualTime};
 use link::{DriverOptions, IdentityIssuer};
@@ -20,9 +21,6 @@ use rand_chacha::rand_core::SeedableRng;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-
-/// The date of all certificates.
-pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
 
 /// Longer than any step that is not slow on purpose.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -114,6 +112,14 @@ impl<S: World> Net<S> {
         self.seed += 1;
         let rng = ChaCha8Rng::seed_from_u64(100 + self.seed);
         self.stage.add(Client::new(UNIX_TIME_S, rng), &identities().issuer, &[])
+    }
+
+    /// Another client's transfer with the server, on a new circuit through all relays.
+    pub(crate) fn begin_from(&mut self, client: NodeHandle, transfer: Transfer) -> StreamNumber {
+        let (now, path, to) = (self.stage.now(), self.path(3), self.server_at);
+        let client: &mut TorClient = self.stage.node(client);
+        let circuit = client.open(now, &path);
+        client.begin(now, circuit, to.into(), transfer)
     }
 
     /// A peer that sends arbitrary cells to a relay.

@@ -3,9 +3,10 @@
 use crate::common::echo_run::Run;
 use crate::common::echo_scenario::{COORDINATOR, Scenario};
 use crate::common::stage::{NodeHandle, Stage};
-use onion::Duration;
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ErrorCode, Message, Order};
+use onion::{Duration, Rate};
+use std::sync::OnceLock;
 
 /// A relay with clients, which must not be affected.
 pub(crate) struct OrderTest<S: Stage + 'static> {
@@ -14,7 +15,7 @@ pub(crate) struct OrderTest<S: Stage + 'static> {
 
 impl<S: Stage + 'static> OrderTest<S> {
     pub(crate) fn new(stage: S) -> Self {
-        static SCENARIO: std::sync::OnceLock<Scenario> = std::sync::OnceLock::new();
+        static SCENARIO: OnceLock<Scenario> = OnceLock::new();
         let scenario = SCENARIO.get_or_init(|| Scenario {
             seconds: 1,
             max_duration: Duration::from_secs(10),
@@ -22,7 +23,7 @@ impl<S: Stage + 'static> OrderTest<S> {
             ..Scenario::default()
         });
         let mut run = Run::begin(stage, scenario);
-        run.begin_clients(onion::Rate::from_mbit_per_s(2.0));
+        run.begin_clients(Rate::from_mbit_per_s(2.0));
         Self { run }
     }
 
@@ -70,6 +71,14 @@ impl<S: Stage + 'static> OrderTest<S> {
             OrderEvent::Failed(OrderFailure::Refused { code, .. }) => code,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Closes the coordinator's link; then the relay can still be measured, and clients were not affected.
+    #[track_caller]
+    pub(crate) fn stop_and_assert_unharmed(mut self, link: NodeHandle) {
+        self.run.stop_order(link);
+        self.run.pass(Duration::from_millis(100));
+        self.assert_unharmed();
     }
 
     /// The relay can still be measured, and clients were not affected.

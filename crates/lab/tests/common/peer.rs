@@ -150,8 +150,13 @@ impl Peer {
 }
 
 /// The body of a relay cell with a message for a circuit's first hop.
-pub(crate) fn sealed(hop: &mut ClientHop, command: RelayCommand, data: &[u8]) -> [u8; BODY_LEN] {
-    let message = RelayMessage { command, stream_id: 0, data };
+pub(crate) fn sealed(
+    hop: &mut ClientHop,
+    command: RelayCommand,
+    stream_id: u16,
+    data: &[u8],
+) -> [u8; BODY_LEN] {
+    let message = RelayMessage { command, stream_id, data };
     let mut body = message.to_body().expect("fits");
     hop.encrypt(&mut body);
     body

@@ -63,7 +63,7 @@ impl Stranger {
         } else if let Some(keys) = peer.fast_keys(latest, X).filter(|_| !self.is_extended) {
             self.is_extended = true;
             let data = extend_data(self.landing.address, &self.landing.ids);
-            let body = sealed(&mut ClientHop::new(&keys), RelayCommand::EXTEND2, &data);
+            let body = sealed(&mut ClientHop::new(&keys), RelayCommand::EXTEND2, 0, &data);
             peer.send(latest, Command::RELAY_EARLY, &body);
         } else if let Some(body) = peer.cell(latest, Command::DESTROY) {
             // A relay that refuses the circuit itself sends another reason.

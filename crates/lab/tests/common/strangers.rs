@@ -1,6 +1,7 @@
 //! Unwanted circuits at the measurer's return relays.
 
-use crate::common::transit_run::{lone_measurer, unix_time_s};
+use crate::common::identities::UNIX_TIME_S;
+use crate::common::transit_run::lone_measurer;
 use onion::Instant;
 use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer};
@@ -16,7 +17,7 @@ fn a_stranger_that_requests_circuits_without_reading_answers_fills_no_memory() {
     let expected = ExpectedPeer { ids, address: [10, 0, 0, 1].into() };
     let anonymous = Authentication::Anonymous;
     let mut stranger =
-        Channel::initiator(expected, anonymous, &tls, [0; 24], unix_time_s()).expect("usable");
+        Channel::initiator(expected, anonymous, &tls, [0; 24], UNIX_TIME_S).expect("usable");
     let mut buffer = vec![0; 100_000];
     for _ in 0..3 {
         let len = stranger.poll_transmit(&mut buffer);

@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::measurer_result::MeasurerResult;
 use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, Stage, VirtualTime};
 use crate::common::stranger::Stranger;
 use lab::liars::{LiedAt, TransitLiar, TransitLie};
-use link::IdentityIssuer;
-use onion::identity::{OwnIdentity, RelayIds};
+use onion::identity::RelayIds;
 use onion::measure::Second;
 use onion::measure::load::{
     Event, HeldBack, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
@@ -20,34 +20,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
-
-/// The date of all certificates.
-const UNIX_TIME_S: u64 = 1_700_000_000;
+use std::sync::Arc;
 
 /// Return relays of the measurer.
 const LANDINGS: usize = 2;
-
-/// Identities, made once per process: their RSA keys take time.
-struct Identities {
-    measurers: IdentityIssuer,
-    relays: IdentityIssuer,
-    landings: Vec<Arc<OwnIdentity>>,
-    relay: Arc<OwnIdentity>,
-    impostor: Arc<OwnIdentity>,
-}
-
-fn identities() -> &'static Identities {
-    static IDENTITIES: OnceLock<Identities> = OnceLock::new();
-    IDENTITIES.get_or_init(|| {
-        let mut measurers = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
-        let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
-        let landings = (0..LANDINGS).map(|_| Arc::new(measurers.identity().unwrap())).collect();
-        let relay = Arc::new(relays.identity().unwrap());
-        let impostor = Arc::new(relays.identity().unwrap());
-        Identities { measurers, relays, landings, relay, impostor }
-    })
-}
 
 /// The peer at the target's address.
 #[derive(Clone, Copy)]
@@ -200,7 +176,7 @@ impl<'s, S: Stage> Run<'s, S> {
         let config = scenario.config(address, &landings);
         let target = config.target;
         let generator = scenario.generator(config, now);
-        let measurer = stage.add(generator, &identities().measurers, &landings);
+        let measurer = stage.add(generator, &identities().others, &landings);
         let landing = Target { address: landings[0], ids: identities().landings[0].ids() };
         let stranger = Stranger::new(target, landing, scenario.strangers_circuits);
         Self {
@@ -226,7 +202,7 @@ impl<'s, S: Stage> Run<'s, S> {
                 router.check_accounts();
             }
             if self.found.ready.is_some() {
-                self.stranger.step(&mut self.stage, &identities().measurers, UNIX_TIME_S);
+                self.stranger.step(&mut self.stage, &identities().others, UNIX_TIME_S);
             }
         }
     }
@@ -315,11 +291,6 @@ pub(crate) fn lone_measurer() -> (LoadGenerator<ChaCha8Rng>, Vec<u8>, RelayIds) 
     let scenario = Scenario::new(Relay::Honest);
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = scenario.config(address, &[address; LANDINGS]);
-    let certificate = identities().measurers.tls_credentials().unwrap().0[0].to_vec();
+    let certificate = identities().others.tls_credentials().unwrap().0[0].to_vec();
     (scenario.generator(config, Instant::ORIGIN), certificate, identities().landings[0].ids())
-}
-
-/// The date of all certificates, for verification.
-pub(crate) const fn unix_time_s() -> u64 {
-    UNIX_TIME_S
 }

@@ -1,7 +1,8 @@
 //! Clients' circuits through the router, cell by cell.
 
 use crate::common::echo_run::Run;
-use crate::common::echo_scenario::{Scenario, UNIX_TIME_S, identities};
+use crate::common::echo_scenario::Scenario;
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::peer::{Peer, created2, extend_data, sealed};
 use crate::common::stage::{NodeHandle, Stage};
 use onion::Rate;
@@ -55,7 +56,7 @@ impl Built {
         command: RelayCommand,
         data: &[u8],
     ) {
-        let body = sealed(&mut self.hop, command, data);
+        let body = sealed(&mut self.hop, command, 0, data);
         run.peer(self.client).send(self.circ_id, Command::RELAY_EARLY, &body);
     }
 

@@ -2,7 +2,8 @@
 
 use crate::common::echo_report::Report;
 use crate::common::echo_run::{ALONE_S, Run};
-use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario};
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, Stage};
 use onion::cell::{CircId, Command};
@@ -345,7 +346,7 @@ fn connections_closed_during_any_handshake_leave_nothing<S: Stage>(stage: S) {
     let mut run = Run::begin(stage, &scenario);
     for steps in 0..25 {
         let peer = Peer::dialling(run.target, UNIX_TIME_S);
-        let peer = run.stage.add(peer, &crate::common::echo_scenario::identities().others, &[]);
+        let peer = run.stage.add(peer, &identities().others, &[]);
         for _ in 0..steps {
             run.stage.step();
         }

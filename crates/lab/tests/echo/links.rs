@@ -2,7 +2,7 @@
 
 use super::circuits::{Built, Next, begin, creates, destroyed, id, last_create};
 use crate::common::echo_run::Run;
-use crate::common::echo_scenario::{UNIX_TIME_S, identities};
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::peer::{Peer, extend_data};
 use crate::common::stage::{NodeHandle, Stage};
 use onion::cell::msg::DestroyReason;

@@ -3,6 +3,7 @@
 use super::honest::{ordered, proven};
 use crate::common::echo_run::Run;
 use crate::common::echo_scenario::{COORDINATOR, MEASURERS};
+use crate::common::identities::identities;
 use crate::common::order_test::OrderTest;
 use crate::common::stage::{NodeHandle, Stage};
 use onion::Duration;
@@ -47,14 +48,12 @@ fn a_proof_is_invalid_on_another_session<S: Stage + 'static>(stage: S) {
     let seen = test.run.peer(measurer).exported;
     let proof = Proof::sign(&MEASURERS[0], nonce, &target, &seen);
     assert_eq!(test.refused_with(|_| Message::Proof(proof)), ErrorCode::BAD_SIGNATURE);
-    let other = RelayIds { rsa: crate::common::echo_scenario::identities().next.rsa, ..target };
+    let other = RelayIds { rsa: identities().next.rsa, ..target };
     let code =
         test.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, it)));
     assert_eq!(code, ErrorCode::BAD_SIGNATURE, "for another relay");
     assert!(test.run.peer(measurer).closed.is_none(), "the measurer's link remains open");
-    test.run.stop_order(link);
-    test.run.pass(Duration::from_millis(100));
-    test.assert_unharmed();
+    test.stop_and_assert_unharmed(link);
 }
 
 fn a_measurer_gets_no_more_sockets_than_were_ordered<S: Stage + 'static>(stage: S) {
@@ -79,9 +78,7 @@ fn a_proof_after_a_circuit_is_refused<S: Stage + 'static>(stage: S) {
     let code =
         test.refused_on(peer, |it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &target, it)));
     assert_eq!(code, ErrorCode::OUT_OF_ORDER);
-    test.run.stop_order(link);
-    test.run.pass(Duration::from_millis(100));
-    test.assert_unharmed();
+    test.stop_and_assert_unharmed(link);
 }
 
 /// A measurer violates the protocol: the measurement ends for all parties.
@@ -175,9 +172,7 @@ fn malformed_messages_are_refused_from_any_peer<S: Stage + 'static>(stage: S) {
     test.run.peer(peer).send(CircId::of_initiator(1), Command::MEASURE, &order);
     test.run.pass(Duration::from_millis(200));
     assert!(test.run.peer(peer).closed.is_none());
-    test.run.stop_order(link);
-    test.run.pass(Duration::from_millis(100));
-    test.assert_unharmed();
+    test.stop_and_assert_unharmed(link);
 }
 
 fn messages_that_only_a_relay_sends_are_refused_from_any_peer<S: Stage + 'static>(stage: S) {
@@ -190,7 +185,5 @@ fn messages_that_only_a_relay_sends_are_refused_from_any_peer<S: Stage + 'static
     ] {
         assert_eq!(test.refused_with(|_| message), ErrorCode::OUT_OF_ORDER);
     }
-    test.run.stop_order(link);
-    test.run.pass(Duration::from_millis(100));
-    test.assert_unharmed();
+    test.stop_and_assert_unharmed(link);
 }

@@ -1,7 +1,8 @@
 //! Coordinators with invalid orders: they are refused, and no other peer is affected.
 
 use super::honest::{ordered, proven};
-use crate::common::echo_scenario::{COORDINATOR, MEASURERS, UNIX_TIME_S};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS};
+use crate::common::identities::{UNIX_TIME_S, identities};
 use crate::common::order_test::OrderTest;
 use crate::common::stage::Stage;
 use onion::Duration;
@@ -79,7 +80,7 @@ fn an_order_outside_of_its_validity_is_refused<S: Stage + 'static>(stage: S) {
 
 fn an_order_for_another_relay_is_refused<S: Stage + 'static>(stage: S) {
     let mut test = OrderTest::new(stage);
-    let next = crate::common::echo_scenario::identities().next.ids();
+    let next = identities().next.ids();
     let code = test.refused(|order| order.target = next);
     assert_eq!(code, ErrorCode::WRONG_TARGET);
     let code = test.refused(|order| order.target = RelayIds { ed25519: None, ..order.target });

@@ -40,10 +40,7 @@ fn run<W: World>(name: &'static str, world: W, clients: usize) -> RunResult {
     let mut streams = vec![(net.client, net.begin(busy, endless))];
     for _ in 1..clients {
         let client = net.add_client();
-        let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-        let node: &mut TorClient = net.stage.node(client);
-        let circuit = node.open(now, &path);
-        streams.push((client, node.begin(now, circuit, to.into(), endless)));
+        streams.push((client, net.begin_from(client, endless)));
     }
     let received = |net: &mut Net<W>| -> Vec<f64> {
         let of = |(client, stream): &(NodeHandle, StreamNumber)| {

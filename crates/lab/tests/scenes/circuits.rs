@@ -1,6 +1,7 @@
 //! Circuits that end, or are never built.
 
-use crate::common::network::{Net, SOON, TorClient, UNIX_TIME_S, World, identities};
+use crate::common::identities::UNIX_TIME_S;
+use crate::common::network::{Net, SOON, TorClient, World, identities};
 use crate::common::peer::Peer;
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
@@ -50,10 +51,7 @@ fn an_ended_stream_leaves_nothing<W: World>(world: W) {
 fn a_client_that_vanishes_leaves_nothing<W: World>(world: W) {
     let mut net = Net::new(world);
     let other = net.add_client();
-    let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut TorClient = net.stage.node(other);
-    let circuit = client.open(now, &path);
-    client.begin(now, circuit, to.into(), Transfer::download(1, 50_000_000));
+    net.begin_from(other, Transfer::download(1, 50_000_000));
     net.until(|net| net.server().open_conns() == 1 && net.relay(2).open_streams() == 1);
     // Its links close without a DESTROY.
     let client: &mut TorClient = net.stage.node(other);

@@ -5,7 +5,7 @@ use crate::common::peer::{Peer, sealed};
 use crate::common::stage::NodeHandle;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
-use onion::cell::{BODY_LEN, CircId, Command};
+use onion::cell::{CircId, Command};
 use onion::client::Transfer;
 use onion::crypto::ClientHop;
 
@@ -65,7 +65,7 @@ fn a_flood_of_begins_is_refused_beyond_a_bound<W: World>(world: W) {
     let (flooder, circ_id, mut hop) = open_one(&mut net, 2);
     net.server().pause();
     for stream_id in 1..=2_000 {
-        let body = with_stream(&mut hop, RelayCommand::BEGIN_DIR, stream_id, b"");
+        let body = sealed(&mut hop, RelayCommand::BEGIN_DIR, stream_id, b"");
         net.stage.node::<Peer>(flooder).send(circ_id, Command::RELAY, &body);
     }
     // The directory has 1,000 places; each BEGIN_DIR beyond them is answered with an END.
@@ -80,23 +80,11 @@ fn a_flood_of_begins_is_refused_beyond_a_bound<W: World>(world: W) {
     net.complete(stream);
 }
 
-fn with_stream(
-    hop: &mut ClientHop,
-    command: RelayCommand,
-    stream_id: u16,
-    data: &[u8],
-) -> [u8; BODY_LEN] {
-    let message = onion::cell::relay::RelayMessage { command, stream_id, data };
-    let mut body = message.to_body().expect("it fits");
-    hop.encrypt(&mut body);
-    body
-}
-
 fn undecryptable_cells_end_only_their_circuit<W: World>(world: W) {
     let mut net = Net::new(world);
     let quiet = net.circuit(false);
     let (peer, circ_id, mut hop) = open_one(&mut net, 0);
-    let mut body = sealed(&mut hop, RelayCommand::DROP, b"x");
+    let mut body = sealed(&mut hop, RelayCommand::DROP, 0, b"x");
     body[300] ^= 1;
     net.stage.node::<Peer>(peer).send(circ_id, Command::RELAY, &body);
     assert_eq!(destroyed(&mut net, peer, circ_id), DestroyReason::PROTOCOL);
@@ -109,12 +97,12 @@ fn data_beyond_the_window_ends_only_its_circuit<W: World>(world: W) {
     let quiet = net.circuit(false);
     let (peer, circ_id, mut hop) = open_one(&mut net, 2);
     net.server().pause();
-    let begin = with_stream(&mut hop, RelayCommand::BEGIN_DIR, 1, b"");
+    let begin = sealed(&mut hop, RelayCommand::BEGIN_DIR, 1, b"");
     net.stage.node::<Peer>(peer).send(circ_id, Command::RELAY, &begin);
     net.until(|net| net.stage.node::<Peer>(peer).received.len() == 2);
     // The kernel's buffers take some cells, which are acknowledged: send more.
     for _ in 0..30_000 {
-        let body = with_stream(&mut hop, RelayCommand::DATA, 1, &[1; 498]);
+        let body = sealed(&mut hop, RelayCommand::DATA, 1, &[1; 498]);
         net.stage.node::<Peer>(peer).send(circ_id, Command::RELAY, &body);
     }
     let reason = destroyed(&mut net, peer, circ_id);

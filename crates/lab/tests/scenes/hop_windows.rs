@@ -25,10 +25,21 @@ fn flows(windows: HopWindows) -> Arc<HopFlows> {
 
 /// A network in which some nodes of the path have windows: one bit each for the client and the relays.
 fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
+    limited_net(world, windows, who, None)
+}
+
+/// A network like that of [`net`] with a limit of the middle relay.
+fn limited_net<W: World>(
+    world: W,
+    windows: HopWindows,
+    who: u8,
+    limit: Option<RateLimit>,
+) -> Net<W> {
     let mut net = Net::with(world, |place, config| {
         if who & (2 << place) != 0 {
             config.flows = flows(windows);
         }
+        config.limit = limit.filter(|_| place == 1);
     });
     if who & 1 != 0 {
         net.client().set_flows(flows(windows));
@@ -143,15 +154,7 @@ fn download_through_a_limited_middle(windows: HopWindows, who: u8) -> LimitedDow
         .wire
         .set_all_paths(PathModel { latency: Duration::from_millis(20), ..PathModel::default() });
     let limit = RateLimit { rate: Rate::from_mbit_per_s(8.0), burst_bytes: 60_000 };
-    let mut net = Net::with(stage, |place, config| {
-        if who & (2 << place) != 0 {
-            config.flows = flows(windows);
-        }
-        config.limit = (place == 1).then_some(limit);
-    });
-    if who & 1 != 0 {
-        net.client().set_flows(flows(windows));
-    }
+    let mut net = limited_net(stage, windows, who, Some(limit));
     let circuit = net.circuit(false);
     let (sent, waited) = (net.relay(1).totals().client_bytes, net.relay(1).waited_cell_s());
     let stream = net.begin(circuit, Transfer::download(1, 4_000_000));

@@ -1,7 +1,7 @@
 //! Paths with loss, bottlenecks and latencies: in virtual time only.
 
-use crate::common::network::{Net, TorClient};
-use crate::common::stage::{Stage, VirtualTime};
+use crate::common::network::Net;
+use crate::common::stage::VirtualTime;
 use onion::client::{Figures, Transfer};
 use onion::node::{DnsAnswer, DnsQuery};
 use onion::{Duration, Rate};
@@ -71,7 +71,6 @@ fn circuits_of_a_very_slow_client_are_killed_and_no_others() {
     let bound = 4 << 20;
     let mut net = Net::with(stage, |_, config| config.held_bytes_max = bound);
     let quiet = net.circuit(false);
-    let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
     let slow = net.add_client();
     // A connection that takes almost nothing.
     let (slow_node, guard) = (net.stage.nodes[slow.0], net.stage.nodes[net.relays[0].0]);
@@ -79,10 +78,8 @@ fn circuits_of_a_very_slow_client_are_killed_and_no_others() {
     let model =
         PathModel { rate: Some(trickle), queue: Duration::from_secs(60), ..PathModel::default() };
     net.stage.wire.set_path(slow_node, guard, model);
-    let client: &mut TorClient = net.stage.node(slow);
-    let circuits: Vec<_> = (0..40).map(|_| client.open(now, &path)).collect();
-    for circuit in circuits {
-        client.begin(now, circuit, to.into(), Transfer::download(1, 5_000_000));
+    for _ in 0..40 {
+        net.begin_from(slow, Transfer::download(1, 5_000_000));
     }
     let mut most = 0;
     for _ in 0..600 {
@@ -102,11 +99,8 @@ fn bulk_traffic_below_the_capacity_does_not_delay_a_quiet_circuit() {
     let quiet = net.circuit(false);
     let before = net.round_trip(quiet);
     let bulk = net.add_client();
-    let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut TorClient = net.stage.node(bulk);
     for seed in 0..5 {
-        let circuit = client.open(now, &path);
-        client.begin(now, circuit, to.into(), Transfer::download(seed, 2_000_000));
+        net.begin_from(bulk, Transfer::download(seed, 2_000_000));
     }
     net.pass(Duration::from_secs(1));
     let during = net.round_trip(quiet);
