@@ -334,7 +334,8 @@ impl Director for Team {
         if now_ns < self.starts_ns {
             return;
         }
-        if self.kills_ns.pop_front_if(|at| *at <= now_ns).is_some() {
+        if self.kills_ns.front().is_some_and(|at| *at <= now_ns) {
+            self.kills_ns.pop_front();
             return self.kill(now_ns, orders);
         }
         let mut period = self.period.take().unwrap_or_else(|| self.start(now));
