@@ -57,7 +57,7 @@ struct PathState {
 }
 
 struct AccessState {
-    access: Access,
+    config: Access,
     upload: BottleneckState,
     download: BottleneckState,
 }
@@ -90,7 +90,7 @@ impl Fabric {
             }
         });
         let idle = BottleneckState::new();
-        let access = |&access| AccessState { access, upload: idle, download: idle };
+        let access = |&access| AccessState { config: access, upload: idle, download: idle };
         Self {
             paths: paths.collect(),
             accesses: accesses.iter().map(access).collect(),
@@ -109,7 +109,7 @@ impl Fabric {
     }
 
     pub(super) fn access_mut(&mut self, host: HostNumber) -> &mut Access {
-        &mut self.accesses[host].access
+        &mut self.accesses[host].config
     }
 
     pub(super) fn counts(&self, from: HostNumber, to: HostNumber) -> Counts {
@@ -132,7 +132,7 @@ impl Fabric {
         counts.packets += 1;
         counts.bytes += u64::from(packet.len);
         let fate = path.fates.next(config);
-        let Some(sent) = access.upload.pass(access.access.upload, packet.len(), now) else {
+        let Some(sent) = access.upload.pass(access.config.upload, packet.len(), now) else {
             counts.dropped_by_access += 1;
             return 0;
         };
@@ -151,7 +151,7 @@ impl Fabric {
         let delay = if config.jitter.reorders {
             fate.own_delay
         } else {
-            path.fates.wandering_delay(config.jitter.up_to, passed)
+            path.fates.correlated_delay(config.jitter.up_to, passed)
         };
         let mut due = passed + config.latency + delay;
         if fate.is_held_back {
@@ -187,8 +187,8 @@ impl Fabric {
             let to = path % self.accesses.len();
             let access = &mut self.accesses[to];
             let counts = &mut self.paths[path].counts;
-            if !next.has_passed_access && access.access.download.is_some() {
-                let Some(due) = access.download.pass(access.access.download, packet.len(), due)
+            if !next.has_passed_access && access.config.download.is_some() {
+                let Some(due) = access.download.pass(access.config.download, packet.len(), due)
                 else {
                     counts.dropped_by_access += 1;
                     return Some(Action::Release { slot: packet.slot });

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// The minimum time in which the correlated delay moves from one drawn value to the next.
-const WANDER: Duration = Duration::from_millis(10);
+const SEGMENT: Duration = Duration::from_millis(10);
 
 /// The random decisions for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +66,11 @@ impl Fates {
 
     /// The correlated delay at a time: it moves linearly from one drawn value to the next, over at least twice
     /// the largest step, so that no packet overtakes another.
-    pub(super) fn wandering_delay(&mut self, up_to: Duration, now: Instant) -> Duration {
+    pub(super) fn correlated_delay(&mut self, up_to: Duration, now: Instant) -> Duration {
         if up_to.is_zero() {
             return Duration::ZERO;
         }
-        let step = u64::try_from(WANDER.max(up_to * 2).as_nanos()).unwrap_or(u64::MAX);
+        let step = u64::try_from(SEGMENT.max(up_to * 2).as_nanos()).unwrap_or(u64::MAX);
         let (number, into) = (now.as_nanos() / step, now.as_nanos() % step);
         self.delays.set_word_pos(u128::from(number));
         let [from, to] = [self.delays.next_u32(), self.delays.next_u32()].map(u64::from);

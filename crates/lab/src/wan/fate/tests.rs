@@ -77,10 +77,10 @@ fn a_correlated_delay_stays_within_its_bounds_and_changes_slower_than_time() {
     for up_to in [Duration::from_micros(1), Duration::from_millis(3), Duration::from_secs(1)] {
         let mut fates = Fates::new(9, 0, 1);
         let step = Duration::from_micros(100);
-        let mut last = fates.wandering_delay(up_to, Instant::ORIGIN);
+        let mut last = fates.correlated_delay(up_to, Instant::ORIGIN);
         let (mut least, mut most) = (last, last);
         for number in 1..200_000 {
-            let delay = fates.wandering_delay(up_to, Instant::ORIGIN + step * number);
+            let delay = fates.correlated_delay(up_to, Instant::ORIGIN + step * number);
             assert!(delay <= up_to);
             assert!(delay.abs_diff(last) <= step, "{last:?} {delay:?}");
             last = delay;
@@ -90,6 +90,6 @@ fn a_correlated_delay_stays_within_its_bounds_and_changes_slower_than_time() {
         assert!(least < up_to / 4 && most > up_to * 3 / 4, "{least:?} {most:?} {up_to:?}");
         // It is a function of time.
         let mut again = Fates::new(9, 0, 1);
-        assert_eq!(again.wandering_delay(up_to, Instant::ORIGIN + step * 199_999), last);
+        assert_eq!(again.correlated_delay(up_to, Instant::ORIGIN + step * 199_999), last);
     }
 }
