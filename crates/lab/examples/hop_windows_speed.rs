@@ -147,17 +147,17 @@ fn measure(setup: &Setup, length: Duration, circuits: u64, windows: Option<HopWi
     }
     let driver = Driver::new(client, clock, tls, vec![], usual).unwrap();
     let _client = NodeThread::start("client", Box::new(driver), ()).unwrap();
-    let look = || {
+    let read = || {
         let middle = relays[1].handle();
-        let looked = middle.call(|it| {
+        let figures = middle.call(|it| {
             (thread_cpu_time(), it.now(), it.node().totals().client_bytes, *it.traffic())
         });
-        looked.unwrap()
+        figures.unwrap()
     };
     wait(clock, clock.now() + WARM_UP);
-    let (cpu, at, bytes, traffic) = look();
+    let (cpu, at, bytes, traffic) = read();
     wait(clock, at + length);
-    let (cpu_after, at_after, bytes_after, traffic_after) = look();
+    let (cpu_after, at_after, bytes_after, traffic_after) = read();
     let (bytes, cpu_s) = (bytes_after - bytes, (cpu_after - cpu).as_secs_f64());
     let (rate, time_s) =
         (Rate::from_bytes_over(bytes, at_after - at), (at_after - at).as_secs_f64());

@@ -29,13 +29,13 @@ pub struct Connection {
 /// [`io::ErrorKind::NotFound`] if there is no such process. Others if the kernel does not permit access: the
 /// process must be this one or a child of the same user, or this process must run as root.
 pub fn connections(pid: u32) -> io::Result<Vec<Connection>> {
-    look(pid).map_err(|error| match Errno::from_io_error(&error) {
+    read(pid).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::SRCH) => io::ErrorKind::NotFound.into(),
         _ => error,
     })
 }
 
-fn look(pid: u32) -> io::Result<Vec<Connection>> {
+fn read(pid: u32) -> io::Result<Vec<Connection>> {
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
     let process = pidfd_open(number, PidfdFlags::empty())?;
     let mut found = Vec::new();

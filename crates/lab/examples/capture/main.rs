@@ -104,7 +104,7 @@ fn good_circuit(
     let (mut landing, mut from_relay) = return_relay.accept(version)?;
     let create = landing.expect_cell(Command::CREATE2)?;
     from_relay.add("create2", "The first cell on the open link.", &create.raw);
-    scene.add("create2", "What came out at our second hop.", &create.raw);
+    scene.add("create2", "As received by the second hop.", &create.raw);
     let responder_secret = [0x99; 32];
     let data = Create2::parse(&create.body).map_err(ChannelError::from)?.data;
     let identity = &return_relay.identity;
@@ -116,7 +116,7 @@ fn good_circuit(
     let sent = landing.send(create.circ_id, Command::CREATED2, &created)?;
     scene.add("created2", "The second hop's answer.", &sent);
     let extended = relay.expect_cell(Command::RELAY)?;
-    scene.add("extended2", "What the relay made of it: RELAY cell, encrypted.", &extended.raw);
+    scene.add("extended2", "The relay's RELAY cell with EXTENDED2, encrypted.", &extended.raw);
     if !matches!(two_hop.handle_cell(extended.command, &extended.body)?, Step::Built) {
         return unexpected("an extension that does not end");
     }
@@ -132,7 +132,7 @@ fn good_circuit(
         arrived.extend(landing.expect_cell(Command::RELAY)?.raw);
     }
     scene.add("forward_sent", "Cells of content to the relay.", &sent);
-    scene.add("forward_arrived", "As they came out at the second hop.", &arrived);
+    scene.add("forward_arrived", "As received by the second hop.", &arrived);
     let (mut sent, mut arrived) = (Vec::new(), Vec::new());
     for _ in 0..CELLS {
         let mut body = [0; BODY_LEN];
@@ -141,7 +141,7 @@ fn good_circuit(
         arrived.extend(relay.expect_cell(Command::RELAY)?.raw);
     }
     scene.add("backward_sent", "Cells from the second hop to the relay.", &sent);
-    scene.add("backward_arrived", "As they came back to us.", &arrived);
+    scene.add("backward_arrived", "As received from the relay.", &arrived);
     Ok((landing, vec![from_relay, scene]))
 }
 
@@ -213,10 +213,10 @@ fn link_to_relay(
 }
 
 /// The relay's answer to an EXTEND2 to an address without a listener.
-fn dead_end(relay: &mut Link, mut scene: Scene, nobody: &OwnIdentity) -> Result<Scene> {
+fn dead_end(relay: &mut Link, mut scene: Scene, absent: &OwnIdentity) -> Result<Scene> {
     // The port was just released, so it has no listener.
     let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let next = NextHop::to_own(nobody, dead);
+    let next = NextHop::to_own(absent, dead);
     request_circuit(relay, &mut scene, CircId::of_initiator(2), next, ([0x21; 20], [0x22; 32]))?;
     let answer = relay.next_cell()?;
     scene.add("answer", "The relay's answer.", &answer.raw);
@@ -235,9 +235,9 @@ fn refused(
     let create = landing.expect_cell(Command::CREATE2)?;
     let reason = DestroyReason::RESOURCE_LIMIT.get();
     let sent = landing.send(create.circ_id, Command::DESTROY, &[reason])?;
-    scene.add("destroy", "What the second hop said.", &sent);
+    scene.add("destroy", "The second hop's DESTROY.", &sent);
     let answer = relay.next_cell()?;
-    scene.add("answer", "What the relay made of it.", &answer.raw);
+    scene.add("answer", "The relay's answer.", &answer.raw);
     Ok(scene)
 }
 
@@ -271,7 +271,7 @@ fn main() -> Result<()> {
     let landing_identity = Arc::new(issuer.identity()?);
     let link_identity = Arc::new(issuer.identity()?);
     let middle_identity = issuer.identity()?;
-    let nobody = issuer.identity()?;
+    let absent = issuer.identity()?;
     let (certificates, _) = issuer.tls_credentials()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -294,9 +294,9 @@ fn main() -> Result<()> {
     let scene = Scene::new("circuit", "A circuit from us through the relay to us.", version);
     let (mut landing, good) = good_circuit(&mut to_relay, &return_relay, scene, version)?;
     scenes.extend(good);
-    let what = "A circuit that the relay shall extend to where nobody listens.";
+    let what = "A circuit that the relay shall extend to an address without a listener.";
     let scene = Scene::new("circuit_dead_end", what, version);
-    scenes.push(dead_end(&mut to_relay, scene, &nobody)?);
+    scenes.push(dead_end(&mut to_relay, scene, &absent)?);
     let what = "A circuit that the second hop refuses.";
     let scene = Scene::new("circuit_refused", what, version);
     scenes.push(refused(&mut to_relay, &mut landing, scene, &return_relay)?);

@@ -32,9 +32,10 @@ impl Scene {
     }
 }
 
-/// An identity of ours with all its secrets: it was made for this and is used nowhere else.
+/// An identity of this program with all its secrets, created for the capture only.
 pub(super) fn identity_scene(name: &'static str, own: &OwnIdentity, version: &str) -> Scene {
-    let mut scene = Scene::new(name, "An identity of ours, secrets and all.", version);
+    let mut scene =
+        Scene::new(name, "An identity of the capturing program, with its secrets.", version);
     scene.add("rsa", "SHA-1 of the RSA key.", &own.rsa.0);
     scene.add("rsa_sha256", "SHA-256 of the RSA key.", &own.rsa_sha256);
     scene.add("ed25519", "Ed25519 identity.", &own.ed25519.0);

@@ -93,35 +93,37 @@ impl EchoLie {
     pub const fn description(&self) -> &'static str {
         match self {
             Self::Forges { .. } => {
-                "answers some cells with random bytes: found out by the first of them that is checked"
+                "answers some cells with random bytes: detected by the first of them that is checked"
             }
-            Self::SkipsDecryption => "sends cells back undecrypted: found out by the first check",
+            Self::SkipsDecryption => {
+                "returns cells without decrypting them: detected by the first check"
+            }
             Self::Replays(_) => {
-                "answers with earlier answers: found out by the first of them that is checked"
+                "repeats earlier answers: detected by the first of them that is checked"
             }
             Self::AnswersAhead(_) => {
-                "answers before it was asked: found out, since more comes back than was sent"
+                "answers cells before it has received them: detected, since more return than were sent"
             }
             Self::Drops(_) => {
-                "leaves cells unanswered: found out, since all that follow are out of place"
+                "leaves cells unanswered: detected, since all later answers are out of place"
             }
             Self::ShedsClients => {
-                "starves its clients and reports all it can as theirs: gains at most 1/(1-r), a third"
+                "starves its clients and reports the maximum as theirs: gains at most 1/(1-r), a third"
             }
             Self::OverReports => {
                 "reports absurd client traffic: gains at most 1/(1-r), a third, less what clients had"
             }
             Self::IgnoresShare => {
-                "does not limit its clients: what they have beyond their share is not counted, and it loses"
+                "does not limit its clients: their traffic beyond their share does not count, and it loses"
             }
             Self::OnlyFastWhileMeasured { .. } => {
-                "has capacity only while it is measured: believed, since nothing distinguishes it from others; it \
+                "has capacity only while it is measured: credited, since nothing distinguishes it from others; it \
                  pays for that capacity at times it cannot choose"
             }
-            Self::Stalls(_) => "falls silent: gives no number",
-            Self::MiscountsSeconds => "reports seconds out of their order: gives no number",
+            Self::Stalls(_) => "stops answering: has no result",
+            Self::MiscountsSeconds => "reports seconds out of their order: has no result",
             Self::Floods(_) => {
-                "sends its measurers cells that answer nothing: found out when they are more than padding explains"
+                "sends its measurers unsolicited cells: detected when they are more than padding explains"
             }
         }
     }

@@ -132,7 +132,7 @@ impl Forwarder {
                     count += 1;
                     continue;
                 };
-                // An error means that the interface is gone: nothing comes from it.
+                // An error means that the interface no longer exists.
                 let Ok(Some(len)) = tun.receive(self.pool.slot_mut(slot)) else { break };
                 count += 1;
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
