@@ -282,7 +282,7 @@ impl Documents {
     /// Adds the certificates of `text` that are valid, have not expired and are of `wanted`
     /// authorities.
     ///
-    /// Anybody can make valid certificates for identities of their own. Certificates of unknown
+    /// Anyone can make valid certificates for their own identities. Certificates of unknown
     /// authorities therefore never displace those of the authorities asked for.
     pub fn put_certificates(&mut self, now: u64, text: &[u8], wanted: Wanted<'_, Fingerprint>) {
         let verified = signed::certificates(text).filter_map(|it| Certificate::verified(&it));

@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), has_line: bool) {
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), has_line: bool) {
             let line: &[u8] = if has_line { b"flashflow-links 1 AAAA\n" } else { b"" };
             let read = LinkObservations::verify(&[line, &bytes].concat(), |_| Some([1; 32]));
             prop_assert!(read.is_err());

@@ -136,9 +136,7 @@ mod tests {
     fn the_authorities_are_those_of_the_installed_tor() {
         let path =
             ["/usr/bin/tor", "/usr/sbin/tor"].map(Path::new).into_iter().find(|it| it.is_file());
-        let Some(path) = path else {
-            skip::this_test!("there is no tor in /usr/bin and /usr/sbin")
-        };
+        let Some(path) = path else { skip::this_test!("no tor in /usr/bin or /usr/sbin") };
         let program = std::fs::read(path).expect("readable");
         let texts = program.split(|byte| !(b' '..=b'~').contains(byte));
         let lines = texts.filter_map(|text| std::str::from_utf8(text).ok());

@@ -1,32 +1,32 @@
-//! Prints what a relay's layer costs for a cell, on one core: with keystreams (tor1) and with Counter Galois Onion.
+//! Prints the time of a relay's layer for a cell, on one core: with keystreams (tor1) and with Counter Galois Onion.
 //!
 //! ```sh
 //! cargo run --release -p link --example layer_speed
 //! ```
 //!
-//! Both are timed in turns; the median of the turns is printed. A cell that passes is one for another hop. What
-//! is for the relay, or from it, has its digest made, or its keys go on.
+//! Both are timed in turns; the median of the turns is printed. A relayed cell is for another hop. A cell for the
+//! relay, or from it, also needs a digest (tor1) or a key update.
 
 use link::Clock;
 use onion::cell::{BODY_LEN, Command};
 use onion::crypto::{CgoKeys, LayerKeys, Layers, RelayLayer, fast};
 use std::hint::black_box;
 
-/// Cells of a turn, and turns.
+/// Cells in a turn, and the number of turns.
 const CELLS: u32 = 20_000;
 const TURNS: usize = 21;
 
 /// A cell.
 type Body = [u8; BODY_LEN];
 
-/// What is timed.
-const DEEDS: [&str; 4] =
-    ["forth, passes", "forth, is for the relay", "back, passes", "back, is from the relay"];
+/// The timed operations.
+const OPERATIONS: [&str; 4] =
+    ["forward, relayed", "forward, for the relay", "backward, relayed", "backward, from the relay"];
 
 struct Timed {
     name: &'static str,
     keys: LayerKeys,
-    ns: [Vec<f64>; DEEDS.len()],
+    ns: [Vec<f64>; OPERATIONS.len()],
 }
 
 #[expect(clippy::print_stdout, reason = "an example's output")]
@@ -38,14 +38,14 @@ fn main() {
     let mut both = [timed("tor1", tor1), timed("CGO", cgo)];
     for _ in 0..TURNS {
         for Timed { keys, ns, .. } in &mut both {
-            for (deed, ns) in ns.iter_mut().enumerate() {
-                ns.push(turn(&clock, keys, deed));
+            for (operation, ns) in ns.iter_mut().enumerate() {
+                ns.push(turn(&clock, keys, operation));
             }
         }
     }
     println!("{:26}{:>12}{:>12}{:>9}", "ns for a cell", both[0].name, both[1].name, "ratio");
-    for (deed, name) in DEEDS.iter().enumerate() {
-        let [a, b] = both.each_mut().map(|it| median(&mut it.ns[deed]));
+    for (operation, name) in OPERATIONS.iter().enumerate() {
+        let [a, b] = both.each_mut().map(|it| median(&mut it.ns[operation]));
         println!("{name:26}{a:>12.0}{b:>12.0}{:>9.1}", b / a);
     }
 }
@@ -56,18 +56,18 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// Nanoseconds for a cell.
-fn turn(clock: &Clock, keys: &LayerKeys, deed: usize) -> f64 {
+fn turn(clock: &Clock, keys: &LayerKeys, operation: usize) -> f64 {
     let mut relay = RelayLayer::new(keys);
     let mut layers = Layers::default();
     layers.push(keys);
     // Made before, since sealing costs as much as opening.
     let mut cells: Vec<Body> = (0..CELLS).map(|_| [1; BODY_LEN]).collect();
-    if deed == 1 {
+    if operation == 1 {
         cells.iter_mut().for_each(|cell| layers.seal(0, Command::RELAY, cell));
     }
     let start = clock.now();
     for cell in &mut cells {
-        match deed {
+        match operation {
             0 => assert!(!black_box(&mut relay).decrypt(Command::RELAY, cell)),
             1 => assert!(black_box(&mut relay).decrypt(Command::RELAY, cell)),
             2 => black_box(&mut relay).pass_back(cell),

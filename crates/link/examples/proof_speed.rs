@@ -1,11 +1,11 @@
-//! Prints what it takes to verify who is at the other end of a link, on one core: certificates and proof of a relay that has dialled us, and
+//! Prints the time to verify the peer of a link on one core: certificates and proof of a relay that has dialled us, and
 //! certificates of one that we have dialled.
 //!
 //! ```sh
 //! cargo run --release -p link --example proof_speed
 //! ```
 //!
-//! Each link is begun anew; only the verification is timed. The median is printed.
+//! Each run has a new link; only the verification is timed. The median is printed.
 
 use link::{Clock, IdentityIssuer, unix_time_s};
 use onion::identity::OwnIdentity;
@@ -34,11 +34,11 @@ impl TlsSession for Tls {
     }
 }
 
-/// Gives one what the other has to say.
+/// Passes the output of one side to the other.
 fn pass(from: &mut Channel, to: &mut Channel) {
-    let mut said = vec![0; 65_536];
-    let len = from.poll_transmit(&mut said);
-    let cell = to.handle_bytes(&mut &said[..len]);
+    let mut bytes = vec![0; 65_536];
+    let len = from.poll_transmit(&mut bytes);
+    let cell = to.handle_bytes(&mut &bytes[..len]);
     assert!(matches!(cell, Ok(None)), "{cell:?}");
 }
 
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut dialled =
             Channel::responder(Arc::clone(&identity), &tls, [random; 32], now_s).deferring();
         let mut timed = |place: usize, verification: Option<Verification>| {
-            let verification = verification.expect("all has come");
+            let verification = verification.expect("the handshake is complete");
             let began = clock.now();
             let verified = black_box(verification.run());
             us[place].push((clock.now() - began).as_secs_f64() * 1e6);

@@ -1,4 +1,4 @@
-//! Prints what the bare TLS pump costs, and how long a relay identity takes to make.
+//! Prints the cost of the bare TLS pump, and the time to generate a relay identity.
 use link::{Clock, IdentityIssuer, pump, tls::TlsConfigs};
 use onion::Duration;
 

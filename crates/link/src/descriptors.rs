@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_out_is_counted_and_nothing_else() {
+    fn only_exhausted_resources_are_counted() {
         let before = Exhaustion::so_far();
         for errno in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::CONNREFUSED] {
             Exhaustion::note(&io::Error::from_raw_os_error(errno.raw_os_error()));

@@ -26,7 +26,7 @@ pub trait Drive<N> {
     /// A handle with which other threads wake this driver.
     fn waker(&self) -> Waker;
 
-    /// Sets who answers DNS queries of the node. Without a resolver, all fail.
+    /// Sets the resolver for DNS queries of the node. Without a resolver, all fail.
     fn set_resolver(&mut self, resolver: Box<dyn Resolver>);
 
     /// Uses this certificate for new incoming connections.

@@ -188,7 +188,7 @@ impl<N: Node> Driver<N> {
         self.sockets.len() - self.free.len()
     }
 
-    /// Sets who answers DNS queries of the node. Without a resolver, all fail.
+    /// Sets the resolver for DNS queries of the node. Without a resolver, all fail.
     pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
         self.lookups.set_resolver(resolver);
     }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_keys_make_the_same_identity_with_other_certificates() {
+    fn equal_keys_give_the_same_identity_with_different_certificates() {
         let keys = LongTermKeys::generate(&mut StdRng::from_seed([7; 32])).expect("keys");
         let week = Duration::from_secs(7 * 24 * 3600);
         let mut issuer = IdentityIssuer::new([1; 32], NOW).expect("keys").lasting(week);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_accepts_what_the_forge_makes_and_nothing_else() {
+    fn the_engine_accepts_issued_certificates_and_no_others() {
         let (own, tls) = forged();
         let good: [(u8, &[u8]); 4] = [
             (cert_type::RSA_IDENTITY, &own.rsa_identity_cert),

@@ -26,7 +26,7 @@ impl Namespace {
         let made = thread::spawn(|| {
             // SAFETY: of the flags that the function takes, those are unsafe that part a thread's
             // descriptors from others'. NEWNET changes only which network its sockets will be in.
-            #[expect(unsafe_code, reason = "the one way to make a namespace")]
+            #[expect(unsafe_code, reason = "a namespace cannot be created otherwise")]
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             File::open("/proc/thread-self/ns/net")
         });
@@ -74,7 +74,7 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]
-    fn what_runs_in_it_is_in_another_network() {
+    fn code_in_a_namespace_sees_another_network() {
         let namespace = match Namespace::new() {
             Ok(namespace) => namespace,
             Err(error) => {

@@ -55,7 +55,7 @@ impl Tun {
     /// `buffer` is truncated.
     ///
     /// # Errors
-    /// The I/O error if the interface is gone.
+    /// The I/O error if the interface was removed.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match (&self.0).read(buffer) {
@@ -90,7 +90,7 @@ mod tests {
     use std::net::UdpSocket;
 
     #[test]
-    fn what_is_sent_over_it_is_read_and_what_is_written_is_received() {
+    fn packets_pass_a_tun_device_in_both_directions() {
         let namespace = match Namespace::new() {
             Ok(namespace) => namespace,
             Err(error) => {
@@ -104,7 +104,7 @@ mod tests {
             let socket = UdpSocket::bind("10.1.2.3:7").expect("bound");
             socket.send_to(b"out and back", "10.1.2.4:9").expect("sent");
             let mut packet = [0; 1500];
-            // The kernel may send packets of its own first.
+            // The kernel may send its own packets first.
             let len = loop {
                 let len = tun.receive(&mut packet).expect("works").expect("a packet");
                 if packet[..len].ends_with(b"out and back") {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_the_kernel_cannot_hold_are_refused() {
+    fn too_long_device_names_are_rejected() {
         for name in ["", "sixteen-letters-"] {
             let error = Tun::new(name).expect_err("no name");
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

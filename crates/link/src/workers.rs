@@ -57,9 +57,7 @@ impl Workers {
     pub(crate) fn poll_done(&self) -> Result<Option<Done>, DriverError> {
         match self.outcomes.try_recv() {
             Ok(Some(done)) => Ok(Some(done)),
-            Ok(None) => {
-                Err(DriverError::of_thread("a thread that works for it has panicked".to_owned()))
-            }
+            Ok(None) => Err(DriverError::of_thread("a worker thread has panicked".to_owned())),
             Err(_) => Ok(None),
         }
     }
@@ -115,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_done_elsewhere_or_where_nobody_is_on_the_spot() {
+    fn work_runs_on_a_worker_or_inline_without_workers() {
         for count in [0, 1, 3] {
             let workers = Workers::start(count).expect("threads");
             let here = std::thread::current().id();
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_over_work_is_told_of() {
+    fn a_panic_of_a_worker_is_reported() {
         let workers = Workers::start(1).expect("threads");
         let error =
             until_woken(&workers, Work::new(|| -> () { panic!("on purpose") })).unwrap_err();

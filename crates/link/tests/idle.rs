@@ -1,4 +1,4 @@
-//! What connections at rest cost in user space. Alone in its process, since it looks at all of its
+//! The user-space memory of idle connections. The only test of its program, since it reads all of its
 //! memory.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
@@ -9,15 +9,15 @@ use link::{Clock, Driver, DriverOptions};
 use onion::node::{ConnId, Security};
 use std::fs;
 
-/// What the kernel says of this process' own memory, in KiB.
+/// The memory of this process according to the kernel, in KiB.
 fn resident_kib() -> usize {
     let text = fs::read_to_string("/proc/self/status").expect("Linux");
     let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("it counts");
     line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
-/// Opens `count` connections from one driver to another, sends 100 kB over each both ways, and says
-/// what an end costs at rest, in KiB.
+/// Opens `count` connections from one driver to another, sends 100 kB over each both ways, and returns
+/// the memory of an idle end, in KiB.
 fn kib_per_end(count: u32, security: Security) -> f64 {
     let (listener, address) = listener();
     let options = DriverOptions { max_conns: usize::MAX, ..DriverOptions::default() };
@@ -58,9 +58,9 @@ fn kib_per_end(count: u32, security: Security) -> f64 {
 }
 
 #[test]
-fn links_at_rest_hold_no_buffers() {
+fn idle_links_hold_no_buffers() {
     let kib = kib_per_end(400, Security::Tls);
-    println!("{kib:.1} KiB for each end of a link at rest");
+    println!("{kib:.1} KiB for each end of an idle link");
     // 128 KiB and more, if each had its own buffers.
     assert!(kib < 16.0, "{kib} KiB");
 }

@@ -12,7 +12,7 @@ use std::thread;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Word {
+enum Notice {
     /// The number of accepted connections before a turn.
     Accepted(u32),
     Failed(String),
@@ -20,20 +20,20 @@ enum Word {
 }
 
 /// Records each call.
-struct Witness {
-    words: Sender<Word>,
+struct Recorder {
+    sender: Sender<Notice>,
     /// Interval between calls without events.
     every: Option<Duration>,
 }
 
-impl Observer<Puppet> for Witness {
+impl Observer<Puppet> for Recorder {
     fn before_turn(&mut self, drive: &mut dyn Drive<Puppet>) -> Option<Instant> {
-        let _ = self.words.send(Word::Accepted(drive.node().accepted));
+        let _ = self.sender.send(Notice::Accepted(drive.node().accepted));
         self.every.map(|pause| drive.now() + pause)
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        let _ = self.words.send(Word::Failed(failure.to_string()));
+        let _ = self.sender.send(Notice::Failed(failure.to_string()));
     }
 }
 
@@ -41,42 +41,42 @@ impl Observer<Puppet> for Witness {
 fn start(
     listeners: Vec<TcpListener>,
     every: Option<Duration>,
-) -> (NodeThread<Puppet>, Receiver<Word>) {
-    let (words, heard) = channel();
+) -> (NodeThread<Puppet>, Receiver<Notice>) {
+    let (sender, notices) = channel();
     let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
     let driver = driver(Puppet::default(), listeners, options);
-    let thread = NodeThread::start("node", Box::new(driver), Witness { words, every });
-    (thread.expect("a thread"), heard)
+    let thread = NodeThread::start("node", Box::new(driver), Recorder { sender, every });
+    (thread.expect("a thread"), notices)
 }
 
 /// Runs a test with a time limit: a thread that is never woken would hang.
 fn in_time(test: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
-    let player = thread::spawn(move || {
+    let test = thread::spawn(move || {
         let _sender = sender;
         test();
     });
     let outcome = ended.recv_timeout(2 * PATIENCE);
-    assert_eq!(outcome, Err::<(), _>(RecvTimeoutError::Disconnected), "it does not end");
-    player.join().expect("all holds");
+    assert_eq!(outcome, Err::<(), _>(RecvTimeoutError::Disconnected), "the test does not end");
+    test.join().expect("the test passes");
 }
 
-fn wait_for(heard: &Receiver<Word>, word: &Word) {
-    while heard.recv_timeout(PATIENCE).expect("reported in time") != *word {}
+fn wait_for(notices: &Receiver<Notice>, notice: &Notice) {
+    while notices.recv_timeout(PATIENCE).expect("reported in time") != *notice {}
 }
 
 #[test]
 fn a_sleeping_thread_runs_tasks() {
     in_time(|| {
-        let (thread, heard) = start(vec![], None);
+        let (thread, notices) = start(vec![], None);
         for count in 1..=100 {
             let (sender, answer) = channel();
             thread.handle().run(move |drive| {
                 drive.node_mut().accepted = count;
-                sender.send(()).expect("somebody waits");
+                sender.send(()).expect("the test waits");
             });
             answer.recv_timeout(PATIENCE).expect("it is done in time");
-            wait_for(&heard, &Word::Accepted(count));
+            wait_for(&notices, &Notice::Accepted(count));
             assert_eq!(thread.handle().call(|drive| drive.node().accepted), Some(count));
         }
     });
@@ -86,12 +86,12 @@ fn a_sleeping_thread_runs_tasks() {
 fn an_observer_is_called_after_events_and_timers() {
     in_time(|| {
         let (listener, address) = listener();
-        let (_thread, heard) = start(vec![listener], None);
+        let (_thread, notices) = start(vec![listener], None);
         let _one = TcpStream::connect(address).expect("it listens");
-        wait_for(&heard, &Word::Accepted(1));
+        wait_for(&notices, &Notice::Accepted(1));
 
-        let (_thread, heard) = start(vec![], Some(Duration::from_millis(1)));
-        (0..10).for_each(|_| wait_for(&heard, &Word::Accepted(0)));
+        let (_thread, notices) = start(vec![], Some(Duration::from_millis(1)));
+        (0..10).for_each(|_| wait_for(&notices, &Notice::Accepted(0)));
     });
 }
 
@@ -99,13 +99,16 @@ fn an_observer_is_called_after_events_and_timers() {
 fn a_panic_ends_the_thread_and_is_reported() {
     in_time(|| {
         let (listener, address) = listener();
-        let (thread, heard) = start(vec![listener], None);
+        let (thread, notices) = start(vec![listener], None);
         let mut peer = TcpStream::connect(address).expect("it listens");
-        wait_for(&heard, &Word::Accepted(1));
-        thread.handle().run(|_| panic!("as the test wants it"));
-        wait_for(&heard, &Word::Failed("a thread has panicked: as the test wants it".to_owned()));
+        wait_for(&notices, &Notice::Accepted(1));
+        thread.handle().run(|_| panic!("provoked by the test"));
+        wait_for(
+            &notices,
+            &Notice::Failed("a thread has panicked: provoked by the test".to_owned()),
+        );
         assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
-        assert_eq!(thread.handle().call(|_| ()), None, "nobody is there");
+        assert_eq!(thread.handle().call(|_| ()), None, "the thread has ended");
         assert!(matches!(thread.join(), Err(ThreadError::Panicked(_))));
     });
 }
@@ -114,13 +117,13 @@ fn a_panic_ends_the_thread_and_is_reported() {
 fn shutdown_closes_connections_after_earlier_tasks() {
     in_time(|| {
         let (listener, address) = listener();
-        let (thread, heard) = start(vec![listener], None);
+        let (thread, notices) = start(vec![listener], None);
         let mut peer = TcpStream::connect(address).expect("it listens");
-        wait_for(&heard, &Word::Accepted(1));
+        wait_for(&notices, &Notice::Accepted(1));
         let (sender, done) = channel();
-        thread.handle().run(move |_| sender.send(Word::Done).expect("somebody listens"));
+        thread.handle().run(move |_| sender.send(Notice::Done).expect("the test listens"));
         thread.join().expect("nothing has failed");
-        assert_eq!(done.try_recv(), Ok(Word::Done));
+        assert_eq!(done.try_recv(), Ok(Notice::Done));
         assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
     });
 }

@@ -23,7 +23,7 @@ fn echo() -> std::net::SocketAddr {
 }
 
 #[test]
-fn an_echo_comes_back_whole_and_never_more_at_once_than_is_taken() {
+fn an_echo_is_complete_and_respects_the_accepted_size() {
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let sent = pattern(3_000_000);
     let node = driver.node_mut();
@@ -31,7 +31,7 @@ fn an_echo_comes_back_whole_and_never_more_at_once_than_is_taken() {
     node.limits.insert(conn, 0);
     node.send(conn, &sent);
     run(&mut driver, |node| !node.connected.is_empty());
-    // Held back, and let go in small and large steps.
+    // Data is accepted in small and large steps.
     for step in (1..).map(|step| 1 + step * 7_919 % 100_000) {
         let expected = (driver.node().received(conn).len() + step).min(sent.len());
         driver.node_mut().take(conn, step);
@@ -46,7 +46,7 @@ fn an_echo_comes_back_whole_and_never_more_at_once_than_is_taken() {
 }
 
 #[test]
-fn who_listens_no_more_still_dials() {
+fn a_driver_without_listeners_still_dials() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![listener], DriverOptions::default());
     driver.stop_listening();
@@ -60,7 +60,7 @@ fn who_listens_no_more_still_dials() {
 }
 
 #[test]
-fn a_peer_that_is_held_back_is_held_back_by_tcp() {
+fn backpressure_reaches_the_peer_through_tcp() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let conn = driver.node_mut().dial(1, address, Security::Plain);
@@ -70,7 +70,7 @@ fn a_peer_that_is_held_back_is_held_back_by_tcp() {
     peer.set_nonblocking(true).expect("a socket");
     let sent = pattern(MUCH);
     let mut written = 0;
-    // What the peer sends stays in the kernel, until that takes no more.
+    // The peer's data stays in the kernel until its buffers are full.
     loop {
         match peer.write(&sent[written..]) {
             Ok(len) => written += len,
@@ -78,7 +78,7 @@ fn a_peer_that_is_held_back_is_held_back_by_tcp() {
         }
         driver.turn(driver.now() + Duration::from_millis(1)).expect("it waits");
     }
-    assert!(written < MUCH, "nobody holds it back");
+    assert!(written < MUCH, "there is no back-pressure");
     assert!(driver.node().received(conn).is_empty());
     peer.set_nonblocking(false).expect("a socket");
     let writer = thread::spawn(move || peer.write_all(&sent[written..]));
@@ -90,7 +90,7 @@ fn a_peer_that_is_held_back_is_held_back_by_tcp() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_leaves_the_bytes_with_the_node_and_disturbs_nobody() {
+fn a_peer_that_never_reads_affects_no_other_connection() {
     let (listener, address) = listener();
     let options =
         DriverOptions { linger_timeout: Duration::from_secs(1), ..DriverOptions::default() };
@@ -98,11 +98,11 @@ fn a_peer_that_reads_nothing_leaves_the_bytes_with_the_node_and_disturbs_nobody(
     let deaf = driver.node_mut().dial(1, address, Security::Plain);
     driver.node_mut().send(deaf, &vec![7; MUCH]);
     let lively = driver.node_mut().dial(2, echo(), Security::Plain);
-    driver.node_mut().send(lively, b"anybody there?");
-    run(&mut driver, |node| node.received(lively) == b"anybody there?");
+    driver.node_mut().send(lively, b"are you there?");
+    run(&mut driver, |node| node.received(lively) == b"are you there?");
     let (mut peer, _) = listener.accept().expect("it has dialled");
     assert!(!driver.node().outgoing[&deaf].is_empty());
-    // It is closed, too, with bytes that cannot be written: they have their time.
+    // It is closed with bytes that cannot be written, until their timeout.
     driver.node_mut().closing.push_back(deaf);
     run(&mut driver, |node| node.closing.is_empty());
     assert_eq!(driver.open_sockets(), 2);
@@ -113,7 +113,7 @@ fn a_peer_that_reads_nothing_leaves_the_bytes_with_the_node_and_disturbs_nobody(
 }
 
 #[test]
-fn what_the_node_has_given_is_written_before_its_connection_closes() {
+fn transmitted_data_is_written_before_the_connection_closes() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let conn = driver.node_mut().dial(1, address, Security::Plain);
@@ -129,11 +129,11 @@ fn what_the_node_has_given_is_written_before_its_connection_closes() {
     driver.node_mut().closing.push_back(conn);
     run_driver(&mut driver, |driver| driver.open_sockets() == 0);
     assert!(reader.join().expect("no panic").expect("no reset") == sent);
-    assert!(driver.node().closed.is_empty(), "the node has closed it, and hears no more of it");
+    assert!(driver.node().closed.is_empty(), "the node closed it, and gets no more events for it");
 }
 
 #[test]
-fn the_node_hears_how_a_connection_ended() {
+fn the_cause_of_a_close_is_reported() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let node = driver.node_mut();
@@ -147,9 +147,9 @@ fn the_node_hears_how_a_connection_ended() {
         run(&mut driver, |node| node.outgoing.values().all(|bytes| bytes.is_empty()));
     }
     for peer in &mut peers {
-        let mut word = [0];
-        peer.read_exact(&mut word).expect("a word");
-        if word == *b"r" {
+        let mut request = [0];
+        peer.read_exact(&mut request).expect("a message");
+        if request == *b"r" {
             socket2::SockRef::from(&*peer).set_linger(Some(Duration::ZERO)).expect("an option");
         } else {
             peer.write_all(b"bye").expect("written");
@@ -168,7 +168,7 @@ fn the_node_hears_how_a_connection_ended() {
 }
 
 #[test]
-fn the_answer_of_a_server_that_does_not_hear_us_out_is_not_lost() {
+fn an_early_answer_of_a_server_is_kept() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let conn = driver.node_mut().dial(1, address, Security::Plain);
@@ -186,16 +186,16 @@ fn the_answer_of_a_server_that_does_not_hear_us_out_is_not_lost() {
 }
 
 #[test]
-fn half_open_connections_have_their_time() {
+fn half_open_connections_time_out() {
     let options =
         DriverOptions { handshake_timeout: Duration::from_millis(100), ..DriverOptions::default() };
-    // One whose listener has no room for more, and one that never begins with TLS.
+    // One whose listener's backlog is full, and one that never starts TLS.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
     let full = full.expect("a socket");
     full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
     full.listen(0).expect("it listens");
     let address = full.local_addr().expect("it listens").as_socket().expect("IPv4");
-    let _fills = TcpStream::connect(address).expect("there is room for one");
+    let _fills = TcpStream::connect(address).expect("there is space for one");
     let (own, own_address) = listener();
     let mut driver = driver(Puppet::default(), vec![own], options);
     let conn = driver.node_mut().dial(1, address, Security::Plain);
@@ -209,23 +209,23 @@ fn half_open_connections_have_their_time() {
 }
 
 #[test]
-fn who_is_not_admitted_is_closed_before_tls_begins() {
+fn an_unadmitted_connection_is_closed_before_tls() {
     let (listener, address) = listener();
     let refused = Some(address.ip());
     let puppet = Puppet { refused, ..Puppet::default() };
     let mut driver = driver(puppet, vec![listener], DriverOptions::default());
-    let mut stream = TcpStream::connect(address).expect("TCP stands");
-    run(&mut driver, |node| node.came == [address.ip()]);
+    let mut stream = TcpStream::connect(address).expect("TCP connects");
+    run(&mut driver, |node| node.asked == [address.ip()]);
     assert_eq!(stream.read(&mut [0]).expect("closed in good order"), 0);
     assert_eq!((driver.open_sockets(), driver.node().accepted), (0, 0));
-    // Another one is, and is not asked twice.
+    // The next connection is admitted, after one request.
     driver.node_mut().refused = None;
-    let _stands = TcpStream::connect(address).expect("TCP stands");
+    let _open = TcpStream::connect(address).expect("TCP connects");
     run_driver(&mut driver, |driver| driver.open_sockets() == 1);
-    assert_eq!(driver.node().came.len(), 2);
+    assert_eq!(driver.node().asked.len(), 2);
 }
 
-/// Answers from another thread; keeps quiet about some names.
+/// Answers from another thread, except for some names.
 struct OtherThread;
 
 impl Resolver for OtherThread {
@@ -240,11 +240,11 @@ impl Resolver for OtherThread {
 }
 
 #[test]
-fn questions_are_answered_from_elsewhere_and_none_is_forgotten() {
+fn every_dns_query_is_answered_by_the_resolver_thread() {
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let nobody = driver.node_mut().ask(1, "known");
     run(&mut driver, |node| node.answers.contains_key(&nobody));
-    assert_eq!(driver.node().answers[&nobody], DnsAnswer::Failed, "nobody is there to answer");
+    assert_eq!(driver.node().answers[&nobody], DnsAnswer::Failed, "there is no resolver");
     driver.set_resolver(Box::new(OtherThread));
     let (known, lost) = (driver.node_mut().ask(2, "known"), driver.node_mut().ask(3, "lost"));
     run(&mut driver, |node| node.answers.len() == 3);

@@ -1,5 +1,5 @@
 //! Consensus diffs (dir-spec.txt, section "Consensus diff"; proposal 140). A client with an earlier
-//! consensus fetches only the changes, a tenth of the whole.
+//! consensus fetches only the changes, a tenth of its length.
 //!
 //! A diff is an *ed script*, applied from the end to the beginning, after a header with the digests
 //! of the source and the result. It first removes the signatures, so that copies of one consensus
@@ -153,8 +153,8 @@ pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
 
 /// Applies a diff to a consensus. The result has at most `most_bytes` bytes.
 ///
-/// Allocates nothing but the result, whatever the number of commands and lines: the diff comes from
-/// a directory that nobody has verified. Takes time in proportion to the lengths of both texts.
+/// Allocates only the result, for any number of commands and lines: the diff comes from
+/// an unverified directory. The time is proportional to the lengths of both texts.
 ///
 /// # Errors
 /// [`DiffError`] if the diff has another source, is malformed, or does not produce the announced
@@ -300,7 +300,7 @@ impl<'a> Script<'a> {
         };
         let is_range = text.contains(',');
         if last > all || (is_range && last <= first) {
-            return Err(self.malformed("has a range that there is not"));
+            return Err(self.malformed("has a range beyond the text"));
         }
         let first_kept = match action {
             b'a' if !is_range => last,

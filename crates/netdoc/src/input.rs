@@ -111,7 +111,7 @@ pub fn container(bytes: &[u8]) -> Option<&'static str> {
 /// [`InputError`] if it is in another container, corrupt, or too long. Plain data is never
 /// rejected.
 pub fn plain(mut bytes: Vec<u8>) -> Result<Vec<u8>, InputError> {
-    // A compressed archive is rejected for its content; nobody compresses a document more than
+    // A compressed archive is rejected for its content; no program compresses a document more than
     // twice.
     for _ in 0..3 {
         let Some(format) = FORMATS.iter().find(|format| (format.is_it)(&bytes)) else {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn other_compressions_are_refused_by_name_and_damage_is_reported() {
+    fn other_compressions_are_rejected_by_name_and_damage_is_reported() {
         let tar = [vec![0; 257], b"ustar\0".to_vec(), vec![0; 300]].concat();
         for (bytes, name) in [
             (b"\xfd7zXZ\0\0\x04".to_vec(), "xz"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_of_the_expected_kind_is_named() {
+    fn the_error_names_an_unexpected_kind_of_document() {
         for (bytes, expected) in [
             (&b""[..], "empty"),
             (b"\n \n", "empty"),
@@ -269,12 +269,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = (describe(&bytes), without_annotations(&bytes), plain(bytes.clone()));
         }
 
         #[test]
-        fn text_is_never_taken_for_compressed_data(text in "[a-z@<0-9][ -~\n]{0,300}") {
+        fn text_is_never_mistaken_for_compressed_data(text in "[a-z@<0-9][ -~\n]{0,300}") {
             prop_assume!(!text.starts_with("x^") && !text.starts_with("BZh"));
             prop_assert_eq!(plain(text.clone().into_bytes()).expect("plain"), text.into_bytes());
         }

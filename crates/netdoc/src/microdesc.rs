@@ -1,4 +1,4 @@
-//! Microdescriptors: what clients need to know of a relay in addition to its entry in the consensus
+//! Microdescriptors: what clients need to know about a relay in addition to its entry in the consensus
 //! (dir-spec.txt, section 3.3).
 //!
 //! A microdescriptor has no signature: it is authentic if its SHA-256 is listed in the consensus.
@@ -49,7 +49,7 @@ pub enum FamilyMember {
     Nickname(Nickname),
 }
 
-/// What a client needs to know of a relay.
+/// The properties of a relay that a client needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Microdesc {
     /// The public key of its ntor handshake.

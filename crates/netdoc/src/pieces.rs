@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_cut_apart_at_their_first_lines() {
+    fn documents_are_split_at_their_first_lines() {
         let two =
             b"@last-listed x\nonion-key\nkey\nntor-onion-key a\n@last-listed y\nonion-key\nid b\n";
         let expected = ["onion-key\nkey\nntor-onion-key a\n", "onion-key\nid b\n"];
@@ -106,7 +106,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_and_pieces_are_parts(
+        fn arbitrary_bytes_never_panic_and_pieces_are_substrings(
             text in "((onion-key|router|router-signature|dir-key-certification|@a|x)[ \n]){0,20}",
         ) {
             for piece in microdescs(text.as_bytes()).chain(server_descriptors(text.as_bytes())) {

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_summary_is_refused() {
+    fn an_invalid_summary_is_rejected() {
         for text in [
             "",
             "accept",
@@ -134,7 +134,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(text in "(accept|reject)? ?[0-9,\\- ]{0,40}") {
+        fn arbitrary_bytes_never_panic(text in "(accept|reject)? ?[0-9,\\- ]{0,40}") {
             let _ = PortPolicy::parse(text.as_bytes());
         }
     }

@@ -115,7 +115,7 @@ pub fn certificates(bytes: &[u8]) -> impl Iterator<Item = AuthorityCertificate<'
     authority_certificates(bytes).filter_map(|piece| certificate(piece.text, piece.digested))
 }
 
-/// Reads the signed part only: anybody can append to it.
+/// Reads the signed part only: anyone can append to it.
 fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertificate<'a>> {
     let mut lines = Lines::new(signed);
     let (mut fingerprint, mut published, mut expires) = (None, None, None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_out() {
+    fn unreadable_signatures_are_skipped() {
         assert_eq!(consensus_signatures(b"network-status-version 3\n"), None);
         let (a, b) = ("A".repeat(40), "B".repeat(40));
         let object = "-----BEGIN SIGNATURE-----\nAAAA\n-----END SIGNATURE-----\n";
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_a_certificates_signature_says_nothing() {
+    fn content_after_a_certificates_signature_is_ignored() {
         let object = |base64: &str| format!("-----BEGIN X-----\n{base64}\n-----END X-----\n");
         let (good, bad) = (object("AAAA"), object("////"));
         let text = format!(

@@ -1,4 +1,4 @@
-//! The memory that it takes to apply a consensus diff that nobody has verified. The only test of this file, since it reads
+//! The memory use of applying an unverified consensus diff. The only test of this program, since it reads
 //! the peak of the whole process.
 
 use netdoc::consdiff::{DiffError, apply, digest_as_signed};
@@ -27,7 +27,7 @@ fn consensus() -> Vec<u8> {
 }
 
 #[test]
-fn a_diff_takes_no_more_memory_than_its_result_however_many_lines_and_commands_it_has() {
+fn a_diff_takes_no_more_memory_than_its_result() {
     let from = consensus();
     let digest = hex::encode(digest_as_signed(&from).expect("signed"));
     let diff = |script: &dyn Fn(&mut String)| {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use netdoc::{BandwidthFile, Consensus, Flag, check_as_tor, consdiff, descriptor};
 
-/// The bytes of a file of real data, or where there is none.
+/// The bytes of a file of real data, or the path where it is missing.
 fn read(name: &str) -> Result<Vec<u8>, PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
     match std::fs::read(&path) {
@@ -21,7 +21,7 @@ macro_rules! real {
     ($name:expr) => {
         match read($name) {
             Ok(bytes) => bytes,
-            Err(path) => skip::this_test!("there is no {}", path.display()),
+            Err(path) => skip::this_test!("{} does not exist", path.display()),
         }
     };
 }
@@ -31,8 +31,8 @@ const CONSENSUS_11: &str = "consensus/2020-02-29-11-00-00-consensus";
 const DESCRIPTORS: &str = "descriptors/2020-02-29-10-05-00-server-descriptors";
 
 #[test]
-fn two_whole_consensuses_are_read() {
-    // Counted with grep. One authority's signature came too late for the second.
+fn two_real_consensuses_are_read() {
+    // Counted with grep. One authority's signature is missing in the second.
     let counts = [(CONSENSUS_10, 6433, 3221, 10, 8), (CONSENSUS_11, 6463, 3222, 11, 7)];
     for (name, relays, guards, hour, signatures) in counts {
         let bytes = real!(name);
@@ -54,7 +54,7 @@ fn without_annotation(bytes: &[u8]) -> &[u8] {
 }
 
 #[test]
-fn the_difference_between_two_real_consensuses_makes_one_of_the_other_and_is_much_shorter() {
+fn a_diff_of_two_real_consensuses_applies_and_is_much_shorter() {
     let (a, b) = (real!(CONSENSUS_10), real!(CONSENSUS_11));
     let (a, b) = (without_annotation(&a), without_annotation(&b));
     for (from, to) in [(a, b), (b, a)] {
@@ -67,7 +67,7 @@ fn the_difference_between_two_real_consensuses_makes_one_of_the_other_and_is_muc
 }
 
 #[test]
-fn a_real_consensus_cut_anywhere_is_refused() {
+fn a_real_consensus_cut_anywhere_is_rejected() {
     let bytes = real!(CONSENSUS_10);
     let footer = bytes.windows(17).rposition(|w| w == b"\ndirectory-footer").unwrap();
     for end in (0..footer).step_by(footer / 50) {
@@ -76,7 +76,7 @@ fn a_real_consensus_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn all_real_descriptors_are_read_without_rejects() {
+fn all_real_descriptors_are_accepted() {
     let bytes = real!(DESCRIPTORS);
     let (good, bad) = descriptor::parse_all(&bytes);
     assert_eq!(bad, []);

@@ -80,7 +80,7 @@ impl PastConsensuses {
         }
     }
 
-    /// The diff to the current consensus from the first of `have` that there is one for.
+    /// The diff to the current consensus from the first of `have` for which it exists.
     #[must_use]
     pub fn find(&self, have: &[ConsensusDigest]) -> Option<&Arc<ConsensusDiff>> {
         have.iter().find_map(|digest| self.diffs.get(digest))

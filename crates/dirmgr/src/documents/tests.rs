@@ -53,7 +53,7 @@ fn a_certificate_must_be_signed_by_its_identity_key_and_not_have_expired() {
         documents.put_certificates(NOW, forged.as_bytes(), Wanted::All);
         assert!(documents.certificates.is_empty(), "{forged}");
     }
-    // A second signing key after the signature: whoever added it could sign consensuses.
+    // A second signing key after the signature: its author could sign consensuses.
     let (_, keys_b) = of_b.split_once("dir-signing-key").expect("it has one");
     let (key_b, _) = keys_b.split_once("dir-key-certification").expect("signed");
     let longer = format!("{of_a}dir-signing-key{key_b}");

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 type Asked = Rc<RefCell<Vec<SocketAddr>>>;
 
-/// Directories that all answer 304, or with the given text. Records who was asked.
+/// Directories that all answer 304, or with the given text. Records which were asked.
 struct NothingLater(Asked, Option<Vec<u8>>);
 
 fn directory(number: u16) -> SocketAddr {
@@ -39,7 +39,7 @@ impl Source for NothingLater {
 }
 
 #[test]
-fn no_single_directory_is_believed_that_an_overdue_consensus_does_not_exist() {
+fn a_single_directory_cannot_hide_an_overdue_consensus() {
     let all: Vec<_> = authorities().iter().collect();
     let text = signed_by(&all);
     let trusted: BTreeSet<_> = all.iter().map(|it| it.name().0).collect();
@@ -73,7 +73,7 @@ fn no_single_directory_is_believed_that_an_overdue_consensus_does_not_exist() {
 }
 
 #[test]
-fn a_consensus_is_refused_for_what_is_wrong_with_it() {
+fn an_invalid_consensus_is_rejected_with_its_defect() {
     let [a, b, c] = authorities();
     let trusted: BTreeSet<_> = [a, b, c].map(|it| it.name().0).into();
     let text = signed_by(&[a]);
@@ -114,7 +114,7 @@ impl Source for Useless {
 }
 
 #[test]
-fn a_directory_with_poor_answers_is_not_asked_for_everything() {
+fn a_directory_with_bad_answers_is_not_asked_for_everything() {
     // A consensus that lists many microdescriptors.
     let mut text = String::from_utf8(signed_by(&[&authorities()[0]])).expect("text");
     let at = text.find("directory-footer").expect("a consensus");

@@ -102,7 +102,7 @@ mod tests {
     use crate::identity_issuer::IdentityIssuer;
 
     #[test]
-    fn what_is_sent_passes_whatever_the_record_size() {
+    fn data_is_forwarded_for_any_record_size() {
         let issuer = IdentityIssuer::new([6; 32], 1_700_000_000).expect("keys");
         let configs = TlsConfigs::new(&issuer).expect("usable");
         for record_len in [514, 15_934] {

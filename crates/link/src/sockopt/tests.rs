@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 #[test]
-fn what_a_peer_does_not_read_is_seen_to_wait() {
+fn unread_data_shows_up_in_the_socket_state() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let mut stream = TcpStream::connect(address).expect("connects");
@@ -30,7 +30,7 @@ fn what_a_peer_does_not_read_is_seen_to_wait() {
 }
 
 #[test]
-fn other_sockets_have_no_such_state() {
+fn sockets_without_tcp_have_no_state() {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     assert_eq!(socket_state(&socket, 0), None);
     assert_eq!(tcp_bytes(&socket), None);
@@ -38,7 +38,7 @@ fn other_sockets_have_no_such_state() {
 }
 
 #[test]
-fn what_has_been_carried_is_counted_on_both_ends() {
+fn transferred_bytes_are_counted_at_both_ends() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
     let (mut peer, _) = listener.accept().expect("accepts");
@@ -63,7 +63,7 @@ fn connection() -> (TcpStream, TcpStream) {
     (stream, peer)
 }
 
-/// Writes all that the kernel takes.
+/// Writes until the kernel accepts no more.
 fn fill(stream: &mut TcpStream) -> usize {
     let mut written = 0;
     loop {
@@ -79,8 +79,8 @@ fn account(stream: &TcpStream) -> TcpAccount {
     tcp_account(stream).expect("Linux supports it")
 }
 
-/// Asks until the answer is as it should be: time must pass, and the kernel says how much has.
-fn asked_until(stream: &TcpStream, is_there: impl Fn(&TcpAccount) -> bool) -> TcpAccount {
+/// Queries the state until it is as expected: the kernel's counters need time.
+fn poll_until(stream: &TcpStream, is_there: impl Fn(&TcpAccount) -> bool) -> TcpAccount {
     let clock = Clock::start();
     loop {
         let found = account(stream);
@@ -93,21 +93,21 @@ fn asked_until(stream: &TcpStream, is_there: impl Fn(&TcpAccount) -> bool) -> Tc
 }
 
 #[test]
-fn a_connection_whose_peer_does_not_read_waits_for_its_window() {
+fn a_peer_that_does_not_read_makes_the_connection_rwnd_limited() {
     let (mut stream, mut peer) = connection();
     let idle = account(&stream);
     assert_eq!((idle.busy, idle.sent_bytes, idle.unsent_bytes), (Duration::ZERO, 0, 0), "{idle:?}");
     assert!(idle.rtt.is_some() && idle.min_rtt.is_some(), "of the handshake: {idle:?}");
     let written = fill(&mut stream) as u64;
     let limit = Duration::from_millis(50);
-    let held = asked_until(&stream, |it| it.rwnd_limited >= limit);
+    let held = poll_until(&stream, |it| it.rwnd_limited >= limit);
     assert!(held.busy >= held.rwnd_limited + held.sndbuf_limited, "{held:?}");
     assert!(held.unsent_bytes > 0 && held.sent_bytes < written, "{held:?}");
     assert_eq!(held.sent_bytes + held.unsent_bytes, written, "{held:?}");
-    assert!(!held.is_app_limited, "there is more to send: {held:?}");
+    assert!(!held.is_app_limited, "more data is queued: {held:?}");
     let mut rest = vec![0; usize::try_from(written).expect("fits")];
     peer.read_exact(&mut rest).expect("gets it");
-    let done = asked_until(&stream, |it| (it.unsent_bytes, it.unacked_bytes) == (0, 0));
+    let done = poll_until(&stream, |it| (it.unsent_bytes, it.unacked_bytes) == (0, 0));
     // What did not fit into the peer's buffer was sent again, though no path has lost it.
     assert_eq!(done.sent_bytes, written, "{done:?}");
     assert!(!done.is_app_limited, "there was always more, and nothing was written since: {done:?}");
@@ -117,19 +117,19 @@ fn a_connection_whose_peer_does_not_read_waits_for_its_window() {
 }
 
 #[test]
-fn a_connection_with_little_to_send_is_not_held_back_by_its_peer() {
+fn an_application_limited_connection_is_not_rwnd_limited() {
     let (mut stream, mut peer) = connection();
     for _ in 0..100 {
         stream.write_all(&[7; 100]).expect("there is room");
         peer.read_exact(&mut [0; 100]).expect("gets it");
     }
-    let found = asked_until(&stream, |it| it.unacked_bytes == 0);
+    let found = poll_until(&stream, |it| it.unacked_bytes == 0);
     assert_eq!((found.sent_bytes, found.rwnd_limited), (10_000, Duration::ZERO), "{found:?}");
     assert!(found.is_app_limited, "{found:?}");
 }
 
 #[test]
-fn what_an_older_kernel_does_not_know_is_not_told_as_zero() {
+fn fields_missing_in_an_older_kernel_are_not_reported_as_zero() {
     let (stream, _peer) = connection();
     let mut info = tcp_info(&stream).expect("Linux supports it");
     assert!(info.account().is_some());

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_little_takes_little_room() {
+    fn small_messages_take_little_memory() {
         let mut pool = ChunkPool::default();
         assert_eq!(pool.take_for(SMALL_LEN).held_bytes(), SMALL_LEN);
         assert_eq!(pool.take_for(SMALL_LEN + 1).held_bytes(), CHUNK_LEN);

@@ -19,7 +19,7 @@ fn byte(conn: ConnId, at: usize) -> u8 {
 /// Dials, sends, and checks the echo; or echoes.
 #[derive(Default)]
 struct Party {
-    /// Whom it dials; nobody if it mirrors.
+    /// The address that it dials; `None` if it echoes.
     to: Option<(SocketAddr, Security)>,
     dialled: u32,
     conns: BTreeMap<ConnId, Ends>,
@@ -31,7 +31,7 @@ struct Party {
     exported: Vec<[u8; 32]>,
     /// Bytes that it sends on each connection, if not all.
     sends: Option<usize>,
-    /// Bytes that it takes at once, if it takes its time; then none until it is asked again.
+    /// Bytes that it accepts before it must be polled again, if it is slow.
     slowly: Option<usize>,
     takes_none: BTreeSet<ConnId>,
     readable: VecDeque<ConnId>,
@@ -185,7 +185,7 @@ fn turn(
 }
 
 #[test]
-fn what_many_threads_carry_arrives_whole_and_in_order() {
+fn data_of_many_threads_arrives_complete_and_in_order() {
     for (dialling, mirroring) in [(1, 1), (3, 2)] {
         let (listener, address) = listener();
         let mut mirror = threaded(Party::default(), &[listener], mirroring);
@@ -208,7 +208,7 @@ fn what_many_threads_carry_arrives_whole_and_in_order() {
     }
 }
 
-/// Sends its bytes to whoever connects and says by the first byte who it is; then it closes.
+/// Sends its bytes to each peer, identified by the peer's first byte; then closes.
 fn destination() -> SocketAddr {
     let (listener, address) = listener();
     thread::spawn(move || {
@@ -227,7 +227,7 @@ fn destination() -> SocketAddr {
 }
 
 #[test]
-fn a_node_never_gets_more_than_it_takes_and_all_before_the_end() {
+fn a_node_never_gets_more_than_it_accepts_and_everything_before_the_close() {
     let to = Some((destination(), Security::Plain));
     let party = Party { to, slowly: Some(20_000), ..Party::default() };
     let mut dialler = threaded(Party { sends: Some(1), ..party }, &[], 2);
@@ -238,7 +238,7 @@ fn a_node_never_gets_more_than_it_takes_and_all_before_the_end() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_told_with_its_cause() {
+fn an_unreachable_destination_is_reported_with_its_cause() {
     let (listener, address) = listener();
     drop(listener);
     let mut mirror = threaded(Party::default(), &[], 1);
@@ -252,42 +252,42 @@ fn what_cannot_be_reached_is_told_with_its_cause() {
 }
 
 #[test]
-fn who_listens_no_more_keeps_what_has_come_in() {
+fn closing_a_listener_keeps_accepted_connections() {
     for threads in [1, 3] {
         let (listener, address) = listener();
         let mut mirror = threaded(Party::default(), &[listener], threads);
         let to = Some((address, Security::Tls));
         let mut dialler = threaded(Party { to, ..Party::default() }, &[], 1);
         turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
-        assert_eq!(dialler.node().done, 0, "all of it is still to come");
+        assert_eq!(dialler.node().done, 0, "nothing was delivered yet");
         mirror.stop_listening();
         turn(&mut dialler, &mut mirror, |dialler, _| dialler.done == CONNS);
         assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
         assert!(TcpStream::connect(address).is_err(), "the port is closed");
-        TcpListener::bind(address).expect("somebody else may listen there");
+        TcpListener::bind(address).expect("the address is free again");
         assert_eq!(mirror.node().accepted, CONNS);
     }
 }
 
 #[test]
-fn a_crew_that_is_dropped_in_the_middle_ends_its_threads() {
+fn dropping_the_driver_ends_its_threads() {
     let (listener, address) = listener();
     let mut mirror = threaded(Party::default(), &[listener], 2);
     let to = Some((address, Security::Tls));
     let mut dialler = threaded(Party { to, ..Party::default() }, &[], 2);
     turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
-    // Joins them: were one left behind, this would not come back.
+    // Joins the threads: it would block if one kept running.
     drop(mirror);
     let deadline = dialler.now() + Duration::from_secs(60);
     while dialler.node().closed.len() < CONNS as usize {
-        assert!(dialler.now() < deadline, "the other end is not noticed to be gone");
+        assert!(dialler.now() < deadline, "the close of the other end is not detected");
         let soon = dialler.now() + Duration::from_millis(10);
         dialler.turn(soon).expect("alive");
     }
 }
 
 #[test]
-fn what_does_not_fit_into_one_turn_is_there_in_the_next() {
+fn data_beyond_one_turn_is_delivered_in_the_next() {
     let mut threaded = threaded(Party::default(), &[], 1);
     for _ in 0..EVENTS_PER_TURN {
         threaded.to_us.try_send((0, IoEvent::Wake)).expect("room");

@@ -32,8 +32,8 @@ impl<N: Node> ThreadedDriver<N> {
     /// Reports to the node the data that the kernel has not accepted. `written_bytes` were written
     /// since the last call.
     pub(super) fn report_unwritten(&mut self, now: Instant, id: ConnId, written_bytes: usize) {
-        let news = self.conns.get_mut(&id).and_then(|conn| conn.unwritten_report(written_bytes));
-        if let Some(unwritten) = news {
+        let report = self.conns.get_mut(&id).and_then(|conn| conn.unwritten_report(written_bytes));
+        if let Some(unwritten) = report {
             self.node.handle_unwritten(now, id, unwritten);
         }
     }

@@ -81,7 +81,7 @@ impl WorkerHandle {
         if std::mem::take(&mut self.has_new) && !self.is_awake.swap(true, Ordering::SeqCst) {
             self.waker.wake();
         }
-        // Commands that still wait for room must not be forgotten while the node sleeps.
+        // Commands that wait for space must be sent before the node sleeps.
         self.has_new = !self.waiting.is_empty();
     }
 

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_record_survives_its_way_out_of_the_large_buffer_and_back() {
+    fn a_partial_record_survives_leaving_the_large_buffer() {
         let mut buffers = Buffers::default();
         let mut incoming = Incoming::default();
         incoming.borrow(&mut buffers);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_given_back_only_when_all_of_it_is_written() {
+    fn a_buffer_is_returned_only_once_fully_written() {
         let mut buffers = Buffers::default();
         let mut outgoing = Outgoing::default();
         outgoing.room(10)[..5].copy_from_slice(b"hello");

@@ -55,7 +55,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn it_exports_what_the_library_itself_exports() {
+    fn exported_keys_match_those_of_the_library() {
         let issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");
         let configs = TlsConfigs::new(&issuer).expect("usable");
         let exporter = Arc::new(Exporter::default());

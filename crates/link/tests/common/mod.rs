@@ -1,4 +1,4 @@
-//! What the tests of the driver have in common.
+//! Common code of the driver's tests.
 
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer};
@@ -10,7 +10,7 @@ use onion::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-/// Far more than anything here takes.
+/// Far longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn configs() -> TlsConfigs {
@@ -32,19 +32,19 @@ pub(crate) fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-/// Turns until the node has come to this.
+/// Runs the driver until this is true of the node.
 pub(crate) fn run<N: Node>(driver: &mut Driver<N>, mut is_done: impl FnMut(&mut N) -> bool) {
     run_driver(driver, |driver| is_done(driver.node_mut()));
 }
 
-/// Turns until the driver has come to this.
+/// Runs the driver until this is true of it.
 pub(crate) fn run_driver<N: Node>(
     driver: &mut Driver<N>,
     mut is_done: impl FnMut(&mut Driver<N>) -> bool,
 ) {
     let end = driver.now() + PATIENCE;
     while !is_done(driver) {
-        assert!(driver.now() < end, "it does not come to pass");
+        assert!(driver.now() < end, "the condition is not reached in time");
         driver.turn(driver.now() + Duration::from_millis(1)).expect("the system waits");
     }
 }
@@ -65,17 +65,17 @@ pub(crate) struct Puppet {
     pub(crate) lookups: VecDeque<Lookup>,
     /// Bytes to be sent.
     pub(crate) outgoing: BTreeMap<ConnId, VecDeque<u8>>,
-    /// How many more bytes it takes, if that is limited.
+    /// The number of further bytes that it accepts, if limited.
     pub(crate) limits: BTreeMap<ConnId, usize>,
     pub(crate) connected: Vec<ConnId>,
     pub(crate) received: BTreeMap<ConnId, Vec<u8>>,
     pub(crate) closed: BTreeMap<ConnId, CloseCause>,
     pub(crate) answers: BTreeMap<LookupId, DnsAnswer>,
     pub(crate) accepted: u32,
-    /// Lets nobody from here begin TLS.
+    /// Refuses TLS handshakes from this address.
     pub(crate) refused: Option<IpAddr>,
-    /// The pending queries.
-    pub(crate) came: Vec<IpAddr>,
+    /// The addresses whose admission was requested.
+    pub(crate) asked: Vec<IpAddr>,
 }
 
 impl Puppet {
@@ -115,7 +115,7 @@ impl Node for Puppet {
     }
 
     fn admits(&mut self, _now: Instant, from: IpAddr) -> bool {
-        self.came.push(from);
+        self.asked.push(from);
         self.refused != Some(from)
     }
 
@@ -131,14 +131,14 @@ impl Node for Puppet {
 
     fn handle_bytes(&mut self, _now: Instant, conn: ConnId, plaintext: &[u8]) {
         if let Some(limit) = self.limits.get_mut(&conn) {
-            *limit = limit.checked_sub(plaintext.len()).expect("no more than it takes");
+            *limit = limit.checked_sub(plaintext.len()).expect("no more than it accepts");
         }
         self.received.entry(conn).or_default().extend_from_slice(plaintext);
     }
 
     fn handle_closed(&mut self, _now: Instant, conn: ConnId, cause: CloseCause) {
         let before = self.closed.insert(conn, cause);
-        assert_eq!(before, None, "told twice");
+        assert_eq!(before, None, "notified twice");
     }
 
     fn handle_timeout(&mut self, _now: Instant) {}
@@ -184,6 +184,6 @@ impl Node for Puppet {
 
     fn handle_answer(&mut self, _now: Instant, id: LookupId, answer: DnsAnswer) {
         let before = self.answers.insert(id, answer);
-        assert_eq!(before, None, "told twice");
+        assert_eq!(before, None, "notified twice");
     }
 }

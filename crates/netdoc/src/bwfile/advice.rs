@@ -57,7 +57,7 @@ pub struct Context<'a> {
 #[must_use]
 pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
-    let mut say = |line, what: String| advice.push(Advice { line, what });
+    let mut add = |line, what: String| advice.push(Advice { line, what });
     let Ok(parsed) = BandwidthFile::parse(bytes) else { return advice };
     if report.verdict != FileVerdict::Read {
         return advice;
@@ -70,46 +70,46 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
         .map(|(number, _)| *number)
         .collect();
     for skipped in parsed.skipped.iter().filter(|it| !left_out.contains(&it.line)) {
-        say(Some(skipped.line), format!("violates the specification: {}", skipped.reason));
+        add(Some(skipped.line), format!("violates the specification: {}", skipped.reason));
     }
     let file = &parsed.file;
     let age_s = now.saturating_sub(file.timestamp);
     if age_s > OLD_S {
-        say(Some(1), format!("it is {} h old; tor refuses it after 72 h", age_s / 3600));
+        add(Some(1), format!("it is {} h old; tor refuses it after 72 h", age_s / 3600));
     }
     if file.timestamp > now {
-        say(Some(1), format!("its timestamp is {} s in the future", file.timestamp - now));
+        add(Some(1), format!("its timestamp is {} s in the future", file.timestamp - now));
     }
     match file.header.latest_bandwidth {
         Some(latest) if latest != file.timestamp => {
-            say(None, "latest_bandwidth is not the timestamp in line 1".to_owned());
+            add(None, "latest_bandwidth is not the timestamp in line 1".to_owned());
         }
         _ => {}
     }
     if !report.has_terminator {
-        say(
+        add(
             None,
             "no line `=====` ends the header: the first relay that tor takes does".to_owned(),
         );
     }
     if report.headers.too_long {
         let len = report.headers.joined_len;
-        say(
+        add(
             None,
             format!("the header has {len} bytes: over 1024 of them, and votes have none of it"),
         );
     }
     for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
         if line.len() > LINE_MAX {
-            say(Some(number), format!("{} bytes, more than {LINE_MAX}", line.len()));
+            add(Some(number), format!("{} bytes, more than {LINE_MAX}", line.len()));
         }
     }
     for (number, verdict) in &report.lines {
         if let LineVerdict::Relay { node_id, bw_kb_s: 0, .. } = verdict {
-            say(Some(*number), format!("relay {node_id} has bw=0; the minimum is 1"));
+            add(Some(*number), format!("relay {node_id} has bw=0; the minimum is 1"));
         }
     }
-    same_ed25519(file, &mut say);
+    same_ed25519(file, &mut add);
     // Consensuses ignore measurements of authorities.
     let mut voted = report.relays.clone();
     if let Some(consensus) = context.consensus {
@@ -124,7 +124,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
             voted.iter().filter(|(_, bw)| u64::from(**bw) * 100 > total * NODE_CAP_PERCENT)
         {
             let percent = u64::from(*bw) * 100 / total.max(1);
-            say(
+            add(
                 None,
                 format!(
                     "relay {relay} has {percent} % of all bandwidth, over {NODE_CAP_PERCENT} %"
@@ -137,16 +137,16 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
             let limit =
                 limits.get(relay).filter(|limit| u64::from(*bw) * 1000 > (**limit).max(1000));
             if let Some(limit) = limit {
-                say(
+                add(
                     None,
                     format!("relay {relay} has {bw} KB/s, but its operator allows {limit} bytes/s"),
                 );
             }
         }
     }
-    gate(file, voted, context.consensus, &mut say);
+    gate(file, voted, context.consensus, &mut add);
     if let Some(consensus) = context.consensus {
-        compare(file, voted, consensus, &mut say);
+        compare(file, voted, consensus, &mut add);
     }
     advice
 }
@@ -154,7 +154,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
 /// Relays that share an Ed25519 identity. Each relay has one RSA and one Ed25519 identity, and
 /// authorities list no two relays with the same (dir-spec.txt, section 3.4.1, `id`). Tor reads
 /// `node_id` only.
-fn same_ed25519(file: &BandwidthFile, say: &mut impl FnMut(Option<usize>, String)) {
+fn same_ed25519(file: &BandwidthFile, add: &mut impl FnMut(Option<usize>, String)) {
     let mut known: BTreeMap<_, Vec<Fingerprint>> = BTreeMap::new();
     for line in &file.relays {
         if let Some(id) = line.master_key_ed25519 {
@@ -166,7 +166,7 @@ fn same_ed25519(file: &BandwidthFile, say: &mut impl FnMut(Option<usize>, String
         let more = relays.len() - names.len();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let names = names.join(", ");
-        say(
+        add(
             None,
             format!("{} relays have the same master_key_ed25519: {names}{more}", relays.len()),
         );
@@ -178,10 +178,10 @@ fn gate(
     file: &BandwidthFile,
     voted: &BTreeMap<Fingerprint, u32>,
     consensus: Option<&Consensus>,
-    say: &mut impl FnMut(Option<usize>, String),
+    add: &mut impl FnMut(Option<usize>, String),
 ) {
     if voted.is_empty() {
-        say(None, "tor votes on none of its relays".to_owned());
+        add(None, "tor votes on none of its relays".to_owned());
         return;
     }
     let header = &file.header;
@@ -200,7 +200,7 @@ fn gate(
     for (source, counts) in sources {
         let Some((some, all)) = counts else { continue };
         if some.saturating_mul(100) < all.saturating_mul(least) {
-            say(
+            add(
                 None,
                 format!(
                     "{source}, it has {some} of {all} relays, under {least} %, and authorities would vote all the same: \
@@ -212,7 +212,7 @@ fn gate(
     if of_header.is_none() && header.version.is_some() {
         let keys = KNOWN_HEADERS.iter().filter(|key| key.starts_with("number_"));
         let keys: Vec<&str> = keys.copied().collect();
-        say(None, format!("its header does not have {}", keys.join(" and ")));
+        add(None, format!("its header does not have {}", keys.join(" and ")));
     }
 }
 
@@ -221,7 +221,7 @@ fn compare(
     file: &BandwidthFile,
     voted: &BTreeMap<Fingerprint, u32>,
     consensus: &Consensus,
-    say: &mut impl FnMut(Option<usize>, String),
+    add: &mut impl FnMut(Option<usize>, String),
 ) {
     let lines: BTreeMap<Fingerprint, bool> =
         file.relays.iter().map(|line| (line.node_id, line.vote)).collect();
@@ -234,7 +234,7 @@ fn compare(
         (others, "relays have a bandwidth but are not in the consensus"),
     ] {
         if let Some(first) = relays.first() {
-            say(None, format!("{} {what}, such as {first}", relays.len()));
+            add(None, format!("{} {what}, such as {first}", relays.len()));
         }
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_relay_is_added_removed_changed_or_the_same() {
+    fn each_relay_is_added_removed_changed_or_unchanged() {
         let of = |pairs: &[(u8, u32)]| {
             let pairs =
                 pairs.iter().map(|(relay, bw)| (Fingerprint::from_bytes([*relay; 20]), *bw));

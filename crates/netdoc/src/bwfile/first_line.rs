@@ -3,7 +3,7 @@
 use crate::input::{describe, without_annotations};
 use crate::text::{Lines, date_time, decimal, words};
 
-/// What the first line looks like where Unix seconds and a newline are expected, with the remedy.
+/// Describes a first line that is not Unix seconds and a newline, with the remedy.
 /// `None` if it is a valid timestamp, or unknown.
 #[must_use]
 pub fn first_line(bytes: &[u8]) -> Option<String> {
@@ -17,7 +17,7 @@ pub fn first_line(bytes: &[u8]) -> Option<String> {
         let is_one = next.is_some_and(|next| is_time(next.bytes));
         let remedy = if is_one { "remove it" } else { "no time in seconds follows it, either" };
         return Some(format!(
-            "the first line is the annotation `{}`, as CollecTor's archives have it; {remedy}",
+            "the first line is the annotation `{}`, as in CollecTor's archives; {remedy}",
             name.trim_end()
         ));
     }
@@ -62,7 +62,7 @@ mod tests {
     use crate::bwfile::{BandwidthFile, FileVerdict, check_as_tor};
 
     #[test]
-    fn what_stands_in_place_of_the_time_is_named() {
+    fn the_error_quotes_an_invalid_timestamp() {
         for (text, expected) in [
             (&b"@type bandwidth-file 1.0\n1700000000\n"[..], "`@type bandwidth-file 1.0`"),
             (b"1700000000\r\nversion=1.9.0\r\n", "carriage return"),

@@ -114,7 +114,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults, and the given values for the rest.
+    /// The defaults, except for the given values.
     #[must_use]
     pub fn new(software_version: &str, generator_started: u64, file_created: u64) -> Self {
         Self {

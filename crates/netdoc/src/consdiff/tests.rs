@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> &str {
 
 /// What is in it, but for the digests.
 #[test]
-fn a_difference_is_the_script_that_tor_knows() {
+fn a_diff_is_the_ed_script_of_c_tor() {
     let from = consensus(&numbered(1..40), "AAAA");
     let mut lines = numbered(1..40);
     lines[9] = "r changed".to_owned();
@@ -52,7 +52,7 @@ fn a_difference_is_the_script_that_tor_knows() {
 }
 
 #[test]
-fn who_has_other_signatures_of_the_same_consensus_is_served_as_well() {
+fn a_diff_applies_to_the_same_consensus_with_other_signatures() {
     let lines = numbered(1..40);
     let (ours, theirs) = (consensus(&lines, "AAAA"), consensus(&lines, "CCCC"));
     let to = consensus(&numbered(2..41), "BBBB");
@@ -74,10 +74,10 @@ fn scripted(from: &[u8], to: &[u8], script: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_tor_would_refuse_is_refused() {
+fn diffs_that_c_tor_rejects_are_rejected() {
     let from = consensus(&numbered(1..10), "AAAA");
     let refuse = |script: &str| apply(&from, &scripted(&from, &from, script), MOST).is_err();
-    assert!(!refuse("2c\nr relay1 7919\n.\n"), "that is all there is to it");
+    assert!(!refuse("2c\nr relay1 7919\n.\n"), "the unmodified diff is accepted");
     assert!(!refuse("3,4d\n2a\nr relay2 15838\nr relay3 23757\n.\n"));
     for script in [
         "2a\n.\n",
@@ -109,7 +109,7 @@ fn what_tor_would_refuse_is_refused() {
 }
 
 #[test]
-fn what_is_no_consensus_has_no_difference() {
+fn only_consensuses_have_a_diff() {
     let good = consensus(&numbered(1..40), "AAAA");
     let unsigned = b"network-status-version 3\n";
     let annotated = [b"@type network-status-consensus-3 1.0\n", &good[..]].concat();
@@ -125,9 +125,9 @@ fn what_is_no_consensus_has_no_difference() {
 }
 
 proptest! {
-    /// Whatever is left out, changed and put in.
+    /// Any removed, changed and inserted lines.
     #[test]
-    fn what_is_applied_is_what_was_made(
+    fn applying_a_diff_gives_its_target(
         base in prop::collection::vec(0u32..60, 20..120),
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0u8..3, 0u32..60), 0..12),
     ) {
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(script in "([0-9]{0,3}(,([0-9]{1,2}|\\$))?[acdx]\n(r x\n\\.\n)?){0,6}") {
+    fn arbitrary_bytes_never_panic(script in "([0-9]{0,3}(,([0-9]{1,2}|\\$))?[acdx]\n(r x\n\\.\n)?){0,6}") {
         let from = consensus(&numbered(1..30), "AAAA");
         let _ = apply(&from, &scripted(&from, &from, &script), MOST);
         let _ = apply(&from, script.as_bytes(), MOST);

@@ -75,7 +75,7 @@ fn first_line(bytes: &[u8], lines: &mut Lines<'_>) -> Result<Flavour, ConsensusE
         lines.next();
     }
     let Some(line) = lines.next() else {
-        return Err(truncated(lines.taken(), "there is no document at all"));
+        return Err(truncated(lines.taken(), "the document is empty"));
     };
     let mut found = words(line.bytes);
     let head = (found.next(), found.next(), found.next());

@@ -11,7 +11,7 @@ fn parse(text: &str) -> Result<Consensus, ConsensusError> {
 }
 
 #[test]
-fn an_ns_consensus_is_read_whole() {
+fn an_ns_consensus_is_read_completely() {
     let c = parse(NS).unwrap();
     assert_eq!(c.flavour, Flavour::Ns);
     assert_eq!(c.valid_after, 1_582_970_400);
@@ -86,7 +86,7 @@ fn a_vote_is_not_taken_for_a_consensus_nor_a_consensus_for_a_vote() {
 }
 
 #[test]
-fn a_flavour_that_is_not_known_is_named() {
+fn the_error_names_an_unknown_flavour() {
     for line in ["network-status-version 3 unknown", "network-status-version 3 microdesc2"] {
         let flavour = line.rsplit(' ').next().unwrap();
         let error = parse(&NS.replacen("network-status-version 3", line, 1)).unwrap_err();
@@ -96,7 +96,7 @@ fn a_flavour_that_is_not_known_is_named() {
 }
 
 #[test]
-fn wherever_it_is_cut_before_its_first_signature_ends_it_is_refused() {
+fn a_consensus_cut_before_the_end_of_its_first_signature_is_rejected() {
     let whole = NS.find("-----END SIGNATURE-----\n").unwrap() + 24;
     assert_eq!(parse(&NS[..whole]).unwrap().signatures, 1);
     for end in 0..whole {
@@ -110,14 +110,14 @@ fn wherever_it_is_cut_before_its_first_signature_ends_it_is_refused() {
 }
 
 #[test]
-fn a_cut_second_signature_is_noticed() {
+fn a_cut_second_signature_is_detected() {
     for end in NS.rfind("directory-signature").unwrap() + 1..NS.len() {
         assert!(matches!(parse(&NS[..end]), Err(ConsensusError::Truncated { .. })), "at {end}");
     }
 }
 
 #[test]
-fn the_error_of_a_cut_consensus_says_after_which_line() {
+fn the_error_of_a_cut_consensus_names_its_last_line() {
     let end = NS.find("\ns Fast").unwrap() + 3;
     let error = parse(&NS[..end]).unwrap_err().to_string();
     assert_eq!(error, "truncated after line 33: a line is cut; fetch it again");
@@ -160,7 +160,7 @@ fn an_error_names_the_line_and_what_was_expected() {
 }
 
 #[test]
-fn what_is_no_text_is_refused_with_its_line_wherever_it_is() {
+fn non_utf8_content_is_rejected_with_its_line_number() {
     for (number, line) in NS.lines().enumerate().skip(2) {
         let begin = line.as_ptr() as usize - NS.as_ptr() as usize;
         let mut bytes = NS.as_bytes().to_vec();
@@ -172,7 +172,7 @@ fn what_is_no_text_is_refused_with_its_line_wherever_it_is() {
 }
 
 #[test]
-fn a_relay_listed_twice_or_out_of_order_is_refused() {
+fn a_repeated_or_unsorted_relay_is_rejected() {
     let start = NS.find("r comeandgo").unwrap();
     let end = NS.find("r Quintex13").unwrap();
     let twice = format!("{}{}{}", &NS[..end], &NS[start..end], &NS[end..]);
@@ -182,9 +182,9 @@ fn a_relay_listed_twice_or_out_of_order_is_refused() {
     assert!(parse(&moved).unwrap_err().to_string().contains("ascending"));
 }
 
-/// Whoever gives us a consensus can write behind it, and nobody has signed that.
+/// The source of a consensus could append text that no authority has signed.
 #[test]
-fn what_stands_behind_the_first_signature_and_is_none_is_refused() {
+fn other_content_after_the_first_signature_is_rejected() {
     let weights = "bandwidth-weights Wgg=0 Wmg=10000\n";
     let before =
         MICRODESC.replacen("directory-signature", &format!("{weights}directory-signature"), 1);
@@ -199,7 +199,7 @@ fn what_stands_behind_the_first_signature_and_is_none_is_refused() {
 }
 
 #[test]
-fn two_documents_in_one_are_refused() {
+fn two_concatenated_documents_are_rejected() {
     let error = parse(&format!("{NS}{NS}")).unwrap_err().to_string();
     assert!(error.contains("nothing but signatures"), "{error}");
 }
@@ -234,12 +234,12 @@ fn a_parameter_is_clamped_and_has_a_default() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let _ = Consensus::parse(&bytes);
     }
 
     #[test]
-    fn no_damage_makes_the_reader_panic(at in 0..NS.len(), byte: u8, which in 0..3usize) {
+    fn damaged_documents_never_panic(at in 0..NS.len(), byte: u8, which in 0..3usize) {
         let mut bytes = [NS, MICRODESC, VOTE][which].as_bytes().to_vec();
         let at = at % bytes.len();
         bytes[at] = byte;
@@ -276,7 +276,7 @@ proptest! {
 }
 
 #[test]
-fn the_versions_of_protocols_that_a_relay_speaks_are_read() {
+fn protocol_versions_are_read() {
     let consensus = Consensus::parse(NS.as_bytes()).expect("a consensus");
     let mut relay = consensus.routers()[0].clone();
     assert!(relay.supports("Link", 4) && !relay.supports("Link", 99), "{:?}", relay.protocols);
@@ -299,8 +299,8 @@ fn the_versions_of_protocols_that_a_relay_speaks_are_read() {
 }
 
 #[test]
-fn an_archived_consensus_may_be_as_old_as_consensuses_are() {
-    // Without a footer, with `opt`, and with relays in any order, of which one is there twice.
+fn an_archived_consensus_may_be_unsorted_or_lack_a_footer() {
+    // Without a footer, with `opt`, and with relays in any order, one of them repeated.
     let (head, rest) = NS.split_at(NS.find("\nr ").unwrap() + 1);
     let (body, foot) = rest.split_at(rest.find("directory-footer").unwrap());
     let signatures = &foot[foot.find("directory-signature").unwrap()..];

@@ -214,7 +214,7 @@ fn router(rest: &[u8]) -> Option<(Nickname, Ipv4Addr, u16, u16)> {
     let mut found = words(rest);
     let nickname = Nickname::parse(found.next()?).ok()?;
     let address = text::utf8(found.next()?)?.parse().ok()?;
-    // As in tor: nobody can reach a relay without one.
+    // As in tor: a relay without one is unreachable.
     let or_port = decimal(found.next()?).filter(|port| *port > 0)?;
     let _socks_port = found.next()?;
     Some((nickname, address, or_port, decimal(found.next()?)?))

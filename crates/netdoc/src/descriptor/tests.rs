@@ -81,7 +81,7 @@ fn a_bad_descriptor_is_reported_and_the_others_are_kept() {
 }
 
 #[test]
-fn wherever_the_last_descriptor_is_cut_it_is_refused_and_the_others_are_kept() {
+fn a_cut_last_descriptor_is_rejected_and_the_others_are_kept() {
     let start = SAMPLE.rfind("router Unnamed").unwrap();
     for end in start + 1..SAMPLE.len() {
         let (good, bad) = parse_all(&SAMPLE.as_bytes()[..end]);
@@ -90,7 +90,7 @@ fn wherever_the_last_descriptor_is_cut_it_is_refused_and_the_others_are_kept() {
 }
 
 #[test]
-fn a_descriptor_cut_by_the_next_one_is_refused_and_the_next_one_is_kept() {
+fn a_descriptor_cut_by_the_next_one_is_rejected_and_the_next_one_is_kept() {
     let parts = three();
     for end in 1..parts[0].len() - 1 {
         let text = format!("{}\n{}", &parts[0][..end], parts[1]);
@@ -109,7 +109,7 @@ fn stray_text_is_reported_once() {
 }
 
 #[test]
-fn a_contact_that_is_not_utf_8_is_kept_byte_by_byte() {
+fn a_non_utf8_contact_is_kept_unchanged() {
     let mut bytes = three()[0].clone().into_bytes();
     let at = three()[0].find("contact see").unwrap() + 8;
     bytes[at] = 0xe9;
@@ -120,14 +120,14 @@ fn a_contact_that_is_not_utf_8_is_kept_byte_by_byte() {
 }
 
 #[test]
-fn an_overload_is_dated() {
+fn overload_timestamps_are_read() {
     let text = three()[0].replace("uptime ", "overload-general 1 2020-02-29 07:00:00\nuptime ");
     assert_eq!(parse_all(text.as_bytes()).0[0].overload_general, Some(1_582_959_600));
 }
 
 /// `Desc=3` and `Desc=4`: proposals 321 and 350.
 #[test]
-fn keys_for_tap_may_be_missing_and_families_have_certificates() {
+fn tap_keys_are_optional_and_family_certificates_are_read() {
     let first = &three()[0];
     let (before, rest) = first.split_once("onion-key\n").unwrap();
     let (_, signing) = rest.split_once("signing-key\n").unwrap();
@@ -143,7 +143,7 @@ fn keys_for_tap_may_be_missing_and_families_have_certificates() {
 }
 
 #[test]
-fn of_family_certificates_so_many_are_kept_as_anybody_needs_and_those_that_are_none_are_left_out() {
+fn family_certificates_are_limited_and_invalid_ones_skipped() {
     let object = |base64: &str| {
         format!("family-cert\n-----BEGIN FAMILY CERT-----\n{base64}\n-----END FAMILY CERT-----\n")
     };
@@ -163,7 +163,7 @@ fn of_family_certificates_so_many_are_kept_as_anybody_needs_and_those_that_are_n
 }
 
 #[test]
-fn only_fingerprints_make_a_family() {
+fn families_list_fingerprints_only() {
     let id = "0BC8BA32CC3CB0F598E0C92778F7C0946DFBCE91";
     let family = format!("family ${id} ${id}~a ${id}=b nick ${id}0 $short");
     let text = three()[1].replace("uptime ", &format!("{family}\nuptime "));
@@ -173,12 +173,12 @@ fn only_fingerprints_make_a_family() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_reader_panic_or_run_for_ever(bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic_or_loop(bytes: Vec<u8>) {
         prop_assert!(iter(&bytes).count() <= bytes.len());
     }
 
     #[test]
-    fn no_damage_makes_the_reader_panic(
+    fn damaged_documents_never_panic(
         at in 0..SAMPLE.len(),
         replacement in prop::collection::vec(any::<u8>(), 0..40),
     ) {
@@ -201,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn the_newest_descriptor_of_a_relay_counts_in_any_order_and_the_first_of_two_with_one_date() {
+fn the_newest_descriptor_wins_and_the_first_of_equally_old_ones() {
     let parts = three();
     let dated = |date: &str, bandwidth: &str| {
         let line = parts[0].lines().find(|it| it.starts_with("published ")).unwrap();
@@ -242,7 +242,7 @@ fn descriptors_that_cannot_be_read_are_counted() {
 }
 
 #[test]
-fn a_descriptor_that_tor_refuses_is_refused() {
+fn descriptors_that_c_tor_rejects_are_rejected() {
     let with = |from: &str, to: &str| {
         let text = three()[1].replacen(from, to, 1);
         parse_all(text.as_bytes()).0.len()

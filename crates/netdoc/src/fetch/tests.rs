@@ -43,7 +43,7 @@ fn patient() -> Fetcher {
 }
 
 #[test]
-fn a_document_arrives_as_it_is_with_and_without_its_length() {
+fn a_document_arrives_unchanged_with_and_without_content_length() {
     let with = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\na\nb\0\xff";
     assert_eq!(ask(with).unwrap(), b"a\nb\0\xff");
     let without = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nab";
@@ -51,7 +51,7 @@ fn a_document_arrives_as_it_is_with_and_without_its_length() {
 }
 
 #[test]
-fn the_request_is_plain_and_says_nothing_of_us() {
+fn the_request_is_plain_and_does_not_identify_us() {
     let (address, server) = serve(|stream| {
         let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
@@ -71,7 +71,7 @@ fn a_cut_document_is_an_error() {
 }
 
 #[test]
-fn the_authoritys_refusal_is_passed_on_with_the_remedy() {
+fn an_authoritys_refusal_is_reported_with_the_remedy() {
     let error = ask(b"HTTP/1.0 404 Consensus not available\r\n\r\n").unwrap_err();
     assert!(matches!(error.problem, Problem::Status { status: 404 }), "{error}");
     let error = ask(b"HTTP/1.0 503 Directory busy, try again later\r\n\r\n").unwrap_err();
@@ -81,7 +81,7 @@ fn the_authoritys_refusal_is_passed_on_with_the_remedy() {
 }
 
 #[test]
-fn garbage_is_not_taken_for_an_answer() {
+fn garbage_is_rejected() {
     for garbage in [&b"SSH-2.0-OpenSSH_9.2\r\n\r\n"[..], b"HTTP/1.0 2x0 OK\r\n\r\n", b""] {
         let error = ask(garbage).unwrap_err();
         assert!(matches!(error.problem, Problem::Broken { .. }), "{garbage:?}: {error}");
@@ -91,7 +91,7 @@ fn garbage_is_not_taken_for_an_answer() {
 }
 
 #[test]
-fn a_document_beyond_the_limit_is_refused() {
+fn an_oversized_document_is_rejected() {
     static LONG: [u8; 200] = [b'x'; 200];
     let (address, server) = serve(|stream| {
         let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
@@ -103,7 +103,7 @@ fn a_document_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn a_stalled_server_costs_no_more_than_the_timeout_and_a_silent_one_less() {
+fn a_stalled_or_silent_server_times_out() {
     let brief = Duration::from_millis(1000);
     let impatient = Fetcher { total_timeout: brief, ..patient() };
     let soon_bored = Fetcher { silence_timeout: brief, ..patient() };

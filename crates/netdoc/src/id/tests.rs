@@ -12,7 +12,7 @@ fn a_fingerprint_is_read_in_any_case_with_or_without_a_dollar() {
 }
 
 #[test]
-fn a_fingerprint_with_a_nickname_is_refused_and_the_error_says_so() {
+fn a_fingerprint_with_a_nickname_is_rejected_and_the_error_says_so() {
     for text in [format!("${HEX}~alice"), format!("{HEX}=alice")] {
         let error = text.parse::<Fingerprint>().unwrap_err();
         assert!(matches!(error, IdError::HasNickname { .. }), "{error}");
@@ -21,7 +21,7 @@ fn a_fingerprint_with_a_nickname_is_refused_and_the_error_says_so() {
 }
 
 #[test]
-fn a_damaged_fingerprint_is_refused() {
+fn a_damaged_fingerprint_is_rejected() {
     let too_long = format!("{HEX}0");
     for text in ["", "$", &HEX[1..], &too_long, "zz11BDCBC261E7B9B45CF515BF5A8D7A2DBCD8B0", "é"] {
         assert!(matches!(text.parse::<Fingerprint>(), Err(IdError::NotAFingerprint { .. })));
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_an_identity_panic(bytes: Vec<u8>) {
+    fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let _ = Fingerprint::parse(&bytes);
         let _ = Ed25519Identity::parse(&bytes);
         let _ = Nickname::parse(&bytes);

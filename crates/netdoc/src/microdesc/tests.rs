@@ -13,7 +13,7 @@ fn parsed(lines: &str) -> Microdesc {
 }
 
 #[test]
-fn what_stock_authorities_serve_is_read() {
+fn microdescriptors_from_unmodified_authorities_are_read() {
     let found: Vec<_> = pieces::microdescs(REAL)
         .map(|piece| Microdesc::parse(piece.text).expect("a microdescriptor"))
         .collect();
@@ -46,7 +46,7 @@ fn families_policies_and_addresses_are_read() {
 }
 
 #[test]
-fn what_no_client_can_use_is_refused_with_a_reason() {
+fn an_unusable_microdescriptor_is_rejected_with_a_reason() {
     let refusal =
         |text: String| Microdesc::parse(text.as_bytes()).expect_err("must be refused").to_string();
     assert!(refusal("x".to_owned()).contains("expected `onion-key`"));
@@ -61,7 +61,7 @@ fn what_no_client_can_use_is_refused_with_a_reason() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic_and_what_it_keeps_is_bounded(
+    fn arbitrary_bytes_never_panic_and_the_result_is_bounded(
         text in "onion-key\n((ntor-onion-key|family|family-ids|p|p6|a|id|-----BEGIN X-----|-----END X-----)[ a-z0-9$\\[\\]:,-]{0,60}\n){0,20}",
     ) {
         if let Ok(found) = Microdesc::parse(text.as_bytes()) {
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn a_part_of_a_real_one_is_refused_or_lacks_only_its_end(cut in 0_usize..2000) {
+    fn a_truncated_microdescriptor_is_rejected_or_lacks_only_its_end(cut in 0_usize..2000) {
         let whole = pieces::microdescs(REAL).next().expect("one").text;
         let part = &whole[..cut.min(whole.len())];
         if let Ok(found) = Microdesc::parse(part) {

@@ -19,7 +19,7 @@ fn dates_are_utc_and_checked() {
 }
 
 #[test]
-fn numbers_have_no_sign_and_fit() {
+fn numbers_have_no_sign_and_must_fit() {
     assert_eq!(decimal::<u16>(b"65535"), Some(65535));
     for bad in ["", "+1", "-1", "65536", "1 ", "99999999999999999999999"] {
         assert_eq!(decimal::<u16>(bad.as_bytes()), None, "{bad}");
@@ -36,7 +36,7 @@ fn a_last_line_without_newline_is_incomplete() {
 }
 
 #[test]
-fn an_excerpt_never_cuts_a_message_in_two() {
+fn an_excerpt_stays_on_one_line() {
     assert_eq!(excerpt(b"\xff!"), "\u{fffd}!");
     assert_eq!(excerpt(&[b'x'; 100]).chars().count(), 61);
 }

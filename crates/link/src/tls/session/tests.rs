@@ -36,7 +36,7 @@ fn process_all(session: &mut Session) -> Vec<String> {
     }
 }
 
-/// The client has said all of its handshake; the server has not heard the end.
+/// A client that has sent its whole handshake, and a server that has not received the end.
 fn pair_with_one_flight_to_go() -> (Session, Session) {
     let (mut client, mut server) = pair();
     process_all(&mut client);
@@ -48,7 +48,7 @@ fn pair_with_one_flight_to_go() -> (Session, Session) {
 }
 
 #[test]
-fn what_comes_along_with_the_end_of_the_handshake_is_not_lost() {
+fn data_arriving_with_the_end_of_the_handshake_is_kept() {
     let (mut client, mut server) = pair();
     assert!(process_all(&mut client).is_empty());
     carry(&mut client, &mut server);
@@ -61,7 +61,7 @@ fn what_comes_along_with_the_end_of_the_handshake_is_not_lost() {
 }
 
 #[test]
-fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
+fn the_end_of_the_handshake_is_reported_without_data() {
     let (mut client, mut server) = pair_with_one_flight_to_go();
     carry(&mut client, &mut server);
     let progress = server.process(&mut |_| panic!("nothing was sent"));
@@ -69,7 +69,7 @@ fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
 }
 
 #[test]
-fn both_sides_agree_on_the_certificate_that_is_shown() {
+fn both_sides_see_the_same_certificate() {
     let (client, server) = pair_with_one_flight_to_go();
     let seen = Sha256::digest(client.peer_certificate().expect("shown"));
     let mut issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");

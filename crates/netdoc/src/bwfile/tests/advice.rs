@@ -23,12 +23,12 @@ fn assert_only(advice: &[String], words: &str) {
 }
 
 #[test]
-fn nothing_is_wrong_with_what_we_generate() {
+fn a_generated_file_gets_no_advice() {
     assert_eq!(alone(&text(&sample())), Vec::<String>::new());
 }
 
 #[test]
-fn what_tor_takes_in_silence_is_named() {
+fn problems_that_tor_accepts_silently_are_reported() {
     let file = |rest: &str| format!("{NOW}\n{HEADER}{rest}");
     assert_only(&alone(&file(&line(1, "bw=0"))), "bw=0; the minimum is 1");
     assert_only(&alone(&file(&line(1, "bw=5 vote=0"))), "tor votes on none");
@@ -47,15 +47,15 @@ fn what_tor_takes_in_silence_is_named() {
         &alone(&file(&line(1, &format!("bw=5 error={}", "x".repeat(1000))))),
         "more than 1022",
     );
-    assert_eq!(alone("x\n"), Vec::<String>::new(), "tor says it");
+    assert_eq!(alone("x\n"), Vec::<String>::new(), "tor warns itself");
 }
 
 #[test]
-fn the_gate_and_the_cap_are_looked_at() {
+fn the_60_percent_gate_and_the_cap_are_checked() {
     let good = line(1, "bw=5");
     let few = HEADER.replace("=9", "=5");
     assert_only(&alone(&format!("{NOW}\n{few}{good}")), "5 of 10 relays, under 60 %");
-    // A file does not excuse itself, but may ask more of itself.
+    // A file cannot relax the requirement, but may tighten it.
     let limit = |header: &str, percent| {
         header.replace("=====", &format!("minimum_percent_eligible_relays={percent}\n====="))
     };
@@ -70,7 +70,7 @@ fn the_gate_and_the_cap_are_looked_at() {
 }
 
 #[test]
-fn who_is_missing_and_who_has_too_much_is_named() {
+fn missing_and_excessive_relays_are_reported() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
     let up: Vec<Fingerprint> = consensus
         .routers()
@@ -103,7 +103,7 @@ fn who_is_missing_and_who_has_too_much_is_named() {
 }
 
 #[test]
-fn a_line_that_tor_leaves_out_has_one_verdict() {
+fn a_line_that_tor_skips_has_one_verdict() {
     for (rest, is_warned) in [
         ("bw=1000.5", true),
         ("bw=1e3", true),
@@ -129,7 +129,7 @@ fn a_line_that_tor_leaves_out_has_one_verdict() {
 }
 
 #[test]
-fn relays_with_one_ed25519_identity_are_named() {
+fn relays_sharing_an_ed25519_identity_are_reported() {
     let key = |number: u8| crate::text::base64(&[number; 32]);
     let of = |relay: u8, key: &str, rest: &str| {
         line(relay, &format!("bw=5 master_key_ed25519={key}{rest}"))
@@ -149,7 +149,7 @@ fn relays_with_one_ed25519_identity_are_named() {
 }
 
 #[test]
-fn what_is_measured_of_authorities_has_no_part_in_the_vote() {
+fn measurements_of_authorities_do_not_count_for_the_vote() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
     let is_authority =
         |it: &&crate::consensus::Router| it.flags.contains(crate::consensus::Flag::Authority);

@@ -19,7 +19,7 @@ fn reason(text: &str) -> (&'static str, bool) {
 }
 
 #[test]
-fn tor_is_pleased_with_what_we_generate() {
+fn tor_accepts_a_generated_file_without_warnings() {
     let text = text(&sample());
     let report = check_as_tor(text.as_bytes(), NOW);
     assert!(report.is_clean(), "{report:?}");
@@ -114,7 +114,7 @@ fn a_warning_is_quoted_as_tor_logs_it() {
 }
 
 #[test]
-fn tor_skips_lines_without_a_vote_in_silence() {
+fn tor_silently_skips_lines_without_a_vote() {
     for text in ["bw=1 vote=0", "vote=0 bw=1 bw=1", "vote=01", "bw=1 unmeasured=1 vote=0"] {
         assert_eq!(reason(&format!("{RELAY} {text}\n")), ("vote=0", false), "{text:?}");
     }
@@ -176,7 +176,7 @@ fn a_vote_has_50_header_lines_without_spaces() {
 }
 
 #[test]
-fn a_header_of_more_than_1024_bytes_is_lost_from_the_vote() {
+fn headers_over_1024_bytes_are_missing_from_the_vote() {
     let timestamp = format!("timestamp={NOW} ").len();
     for (len, too_long) in [(1024, false), (1025, true)] {
         let report = check(&format!("k={}\n=====\n", "v".repeat(len - timestamp - 2)));
@@ -186,7 +186,7 @@ fn a_header_of_more_than_1024_bytes_is_lost_from_the_vote() {
 }
 
 #[test]
-fn a_bandwidth_that_gets_a_sign_costs_the_whole_vote() {
+fn an_overflowing_bandwidth_invalidates_the_whole_vote() {
     for (bw, breaks) in
         [(i32::MAX as u64, false), (1 << 31, true), ((1 << 32) + 5, false), (i64::MAX as u64, true)]
     {

@@ -2,7 +2,7 @@ use super::*;
 use crate::consensus::{Consensus, Flag};
 
 #[test]
-fn a_generated_file_has_every_line_where_tor_wants_it() {
+fn a_generated_file_has_the_line_order_of_tor() {
     let estimates = [measured(1, 2_000_499, 60, None), failed(2, "no route to host")];
     let counts = Eligibility { eligible: 1, in_consensus: 1 };
     let file = BandwidthFile::generate(&estimates, counts, &settings()).unwrap();
@@ -35,7 +35,7 @@ fn a_generated_file_has_every_line_where_tor_wants_it() {
 }
 
 #[test]
-fn the_timestamp_is_the_newest_result_and_neither_now_nor_a_failure() {
+fn the_timestamp_is_that_of_the_newest_successful_result() {
     let estimates =
         [measured(1, 9_000, 500, None), measured(2, 9_000, 100, None), failed(3, "late")];
     let file = BandwidthFile::generate(&estimates, all(3), &settings()).unwrap();
@@ -61,7 +61,7 @@ fn without_recent_results_there_is_no_file() {
 }
 
 #[test]
-fn a_result_from_the_future_or_given_twice_is_refused() {
+fn a_future_or_repeated_result_is_rejected() {
     let early = Settings { file_created: NOW - 61, ..settings() };
     let error = BandwidthFile::generate(&[measured(1, 1, 60, None)], all(1), &early).unwrap_err();
     assert_eq!(error, GenerateError::FromTheFuture { relay: id(1), ahead_s: 1 });
@@ -114,7 +114,7 @@ fn below_60_percent_no_line_gets_a_vote_and_bandwidths_stay() {
 }
 
 #[test]
-fn running_relays_that_are_no_authorities_count() {
+fn only_running_relays_that_are_not_authorities_count() {
     let bytes = include_bytes!("../../../tests/data/consensus-ns");
     let consensus = Consensus::parse(bytes).unwrap();
     let estimate = |i: usize| {

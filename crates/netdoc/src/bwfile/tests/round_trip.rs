@@ -12,7 +12,7 @@ fn node_ids_have_a_dollar_unless_asked_otherwise() {
 }
 
 #[test]
-fn a_file_of_sbws_is_read() {
+fn a_file_from_sbws_is_read() {
     let bytes = include_bytes!("../../../tests/data/bandwidth-1.4.0");
     let Parsed { file, skipped } = BandwidthFile::parse(bytes).unwrap();
     assert_eq!(skipped, []);
@@ -37,7 +37,7 @@ fn old_files_without_header_or_with_a_short_terminator_are_read() {
 }
 
 #[test]
-fn a_file_without_a_timestamp_is_refused() {
+fn a_file_without_a_timestamp_is_rejected() {
     assert_eq!(BandwidthFile::parse(b"").unwrap_err(), ReadError::Empty);
     for bad in ["1523911758", "version=1.4.0\n", "-5\n", "\n"] {
         let error = BandwidthFile::parse(bad.as_bytes()).unwrap_err();
@@ -46,7 +46,7 @@ fn a_file_without_a_timestamp_is_refused() {
 }
 
 #[test]
-fn whatever_breaks_the_format_is_left_out_and_reported_with_its_line() {
+fn malformed_lines_are_skipped_and_reported_with_their_numbers() {
     let (a, b) = (id(1), id(2));
     let cases = [
         (format!("node_id=${a} bw=1 bw=2"), "bw: given twice"),
@@ -181,7 +181,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(file in arbitrary_file(), plain: bool) {
+    fn a_file_survives_a_round_trip(file in arbitrary_file(), plain: bool) {
         let style = if plain { NodeIdStyle::Plain } else { NodeIdStyle::Dollar };
         let text = file.to_text(style).unwrap();
         let parsed = BandwidthFile::parse(text.as_bytes()).unwrap();
@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_readers_panic(bytes: Vec<u8>, now: u64, good_start: bool) {
+    fn arbitrary_bytes_never_panic(bytes: Vec<u8>, now: u64, good_start: bool) {
         let mut text = if good_start { b"1\nversion=1.4.0\n=====\n".to_vec() } else { Vec::new() };
         text.extend(bytes);
         let _ = BandwidthFile::parse(&text);
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_the_readers_panic(file in arbitrary_file(), at: usize, byte: u8) {
+    fn damaged_files_never_panic(file in arbitrary_file(), at: usize, byte: u8) {
         let mut bytes = file.to_text(NodeIdStyle::Dollar).unwrap().into_bytes();
         let at = at % bytes.len();
         bytes[at] = byte;

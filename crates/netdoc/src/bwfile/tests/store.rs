@@ -11,7 +11,7 @@ fn names(dir: &std::path::Path) -> Vec<String> {
 }
 
 #[test]
-fn a_file_is_written_under_its_date_with_a_link_to_it_and_nothing_else() {
+fn a_file_is_written_under_its_date_with_a_symlink_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let written = sample().write_atomically(dir.path(), NodeIdStyle::Dollar).unwrap();
     assert_eq!(names(dir.path()), ["20260101-000000.v3bw", LATEST]);
@@ -22,7 +22,7 @@ fn a_file_is_written_under_its_date_with_a_link_to_it_and_nothing_else() {
 }
 
 #[test]
-fn a_newer_file_takes_over_the_link_and_the_old_one_stays() {
+fn a_newer_file_replaces_the_symlink_target_and_keeps_the_old_file() {
     let dir = tempfile::tempdir().unwrap();
     let mut file = sample();
     file.write_atomically(dir.path(), NodeIdStyle::Dollar).unwrap();
@@ -60,8 +60,8 @@ fn a_second_writer_is_kept_out() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_named_with_the_remedy() {
-    // Root may write anywhere, so the test takes what nobody can write to.
+fn the_error_names_an_unwritable_directory_and_the_remedy() {
+    // Root may write to any directory, so the test uses paths that even root cannot write to.
     let file = tempfile::NamedTempFile::new().unwrap();
     let missing = file.path().with_extension("missing");
     for dir in [missing.as_path(), file.path(), "/proc/self".as_ref()] {
@@ -72,7 +72,7 @@ fn a_directory_that_cannot_be_written_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_failure_half_way_leaves_the_previous_file_and_no_rubbish() {
+fn a_failed_write_keeps_the_previous_file_and_leaves_no_temporary_file() {
     let dir = tempfile::tempdir().unwrap();
     sample().write_atomically(dir.path(), NodeIdStyle::Dollar).unwrap();
     let mut next = sample();
@@ -88,7 +88,7 @@ fn a_failure_half_way_leaves_the_previous_file_and_no_rubbish() {
 }
 
 #[test]
-fn old_files_are_removed_but_never_the_latest_nor_what_is_not_ours() {
+fn only_old_bandwidth_files_except_the_latest_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let mut file = sample();
     for hour in [1, 2, 3, 0] {
@@ -104,7 +104,7 @@ fn old_files_are_removed_but_never_the_latest_nor_what_is_not_ours() {
 }
 
 #[test]
-fn of_earlier_days_the_last_file_stays() {
+fn the_last_file_of_each_earlier_day_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut file = sample();
     // Two days and a half, a file every six hours.
