@@ -52,7 +52,7 @@ fn main() {
         client,
     ];
 
-    // Everybody is at one of two places, 40 ms apart.
+    // Each host is at one of two places, 40 ms apart.
     let mut net =
         Net::new(2, |from, to| (Duration::from_millis(if from == to { 5 } else { 40 }), 0.0));
     let mut hosts = Vec::new();

@@ -147,7 +147,7 @@ impl Star {
     pub fn add_circuit(&mut self, config: StarCircuit) -> usize {
         let StarCircuit { path, cells, begins, windows } = config;
         assert_eq!(windows.len() + 1, path.len(), "a window for each node but the last");
-        assert!(path.iter().all(|node| *node < self.nodes.len()), "a node that there is not");
+        assert!(path.iter().all(|node| *node < self.nodes.len()), "a node does not exist");
         let hop = |window| Hop { queued: 0, window, has_turn: false, most_queued: 0 };
         let hops = windows.into_iter().map(hop).collect();
         let circuit =

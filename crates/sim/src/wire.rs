@@ -38,7 +38,7 @@
 //! ```
 //! use sim::wire::{Wire, WireConfig};
 //! let mut wire = Wire::new(WireConfig::default());
-//! assert_eq!(wire.step(), Ok(false)); // nobody is there: nothing can happen
+//! assert_eq!(wire.step(), Ok(false)); // there are no nodes, so no events
 //! ```
 
 mod carrying;

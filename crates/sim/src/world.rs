@@ -65,7 +65,7 @@ pub use part::Part;
 pub use paths::{Candidate, Paths, PositionWeights};
 pub use records::{Ending, Record};
 pub use tcp::{Control, SEGMENT_MEMORY_BYTES};
-pub use team::{TeamNews, TeamOrder, TeamReport, coordinator_key};
+pub use team::{ReportContent, TeamOrder, TeamReport, coordinator_key};
 pub use users::{Fetch, Models, Probe, Scan, Size, Users};
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn extend<S: Cast>(stage: &mut Stage<S, ChaCha8Rng>, client: usize, number: u32)
     assert_eq!(stage.hops(client, circuit(number)), 2);
 }
 
-fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>() {
+fn check_old_link<S: Cast>() {
     let mut stage = Stage::<S, _>::new(ChaCha8Rng::seed_from_u64(1), |_| {});
     let relay = S::ids(&S::identity(3)).rsa;
     let client = stage.accept(None, None);
@@ -34,7 +34,7 @@ fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>
         extend(&mut stage, client, number);
     }
     let first: Vec<usize> = stage.next_hops().collect();
-    assert_eq!(first.len(), 1, "both share one link");
+    assert_eq!(first.len(), 1, "both circuits share one link");
     assert!(stage.relay.has_dialled(&relay));
 
     // Shortly before a week it is still used for new circuits, and then no longer.
@@ -45,21 +45,21 @@ fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>
     extend(&mut stage, client, 4);
     extend(&mut stage, client, 5);
     let both: Vec<usize> = stage.next_hops().collect();
-    assert_eq!((both.len(), stage.begun(both[1]).len()), (2, 2), "the new ones share a new link");
-    assert_eq!(both[0], first[0], "what it carries goes on");
+    assert_eq!((both.len(), stage.begun(both[1]).len()), (2, 2), "new circuits share a new link");
+    assert_eq!(both[0], first[0], "open circuits remain");
 
     for number in [1, 2, 3] {
         let reason = [DestroyReason::NONE.get()];
         stage.send_bytes(client, circuit(number), Command::DESTROY, &reason);
     }
     stage.pass(UPKEEP);
-    assert_eq!(stage.next_hops().collect::<Vec<_>>(), both[1..], "the old one is closed");
+    assert_eq!(stage.next_hops().collect::<Vec<_>>(), both[1..], "the old link is closed");
     assert_eq!(stage.relay.open_circuits(), 2);
     stage.relay.check_accounts();
 }
 
 #[test]
-fn a_link_of_a_week_gets_no_more_circuits_of_either_suite() {
-    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<Tor>();
-    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<HeaderOnly>();
+fn a_week_old_link_gets_no_new_circuits_in_both_cell_models() {
+    check_old_link::<Tor>();
+    check_old_link::<HeaderOnly>();
 }

@@ -28,7 +28,7 @@ fn stage_with<S: Cast>(
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
         config.directory = Some(([127, 0, 0, 1], 9030).into());
-        // In cells of this model, whatever their size is.
+        // In cells of this model, of whatever size.
         config.held_bytes_max = HELD_CELLS_MAX * size_of::<<S as CellModel>::Cell>();
         config.scheduler = SchedulerConfig::default();
         change(config);
@@ -41,13 +41,13 @@ fn circuit(number: u32) -> CircId {
 
 /// The result of a run.
 #[derive(Debug, PartialEq)]
-struct Course {
+struct RunResult {
     seen: Vec<Seen>,
     totals: RouterTotals,
     waited_cell_s: f64,
 }
 
-impl Course {
+impl RunResult {
     fn of<S: Cast>(stage: &Stage<S, ChaCha8Rng>) -> Self {
         let (relay, seen) = (&stage.relay, stage.seen().to_vec());
         // The reclaimed bytes depend on the cell model.
@@ -59,15 +59,15 @@ impl Course {
         self.seen.iter().filter(|seen| seen.command == command).count()
     }
 
-    fn said(&self, command: RelayCommand) -> usize {
-        let said = self.seen.iter().filter_map(|seen| seen.said.as_ref());
-        said.filter(|said| said.command == command).count()
+    fn messages(&self, command: RelayCommand) -> usize {
+        let all = self.seen.iter().filter_map(|seen| seen.said.as_ref());
+        all.filter(|it| it.command == command).count()
     }
 }
 
 /// An exit with a rate limit and KIST: a download with Vegas and one with fixed windows on a slow link, a
-/// circuit to the next hop, uploads, and then clients that read nothing until memory runs out.
-fn play<S: Cast>() -> Course {
+/// circuit to the next hop, uploads, and then a client that reads nothing until memory runs out.
+fn scenario<S: Cast>() -> RunResult {
     let rate = Rate::from_byte_per_s(2_000_000);
     let mut stage = stage::<S>(Some(RateLimit { rate, burst_bytes: 100_000 }));
     let pace = |cells_per_ms| Some(Pace { cells_per_ms, buffer_cells: 200 });
@@ -101,11 +101,11 @@ fn play<S: Cast>() -> Course {
         }
     }
 
-    let deaf = stage.accept(Some(7), Some(Pace { cells_per_ms: 0, buffer_cells: 10 }));
+    let unread = stage.accept(Some(7), Some(Pace { cells_per_ms: 0, buffer_cells: 10 }));
     for number in 10..15 {
-        stage.create(deaf, circuit(number), Handshaking::Ntor);
+        stage.create(unread, circuit(number), Handshaking::Ntor);
         let begin = (0, RelayCommand::BEGIN);
-        stage.say(deaf, circuit(number), begin, StreamId(1), b"192.0.2.81:80\0");
+        stage.say(unread, circuit(number), begin, StreamId(1), b"192.0.2.81:80\0");
     }
     let first = stage.destinations() - 5;
     (first..first + 5).for_each(|number| stage.connect(number));
@@ -117,26 +117,30 @@ fn play<S: Cast>() -> Course {
     }
     stage.pass(Duration::from_secs(30));
     stage.relay.check_accounts();
-    Course::of(&stage)
+    RunResult::of(&stage)
 }
 
 #[test]
-fn a_play_with_weightless_cells_is_the_play_with_tors() {
-    let real = play::<Tor>();
-    let weightless = play::<HeaderOnly>();
-    // The run includes all of it.
-    assert!(real.said(RelayCommand::DATA) > 2000, "{} cells", real.said(RelayCommand::DATA));
-    assert!(real.said(RelayCommand::SENDME) > 3 && real.count(Command::CREATE2) == 1);
+fn header_only_cells_and_tors_cells_give_the_same_run() {
+    let real = scenario::<Tor>();
+    let header_only = scenario::<HeaderOnly>();
+    // All of these have occurred.
+    assert!(
+        real.messages(RelayCommand::DATA) > 2000,
+        "{} cells",
+        real.messages(RelayCommand::DATA)
+    );
+    assert!(real.messages(RelayCommand::SENDME) > 3 && real.count(Command::CREATE2) == 1);
     assert!(real.count(Command::PADDING) > 0, "idle links are padded");
     assert!(real.count(Command::DESTROY) > 0 && real.totals.oom_runs > 0, "memory ran short");
-    assert!(real.waited_cell_s > 1.0, "cells have waited");
-    for (at, (real, weightless)) in real.seen.iter().zip(&weightless.seen).enumerate() {
-        assert_eq!(real, weightless, "cell {at}");
+    assert!(real.waited_cell_s > 1.0, "cells were queued");
+    for (at, (real, header_only)) in real.seen.iter().zip(&header_only.seen).enumerate() {
+        assert_eq!(real, header_only, "cell {at}");
     }
-    assert_eq!(real, weightless);
+    assert_eq!(real, header_only);
 }
 
-fn drawn<S: Cast>(script: &[u8], windows: Option<HopWindows>) -> Course {
+fn random_run<S: Cast>(script: &[u8], windows: Option<HopWindows>) -> RunResult {
     let mut stage = stage_with::<S>(|config| {
         if let Some(windows) = windows {
             config.flows = Arc::new(windows.flows(SchedulerConfig::INTERVAL));
@@ -147,16 +151,16 @@ fn drawn<S: Cast>(script: &[u8], windows: Option<HopWindows>) -> Course {
     stage.end();
     assert_eq!((stage.relay.open_circuits(), stage.relay.queued_bytes()), (0, 0));
     assert_eq!(stage.relay.open_streams(), 0);
-    Course::of(&stage)
+    RunResult::of(&stage)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn no_play_tells_the_suites_apart(script in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn no_scenario_distinguishes_the_cell_models(script in prop::collection::vec(any::<u8>(), 0..600)) {
         for windows in [None, Some(HopWindows::CircuitStartAgain)] {
-            prop_assert_eq!(drawn::<Tor>(&script, windows), drawn::<HeaderOnly>(&script, windows));
+            prop_assert_eq!(random_run::<Tor>(&script, windows), random_run::<HeaderOnly>(&script, windows));
         }
     }
 }

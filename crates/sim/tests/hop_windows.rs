@@ -69,21 +69,21 @@ impl<S: Cast> Middle<S> {
         self.stage.relay.check_accounts();
     }
 
-    fn forth(&mut self, cells: usize) {
+    fn send_forward(&mut self, cells: usize) {
         for _ in 0..cells {
             self.stage.say_data(self.client, self.circ_id, 1, StreamId(1), 498);
         }
         self.pass(5);
     }
 
-    fn back(&mut self, cells: usize) {
+    fn send_backward(&mut self, cells: usize) {
         for _ in 0..cells {
             self.stage.reply_data(self.next, self.onward, StreamId(1), 498);
         }
         self.pass(5);
     }
 
-    fn left(&self, link: usize, command: Command) -> usize {
+    fn sent_count(&self, link: usize, command: Command) -> usize {
         let of = |seen: &&Seen| seen.link == link && seen.command == command;
         self.stage.seen().iter().filter(of).count()
     }
@@ -106,80 +106,80 @@ impl<S: Cast> Middle<S> {
 }
 
 /// In both directions, with both cell models.
-fn what_has_gone_on_is_told<S: Cast>() {
+fn check_reports<S: Cast>() {
     let mut middle = Middle::<S>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-    let told_before = middle.left(0, Command::FEEDBACK);
-    assert!(told_before > 0, "the EXTEND2 was for the relay itself");
-    middle.forth(4);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "all has gone on");
+    let sent_before = middle.sent_count(0, Command::FEEDBACK);
+    assert!(sent_before > 0, "the EXTEND2 was for the relay itself");
+    middle.send_forward(4);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "all cells are forwarded");
     // The first leaves at once, the others in the scheduler's next run: cells that leave together are reported
     // together.
-    assert_eq!(middle.left(0, Command::FEEDBACK), told_before + 2);
-    middle.back(4);
+    assert_eq!(middle.sent_count(0, Command::FEEDBACK), sent_before + 2);
+    middle.send_backward(4);
     assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
     // Blocked cells are not reported.
-    middle.forth(20);
+    middle.send_forward(20);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW);
     assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW);
     middle.stage.pass_on(1, middle.onward, 3);
     middle.pass(5);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW - 3);
-    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW, "three more have gone");
+    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW, "three more were sent");
 }
 
 #[test]
-fn what_has_gone_on_is_told_to_the_hop_before_and_nothing_else() {
-    what_has_gone_on_is_told::<Tor>();
-    what_has_gone_on_is_told::<HeaderOnly>();
+fn exactly_the_forwarded_cells_are_reported_to_the_previous_hop() {
+    check_reports::<Tor>();
+    check_reports::<HeaderOnly>();
 }
 
 #[test]
-fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
+fn a_hop_without_windows_gets_no_feedback_and_no_limit() {
     // An unmodified next hop: all cells are sent to it at once, and reported to the client.
     let windows = HopWindows::Fixed { cells: WINDOW };
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_none());
-    middle.forth(40);
-    assert_eq!(middle.left(1, Command::RELAY), 40);
+    middle.send_forward(40);
+    assert_eq!(middle.sent_count(1, Command::RELAY), 40);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
-    middle.back(40);
-    assert_eq!(middle.left(1, Command::FEEDBACK), 0);
+    middle.send_backward(40);
+    assert_eq!(middle.sent_count(1, Command::FEEDBACK), 0);
     assert_eq!(u64::from(WINDOW), middle.stage.data_cells(0, middle.circ_id));
     // An unmodified client: it gets all cells at once, and they are reported to the next hop.
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_some());
-    middle.back(40);
+    middle.send_backward(40);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), 40);
     assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
-    assert_eq!(middle.left(0, Command::FEEDBACK), 0);
-    middle.forth(40);
-    assert_eq!(middle.left(1, Command::RELAY), WINDOW as usize);
+    assert_eq!(middle.sent_count(0, Command::FEEDBACK), 0);
+    middle.send_forward(40);
+    assert_eq!(middle.sent_count(1, Command::RELAY), WINDOW as usize);
 }
 
 #[test]
-fn without_windows_of_its_own_a_relay_offers_none_and_hears_none() {
+fn a_relay_without_windows_neither_offers_nor_accepts_them() {
     let mut stage: Stage<HeaderOnly, ChaCha8Rng> = Stage::new(ChaCha8Rng::seed_from_u64(7), |_| ());
     assert!(!stage.relay.has_hop_windows());
     let link = stage.accept(None, None);
     stage.feed_back(link, CircId::of_initiator(1), 9);
     stage.feed_back_bytes(link, b"noise");
-    assert!(stage.is_open(link), "as any cell that is not known");
+    assert!(stage.is_open(link), "unknown cells are ignored");
 }
 
 #[test]
-fn what_is_dropped_when_a_circuit_is_truncated_counts_as_passed_on() {
+fn cells_dropped_by_truncate_count_as_forwarded() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-    middle.forth(30);
+    middle.send_forward(30);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 30 - WINDOW);
     let truncate = (0, RelayCommand::TRUNCATE);
     middle.stage.say(0, middle.circ_id, truncate, StreamId::CIRCUIT, &[0]);
     middle.pass(5);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "nothing of it is queued");
-    assert_eq!(middle.left(0, Command::DESTROY), 0);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "no cell is queued");
+    assert_eq!(middle.sent_count(0, Command::DESTROY), 0);
 }
 
-/// An entry in a link's circuit mux remains when its circuit is gone, until the link is served; and the next
+/// An entry in a link's circuit mux outlives its circuit until the link is served, and the next
 /// circuit gets the index.
 #[test]
-fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
+fn a_reused_circuit_id_is_blocked_only_once() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     for _ in 0..5 {
         middle.stage.say_data(0, middle.circ_id, 1, StreamId(1), 498);
@@ -190,16 +190,16 @@ fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
     middle.stage.create(0, circ_id, Handshaking::Ntor);
     middle.stage.extend(0, circ_id, Handshaking::Ntor, 3);
     middle.pass(10);
-    let before = middle.left(1, Command::RELAY);
+    let before = middle.sent_count(1, Command::RELAY);
     for _ in 0..30 {
         middle.stage.say_data(0, circ_id, 1, StreamId(1), 498);
     }
     middle.pass(10);
-    assert_eq!(middle.left(1, Command::RELAY) - before, WINDOW as usize);
+    assert_eq!(middle.sent_count(1, Command::RELAY) - before, WINDOW as usize);
 }
 
 #[test]
-fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
+fn an_exit_stops_reading_until_feedback_arrives() {
     let mut stage = stage::<HeaderOnly>(HopWindows::CircuitStart);
     let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
     stage.create(client, circ_id, Handshaking::Congestion);
@@ -224,31 +224,31 @@ fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
 }
 
 #[test]
-fn who_passes_on_more_than_he_got_loses_his_link_and_nobody_else_suffers() {
+fn excessive_feedback_closes_only_the_links_of_the_liar() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
     middle.stage.create(bystander, circ_id, Handshaking::Ntor);
-    middle.forth(5);
+    middle.send_forward(5);
     middle.stage.feed_back(1, middle.onward, 5);
     assert!(middle.stage.is_open(1));
     middle.stage.feed_back(1, middle.onward, 1);
     assert!(!middle.stage.is_open(1) && middle.stage.is_open(bystander));
     assert_eq!(middle.refusal(), Some(Violation::ExcessFeedback));
     assert_eq!(middle.stage.relay.totals().feedback_refused, 1);
-    assert_eq!(middle.stage.relay.open_circuits(), 1, "the circuit over that link is gone");
-    assert_eq!(middle.left(0, Command::DESTROY), 1, "and its client knows");
+    assert_eq!(middle.stage.relay.open_circuits(), 1, "the circuit over that link is closed");
+    assert_eq!(middle.sent_count(0, Command::DESTROY), 1, "its client is notified");
 }
 
 #[test]
-fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
+fn feedback_for_a_closed_circuit_is_limited_to_its_cells() {
     let windows = HopWindows::Fixed { cells: WINDOW };
-    for (said, is_open) in [(5, true), (6, false)] {
+    for (reported, is_open) in [(5, true), (6, false)] {
         let mut middle = Middle::<HeaderOnly>::new(windows, |_| true);
-        middle.forth(5);
+        middle.send_forward(5);
         middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
         assert_eq!(middle.stage.relay.open_circuits(), 0);
         // It sent the report before it received DESTROY.
-        middle.stage.feed_back(1, middle.onward, said);
+        middle.stage.feed_back(1, middle.onward, reported);
         assert_eq!(middle.stage.is_open(1), is_open);
     }
     // For a circuit that never existed.
@@ -258,7 +258,7 @@ fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
 }
 
 #[test]
-fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
+fn empty_or_malformed_feedback_closes_the_link() {
     let long = vec![1; 6 * (FeedbackEntry::PER_CELL_MAX + 1)];
     for body in [&b""[..], &b"12345"[..], &b"\x80\0\0\x01\0\0"[..], &long[..]] {
         let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
@@ -270,7 +270,7 @@ fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
 
 /// Frequent events are not all reported: they are logged.
 #[test]
-fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
+fn reports_of_many_liars_are_limited_and_all_are_counted() {
     let mut stage = stage::<HeaderOnly>(HopWindows::Fixed { cells: WINDOW });
     for _ in 0..100 {
         let link = stage.accept(None, None);
@@ -278,52 +278,52 @@ fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
         assert!(!stage.is_open(link));
     }
     assert_eq!(stage.relay.totals().feedback_refused, 100);
-    let told = |event: &RouterEvent| matches!(event, RouterEvent::FeedbackRefused { .. });
-    let told = core::iter::from_fn(|| stage.relay.poll_event()).filter(told).count();
-    assert!((1..=20).contains(&told), "{told}");
+    let is_refusal = |event: &RouterEvent| matches!(event, RouterEvent::FeedbackRefused { .. });
+    let reported = core::iter::from_fn(|| stage.relay.poll_event()).filter(is_refusal).count();
+    assert!((1..=20).contains(&reported), "{reported}");
 }
 
 /// Any relay can do this to circuits through it, with or without windows.
 #[test]
-fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
+fn a_silent_next_hop_causes_at_most_one_full_queue() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-    middle.forth(WINDOW as usize);
-    middle.forth(QUEUE_LIMIT_CELLS as usize);
-    assert_eq!(middle.left(0, Command::DESTROY), 0);
-    assert_eq!(middle.left(1, Command::RELAY), WINDOW as usize);
+    middle.send_forward(WINDOW as usize);
+    middle.send_forward(QUEUE_LIMIT_CELLS as usize);
+    assert_eq!(middle.sent_count(0, Command::DESTROY), 0);
+    assert_eq!(middle.sent_count(1, Command::RELAY), WINDOW as usize);
     middle.pass(3000);
-    middle.forth(1);
+    middle.send_forward(1);
     let why = middle.stage.seen().iter().find_map(|seen| seen.destroyed);
     assert_eq!(why, Some(DestroyReason::RESOURCE_LIMIT));
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
     assert_eq!(middle.stage.relay.queued_bytes(), 0);
-    assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))), "and it is named");
+    assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))), "the report names the next hop");
 }
 
 #[test]
-fn a_next_hop_that_is_only_slower_than_what_comes_is_not_named() {
+fn a_merely_slow_next_hop_is_not_blamed() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-    middle.forth(WINDOW as usize);
-    middle.forth(QUEUE_LIMIT_CELLS as usize);
+    middle.send_forward(WINDOW as usize);
+    middle.send_forward(QUEUE_LIMIT_CELLS as usize);
     middle.pass(2990);
     middle.stage.pass_on(1, middle.onward, 1);
     middle.pass(1000);
     // One was forwarded, and two arrive.
-    middle.forth(2);
-    assert_eq!(middle.left(0, Command::DESTROY), 1);
+    middle.send_forward(2);
+    assert_eq!(middle.sent_count(0, Command::DESTROY), 1);
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 0);
     assert_eq!(middle.stalled_by(), None);
 }
 
 #[test]
-fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_client() {
+fn a_silent_client_loses_its_circuit_and_is_reported_as_a_client() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-    middle.back(WINDOW as usize);
-    middle.back(QUEUE_LIMIT_CELLS as usize);
-    assert_eq!(middle.left(0, Command::DESTROY), 0);
+    middle.send_backward(WINDOW as usize);
+    middle.send_backward(QUEUE_LIMIT_CELLS as usize);
+    assert_eq!(middle.sent_count(0, Command::DESTROY), 0);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), u64::from(WINDOW));
     middle.pass(3000);
-    middle.back(1);
+    middle.send_backward(1);
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
     assert_eq!(middle.stage.relay.queued_bytes(), 0);
     assert_eq!(middle.stalled_by(), Some(None));
@@ -332,16 +332,16 @@ fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_clie
 /// A lying next hop that reports cells before it forwards them: cells are sent to it as fast as they arrive,
 /// and at most the maximum window may ever be in flight.
 #[test]
-fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else() {
+fn early_feedback_only_speeds_up_the_liars_own_circuit() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStartAgain, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
     middle.stage.create(bystander, circ_id, Handshaking::Ntor);
     let mut sent = 0;
     for _ in 0..400 {
-        // As many as the queue can hold.
+        // At most what the queue can hold.
         let waits = middle.stage.unsaid(0, middle.circ_id);
         let cells = (QUEUE_LIMIT_CELLS - waits).min(30) as usize;
-        middle.forth(cells);
+        middle.send_forward(cells);
         sent += cells;
         let unfed = middle.stage.unfed(1, middle.onward);
         assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
@@ -349,25 +349,25 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
         middle.pass(5);
     }
     let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
-    assert_eq!(middle.left(1, Command::RELAY), sent - waits);
+    assert_eq!(middle.sent_count(1, Command::RELAY), sent - waits);
     assert!(sent > 2_000, "{sent}");
     // Now it is silent: the cells in flight are those that its lies allowed, within the limit.
-    middle.forth(1);
+    middle.send_forward(1);
     middle.pass(3000);
     for _ in 0..200 {
-        if middle.left(0, Command::DESTROY) > 0 {
+        if middle.sent_count(0, Command::DESTROY) > 0 {
             break;
         }
         let unfed = middle.stage.unfed(1, middle.onward);
         assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
-        middle.forth(30);
+        middle.send_forward(30);
     }
     assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))));
     assert!(middle.stage.is_open(bystander) && middle.stage.is_open(1));
-    assert_eq!(middle.stage.relay.open_circuits(), 1, "that of the bystander");
+    assert_eq!(middle.stage.relay.open_circuits(), 1, "the bystander's circuit");
 }
 
-fn plays(windows: HopWindows, script: &[u8]) {
+fn run_script(windows: HopWindows, script: &[u8]) {
     let mut stage = stage::<HeaderOnly>(windows);
     stage.has_feedback = |relay| relay != Some(2);
     // The stage checks that no more is reported than was sent, and that honest peers keep their links.
@@ -381,7 +381,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn whatever_happens_no_more_is_said_than_came_and_honest_peers_keep_their_links(
+    fn feedback_never_exceeds_received_cells_and_honest_peers_keep_their_links(
         which in 0usize..4, script in prop::collection::vec(any::<u8>(), 0..600),
     ) {
         let all = [
@@ -390,25 +390,25 @@ proptest! {
             HopWindows::SlowStart,
             HopWindows::JumpStart { cells: 20 },
         ];
-        plays(all[which], &script);
+        run_script(all[which], &script);
     }
 
-    /// Cells in both directions through a middle relay whose neighbours report now and then: all arrive in the
-    /// end.
+    /// Cells in both directions through a middle relay whose neighbours report irregularly: all arrive
+    /// eventually.
     #[test]
-    fn nothing_is_lost_and_nothing_stays(
+    fn no_cell_is_lost_or_left_behind(
         steps in prop::collection::vec((0usize..12, 0usize..12, 0u16..9, 0u16..9, 0u64..30), 1..60),
     ) {
         let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStart, |_| true);
-        let (mut forth, mut back) = (0, 0);
+        let (mut forward, mut backward) = (0, 0);
         for (to_next, to_client, fed, fed_back, ms) in steps {
             let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
             let to_next = to_next.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
             let waits = middle.stage.unsaid(1, middle.onward) as usize;
             let to_client = to_client.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
-            middle.forth(to_next);
-            middle.back(to_client);
-            (forth, back) = (forth + to_next, back + to_client);
+            middle.send_forward(to_next);
+            middle.send_backward(to_client);
+            (forward, backward) = (forward + to_next, backward + to_client);
             middle.stage.pass_on(1, middle.onward, fed);
             middle.stage.pass_on(0, middle.circ_id, fed_back);
             middle.pass(ms);
@@ -419,8 +419,8 @@ proptest! {
             middle.stage.pass_on(0, middle.circ_id, u16::MAX);
             middle.pass(20);
         }
-        prop_assert_eq!(middle.left(1, Command::RELAY), forth);
-        prop_assert_eq!(middle.stage.data_cells(0, middle.circ_id), back as u64);
+        prop_assert_eq!(middle.sent_count(1, Command::RELAY), forward);
+        prop_assert_eq!(middle.stage.data_cells(0, middle.circ_id), backward as u64);
         prop_assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
         prop_assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
     }

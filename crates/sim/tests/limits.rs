@@ -17,7 +17,7 @@ fn limit(byte_per_s: u64) -> Option<RateLimit> {
 }
 
 #[test]
-fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
+fn a_changed_rate_applies_to_waiting_links_at_once() {
     let mut stage = Stage::<HeaderOnly, _>::new(
         ChaCha8Rng::seed_from_u64(7),
         |config: &mut RouterConfig<<HeaderOnly as CellModel>::Identity>| {
@@ -34,8 +34,8 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
     stage.connect(0);
 
     let data = |stage: &Stage<HeaderOnly, ChaCha8Rng>| {
-        let said = stage.seen().iter().filter_map(|seen| seen.said.as_ref());
-        said.filter(|said| said.command == RelayCommand::DATA).count()
+        let all = stage.seen().iter().filter_map(|seen| seen.said.as_ref());
+        all.filter(|it| it.command == RelayCommand::DATA).count()
     };
     // The rate in the second of two seconds, in bytes.
     let carry = |stage: &mut Stage<HeaderOnly, ChaCha8Rng>| {
@@ -59,5 +59,5 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
     }
     stage.relay.set_limit(stage.now, None);
     stage.settle();
-    assert!(carry(&mut stage) > 3_000_000.0, "without a limit it carries more than with any");
+    assert!(carry(&mut stage) > 3_000_000.0, "the rate without a limit is higher");
 }

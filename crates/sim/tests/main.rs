@@ -1,6 +1,6 @@
 //! Virtual time: cell models, limits and figures.
 //!
-//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+//! One program, since linking takes long. `scripts/lanes` lists the lane of each file.
 
 mod ages;
 mod cell_models;

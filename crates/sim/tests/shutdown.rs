@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use testkit::stage::{Cast, Handshaking, Said, Stage};
 
-type Play<S> = Stage<S, ChaCha8Rng>;
+type TestStage<S> = Stage<S, ChaCha8Rng>;
 
 /// Bytes that each destination sends after the beginning of the shutdown: several cells.
 const LEN: u32 = 5_000;
@@ -25,7 +25,7 @@ fn circuit(number: u32) -> CircId {
 }
 
 /// An exit with a directory whose links come from a relay.
-fn stage<S: Cast>() -> Play<S> {
+fn stage<S: Cast>() -> TestStage<S> {
     Stage::new(ChaCha8Rng::seed_from_u64(1), |config: &mut RouterConfig<S::Identity>| {
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
@@ -33,29 +33,29 @@ fn stage<S: Cast>() -> Play<S> {
     })
 }
 
-fn begin<S: Cast>(stage: &mut Play<S>, link: usize, stream: u16, to: &[u8]) {
+fn begin<S: Cast>(stage: &mut TestStage<S>, link: usize, stream: u16, to: &[u8]) {
     let begin = (0, RelayCommand::BEGIN);
     stage.say(link, circuit(1), begin, StreamId(stream), to);
 }
 
 /// The relay's messages for a stream since the last call.
-fn told<S: Cast>(stage: &Play<S>, stream: u16) -> Vec<Said> {
-    let said = stage.seen().iter().filter_map(|seen| seen.said.clone());
-    said.filter(|said| said.stream_id == StreamId(stream)).collect()
+fn messages<S: Cast>(stage: &TestStage<S>, stream: u16) -> Vec<Said> {
+    let all = stage.seen().iter().filter_map(|seen| seen.said.clone());
+    all.filter(|it| it.stream_id == StreamId(stream)).collect()
 }
 
-fn data<S: Cast>(stage: &Play<S>, stream: u16) -> usize {
-    let told = told(stage, stream);
-    told.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
+fn data<S: Cast>(stage: &TestStage<S>, stream: u16) -> usize {
+    let messages = messages(stage, stream);
+    messages.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
 }
 
 /// Circuits refused since the last call, with the reason.
-fn refused<S: Cast>(stage: &Play<S>) -> Vec<(usize, CircId, DestroyReason)> {
+fn refused<S: Cast>(stage: &TestStage<S>) -> Vec<(usize, CircId, DestroyReason)> {
     let seen = stage.seen().iter();
     seen.filter_map(|it| Some((it.link, it.circ_id, it.destroyed?))).collect()
 }
 
-fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
+fn check_shutdown<S: Cast>() {
     let mut stage = stage::<S>();
     let link = stage.accept(Some(7), None);
     stage.create(link, circuit(1), Handshaking::Congestion);
@@ -78,17 +78,17 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     assert_eq!(refused(&stage), [both; 3].concat());
     assert_eq!(stage.relay.open_circuits(), 1);
 
-    // KIST has a run now and then.
+    // Long enough for a run of KIST.
     let runs = Duration::from_millis(100);
     // Streams that would begin get the same reason, so that their clients try the next exit.
     begin(&mut stage, link, 3, b"192.0.2.80:80\0");
     stage.say(link, circuit(1), (0, RelayCommand::BEGIN_DIR), StreamId(4), &[]);
     stage.pass(runs);
     for stream in [3, 4] {
-        let told = told(&stage, stream);
-        assert_eq!(told.len(), 1, "{told:?}");
+        let messages = messages(&stage, stream);
+        assert_eq!(messages.len(), 1, "{messages:?}");
         assert_eq!(
-            (told[0].command, &told[0].bytes[..]),
+            (messages[0].command, &messages[0].bytes[..]),
             (RelayCommand::END, &[EndReason::HIBERNATING.0][..])
         );
     }
@@ -106,7 +106,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     stage.extend(link, circuit(1), Handshaking::Ntor, 3);
     stage.pass(runs);
     assert_eq!(stage.hops(link, circuit(1)), 2);
-    assert_eq!(refused(&stage).len(), 6, "only what was new");
+    assert_eq!(refused(&stage).len(), 6, "only new circuits are refused");
     stage.relay.check_accounts();
 
     stage.send_bytes(link, circuit(1), Command::DESTROY, &[DestroyReason::NONE.get()]);
@@ -114,13 +114,13 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
 }
 
 #[test]
-fn what_stands_goes_on_and_nothing_begins_with_tors_cells() {
-    what_stands_goes_on_and_nothing_begins::<Tor>();
+fn shutdown_keeps_open_circuits_and_refuses_new_ones_with_tors_cells() {
+    check_shutdown::<Tor>();
 }
 
 #[test]
-fn what_stands_goes_on_and_nothing_begins_with_weightless_cells() {
-    what_stands_goes_on_and_nothing_begins::<HeaderOnly>();
+fn shutdown_keeps_open_circuits_and_refuses_new_ones_with_header_only_cells() {
+    check_shutdown::<HeaderOnly>();
 }
 
 /// The seed of a coordinator's key.
@@ -129,7 +129,7 @@ const COORDINATOR: [u8; 32] = [1; 32];
 const SESSION: [u8; 32] = [3; 32];
 
 /// Orders a measurement on a new link; returns the relay's answer.
-fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
+fn order<S: Cast>(stage: &mut TestStage<S>, nonce: u8) -> Message {
     let now = Instant::ORIGIN;
     let conn: ConnId = stage.relay.accept(now, None, Some(SESSION)).expect("admitted");
     let peer = LinkPeer { has_padding: true, ..LinkPeer::default() };
@@ -145,14 +145,14 @@ fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
         nonce: Nonce([nonce; 32]),
     };
     let order = Message::Order(order.sign(&COORDINATOR, &SESSION));
-    let _is_still_ours = stage.relay.handle_measure(now, conn, &order.encode());
+    let _ = stage.relay.handle_measure(now, conn, &order.encode());
     let control = stage.relay.poll_control(now, conn).expect("an answer");
     assert_eq!(control.command, Command::MEASURE);
     Message::parse(&control.body).expect("a message")
 }
 
 #[test]
-fn no_measurement_begins_and_one_that_has_begun_goes_on() {
+fn shutdown_keeps_a_running_measurement_and_refuses_new_ones() {
     let mut stage = Stage::<Tor, _>::new(ChaCha8Rng::seed_from_u64(1), |config| {
         config.target = TargetParams {
             is_allowed: true,
@@ -168,5 +168,5 @@ fn no_measurement_begins_and_one_that_has_begun_goes_on() {
     let refusal = Message::Error { code: ErrorCode::NOT_ALLOWED, text };
     assert_eq!(order(&mut stage, 2), refusal);
     assert!(matches!(stage.relay.poll_event(), Some(RouterEvent::MeasurementRefused(_))));
-    assert_eq!(stage.relay.poll_event(), None, "the first is not over");
+    assert_eq!(stage.relay.poll_event(), None, "the first measurement continues");
 }

@@ -22,7 +22,7 @@ fn chain(slow: usize, rate: f64, of: impl Fn() -> Box<dyn HopWindow>) -> (Star, 
 }
 
 #[test]
-fn a_transfer_takes_what_its_slowest_place_takes() {
+fn a_transfer_is_limited_by_its_slowest_node() {
     let (mut star, _) = chain(2, 1_000.0, || Box::new(FixedHopWindow::new(2_000)));
     star.run(Instant::from_millis(60_000));
     let took = star.results()[0].last_byte.expect("ended").as_secs_f64();
@@ -31,7 +31,7 @@ fn a_transfer_takes_what_its_slowest_place_takes() {
 }
 
 #[test]
-fn a_window_of_half_of_what_fits_has_half_of_the_rate() {
+fn half_the_optimal_window_gives_half_the_rate() {
     let (_, nodes) = chain(1, 1_000.0, || Box::new(FixedHopWindow::new(1)));
     let optimal = optimal_window_cells(&nodes);
     assert!((20.0..22.0).contains(&optimal), "{optimal}");
@@ -45,7 +45,7 @@ fn a_window_of_half_of_what_fits_has_half_of_the_rate() {
 }
 
 #[test]
-fn the_sources_window_settles_at_the_optimum_wherever_the_slow_place_is() {
+fn the_sources_window_converges_to_the_optimum_for_any_bottleneck() {
     for slow in [1, 2, 3] {
         let (mut star, nodes) = chain(slow, 2_500.0, || Box::new(BackTap::with_circuit_start()));
         let optimal = optimal_window_cells(&nodes);
@@ -60,7 +60,7 @@ fn the_sources_window_settles_at_the_optimum_wherever_the_slow_place_is() {
 }
 
 #[test]
-fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
+fn the_windows_bound_the_queueing_delay_at_every_node() {
     let (mut star, _) = chain(3, 2_500.0, || Box::new(BackTap::with_reramp()));
     star.run(Instant::from_millis(3_000));
     let queued = &star.results()[0].most_queued[1..];
@@ -74,7 +74,7 @@ fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
 }
 
 #[test]
-fn circuits_that_share_a_node_have_equal_parts_of_it() {
+fn circuits_share_a_node_equally() {
     let mut star = Star::default();
     let shared = star.add_node(StarNode::new(2_000.0, DELAY));
     for _ in 0..4 {
@@ -91,7 +91,7 @@ fn circuits_that_share_a_node_have_equal_parts_of_it() {
 }
 
 #[test]
-fn a_run_in_parts_is_the_whole_run() {
+fn a_run_in_parts_equals_one_run() {
     let results = |parts: u64| {
         let (mut star, _) = chain(2, 2_500.0, || Box::new(BackTap::with_reramp()));
         for part in 1..=parts {
@@ -106,7 +106,7 @@ fn a_run_in_parts_is_the_whole_run() {
 
 /// Nodes behind the bottleneck have windows that are never full; they must not wait for whole trains.
 #[test]
-fn a_narrow_place_is_used_whole_wherever_it_is() {
+fn a_bottleneck_is_saturated_wherever_it_is() {
     for rate in [1_250.0, 2_500.0, 5_000.0] {
         for slow in [1, 2, 3] {
             for of in [BackTap::with_circuit_start, BackTap::with_reramp] {
@@ -134,7 +134,7 @@ fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration)
 
 /// At any time and at any node, at 10 and at 20 Mbit/s: nearly always.
 #[test]
-fn a_place_that_becomes_twice_as_wide_is_found_within_five_round_trips_to_it() {
+fn doubled_capacity_is_found_within_five_round_trips() {
     let (mut late, mut all) = (Vec::new(), 0);
     for (rate, slow) in
         [(2_441.0, 1), (2_441.0, 2), (2_441.0, 3), (4_883.0, 1), (4_883.0, 2), (4_883.0, 3)]

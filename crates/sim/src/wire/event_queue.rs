@@ -16,7 +16,7 @@ pub(super) enum Event {
     Dialled(LinkId),
     /// The dialler is connected.
     Connected(LinkId),
-    /// One side learns that there is no connection, or no longer one.
+    /// One side learns that the connection failed or was closed.
     Gone(LinkId, Side, CloseCause),
     /// Bytes arrive at the node of one side.
     Reached(LinkId, Side, Load),

@@ -3,7 +3,7 @@
 use onion::Rate;
 use onion::{Duration, Instant};
 
-/// The path from one node to another. Connections over it have a TCP of their own, see the [module](super).
+/// The path from one node to another. Connections over it have their own TCP, see the [module](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathModel {
     /// The one-way latency.

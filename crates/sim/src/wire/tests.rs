@@ -134,7 +134,7 @@ fn got(wire: &Wire, node: NodeId) -> &[u8] {
 }
 
 #[test]
-fn a_round_trip_takes_two_latencies_and_so_does_connecting() {
+fn connecting_and_a_round_trip_take_two_latencies_each() {
     let (mut wire, caller, echo) = pair(WireConfig::default(), b"hello", Echo::default());
     wire.set_latency(caller, echo, Duration::from_millis(30));
     wire.drive_bounded(100).expect("ends");
@@ -147,7 +147,7 @@ fn a_round_trip_takes_two_latencies_and_so_does_connecting() {
 }
 
 #[test]
-fn a_nodes_bytes_are_told_and_what_its_kernel_holds() {
+fn bytes_and_kernel_buffers_of_a_node_are_reported() {
     let (mut wire, caller, echo) = pair(WireConfig::default(), &[5; 30_000], Echo::default());
     wire.set_all_paths(PathModel::default());
     let tally = |sent_bytes, received_bytes, buffered_bytes| Tally {
@@ -170,7 +170,7 @@ fn a_nodes_bytes_are_told_and_what_its_kernel_holds() {
 }
 
 #[test]
-fn where_nobody_listens_a_dial_is_refused_after_a_round_trip() {
+fn a_dial_without_a_listener_is_refused_after_a_round_trip() {
     let mut wire = Wire::new(WireConfig::default());
     let caller = wire.add(Echo::calling(address(9), b""));
     wire.drive_bounded(100).expect("ends");
@@ -179,7 +179,7 @@ fn where_nobody_listens_a_dial_is_refused_after_a_round_trip() {
 }
 
 #[test]
-fn who_refuses_a_connection_is_seen_to_close_it() {
+fn a_refused_connection_is_closed_by_the_peer() {
     let picky = Echo { refuses: true, ..Echo::default() };
     let (mut wire, caller, _) = pair(WireConfig::default(), b"", picky);
     wire.drive_bounded(100).expect("ends");
@@ -188,7 +188,7 @@ fn who_refuses_a_connection_is_seen_to_close_it() {
 }
 
 #[test]
-fn what_was_sent_before_a_close_arrives_before_it() {
+fn data_sent_before_a_close_arrives_before_it() {
     let message = vec![7; 40_000];
     let closing = Echo { closes_after: Some(40_000), ..Echo::default() };
     let config = WireConfig { send_buffer_bytes: 1 << 20, ..WireConfig::default() };
@@ -203,7 +203,7 @@ fn what_was_sent_before_a_close_arrives_before_it() {
 }
 
 #[test]
-fn a_node_sends_no_faster_than_its_rate_and_holds_no_more_than_the_buffer() {
+fn a_nodes_rate_and_send_buffer_are_limited() {
     let message = vec![1; 300_000];
     let config = WireConfig { send_buffer_bytes: 50_000, ..WireConfig::default() };
     let (mut wire, caller, echo) = pair(config, &message, Echo::default());
@@ -221,7 +221,7 @@ fn a_node_sends_no_faster_than_its_rate_and_holds_no_more_than_the_buffer() {
 }
 
 #[test]
-fn a_node_that_never_rests_is_found_out() {
+fn a_node_that_is_never_idle_is_detected() {
     let mut wire = Wire::new(WireConfig::default());
     let due = Some(Instant::from_millis(5));
     let node = wire.add(Echo { timeout: due, never_idle: true, ..Echo::default() });
@@ -230,13 +230,13 @@ fn a_node_that_never_rests_is_found_out() {
 }
 
 #[test]
-fn a_run_that_does_not_end_is_cut_off() {
+fn an_endless_run_is_stopped() {
     let (mut wire, _, _) = pair(WireConfig::default(), b"hello", Echo::default());
     assert_eq!(wire.drive_bounded(2), Err(WireError::TooManySteps { allowed: 2 }));
 }
 
 #[test]
-fn commands_between_steps_are_carried_out() {
+fn commands_between_steps_are_executed() {
     let (mut wire, caller, echo) = pair(WireConfig::default(), b"hello", Echo::default());
     wire.drive_bounded(100).expect("ends");
     wire.node_mut::<Echo>(caller).expect("an echo").to_close.push_back(ConnId(0));

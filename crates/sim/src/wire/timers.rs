@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_next_is_the_earliest_and_of_those_the_first(
+        fn timers_fire_in_order_of_time_then_insertion(
             steps in prop::collection::vec((0usize..6, prop::option::of(0u64..50)), 1..200),
         ) {
             let mut timers = Timers::default();

@@ -183,7 +183,7 @@ impl Wire {
         if has_other {
             self.end(id, side);
         } else {
-            self.links.remove(&id); // nobody has heard of it yet
+            self.links.remove(&id); // no node knows it yet
         }
     }
 
@@ -231,7 +231,7 @@ impl Wire {
         }
     }
 
-    /// One side learns that a connection is gone. The other side knows.
+    /// One side learns that a connection is closed; the other side knows already.
     fn handle_gone(&mut self, id: LinkId, side: Side, cause: CloseCause) -> Result<(), WireError> {
         let Some(link) = self.links.remove(&id) else { return Ok(()) };
         let Some(end) = link.end(side).filter(|end| !end.is_closed) else { return Ok(()) };

@@ -26,7 +26,7 @@ enum Application {
     Direct(Box<DirectClient>),
 }
 
-/// What all hosts of a world know.
+/// MailContent all hosts of a world know.
 #[derive(Debug)]
 pub(super) struct Around {
     pub(super) net: Arc<Net>,

@@ -11,7 +11,7 @@ use super::kernel::{Event, Kernel};
 use super::message::{HostId, Purpose};
 use super::net::ids;
 use super::relay::UNIX_TIME_S;
-use super::team::{TeamNews, TeamOrder, TeamReport, exported, fields, key_seed, nonce};
+use super::team::{ReportContent, TeamOrder, TeamReport, exported, fields, key_seed, nonce};
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::format;
 use alloc::string::ToString;
@@ -220,13 +220,13 @@ impl Member {
         let measurement = *measurement;
         match (Message::parse(bytes), link) {
             (Ok(Message::Accepted { .. }), Link::Ordering(_)) => {
-                self.notify(kernel, measurement, TeamNews::Accepted);
+                self.notify(kernel, measurement, ReportContent::Accepted);
             }
             (Ok(Message::ClientSecond(second, sent_back)), Link::Ordering(_)) => {
                 let sent_back_bytes = sent_back.iter().map(|it| it.bytes).collect();
                 let (second, sent_bytes) = (second.second.into(), second.sent_bytes);
-                let news = TeamNews::Client { second, sent_bytes, sent_back_bytes };
-                self.notify(kernel, measurement, news);
+                let content = ReportContent::Client { second, sent_bytes, sent_back_bytes };
+                self.notify(kernel, measurement, content);
             }
             (Ok(Message::Proven), Link::SettingUp { .. }) => {
                 send(kernel, socket, CIRCUIT, Command::CREATE_FAST, &[0x66; 20]);
@@ -249,7 +249,9 @@ impl Member {
         let measurement = *measurement;
         let was = core::mem::replace(link, Link::Over);
         match was {
-            Link::Ordering(_) => self.notify(kernel, measurement, TeamNews::Refused(why.into())),
+            Link::Ordering(_) => {
+                self.notify(kernel, measurement, ReportContent::Refused(why.into()));
+            }
             Link::SettingUp { .. } | Link::HeldBack | Link::Up(_) => {
                 self.settle(kernel, measurement);
             }
@@ -257,9 +259,9 @@ impl Member {
         }
     }
 
-    fn notify(&mut self, kernel: &Kernel, measurement: u32, news: TeamNews) {
+    fn notify(&mut self, kernel: &Kernel, measurement: u32, content: ReportContent) {
         let from = HostId(self.id);
-        self.reports.push(TeamReport { from, measurement, at_ns: kernel.now, news });
+        self.reports.push(TeamReport { from, measurement, at_ns: kernel.now, content });
     }
 
     /// Closes all links of a measurement. Cells in flight are not waited for.

@@ -40,17 +40,17 @@ pub struct Mail {
     /// How many messages its sender had sent before.
     pub(super) number: u32,
     pub(super) to: u32,
-    /// The socket there; none yet for [`What::Open`].
+    /// The socket there; none yet for [`MailContent::Open`].
     pub(super) socket: SocketKey,
     /// Whether it is lost: only its receiver knows.
     pub(super) is_lost: bool,
-    pub(super) what: What,
+    pub(super) content: MailContent,
 }
 
 const _: () = assert!(size_of::<Mail>() <= 72, "it is copied from hand to hand");
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum MailContent {
     /// A connection begins: the socket there, and its purpose.
     Open(Box<(SocketKey, Purpose)>),
     /// A step of the TCP, TLS and link handshakes.
@@ -81,7 +81,7 @@ impl Mail {
         to: 0,
         socket: SocketKey { index: u32::MAX, uses: 0 },
         is_lost: false,
-        what: What::Window { window_end: 0 },
+        content: MailContent::Window { window_end: 0 },
     };
 
     /// When it arrives, in nanoseconds.

@@ -228,7 +228,7 @@ impl Relay {
                     kernel.notify(socket, control.body);
                     continue;
                 }
-                // The only variable-length cells in use. Each is a cell of its own here.
+                // The only variable-length cells in use. Each is a separate cell here.
                 if !control.command.is_variable_length() || control.command == Command::MEASURE {
                     let mut cell = HeaderOnlyCell::EMPTY;
                     control.fill::<HeaderOnly>(&mut cell);

@@ -270,13 +270,13 @@ impl Sender {
     /// A flight is acknowledged, with everything before `next`; `window_end` is the right edge of the receive
     /// window.
     pub(super) fn handle_ack(&mut self, now: u64, number: u32, next: u64, window_end: u64) {
-        let news = next.saturating_sub(self.acked);
-        self.acked += news;
+        let newly_acked = next.saturating_sub(self.acked);
+        self.acked += newly_acked;
         self.window_end = self.window_end.max(window_end);
         let mut overlooked = 0;
         if self.is_shadows() {
-            self.count_duplicates(number, news > 0);
-            self.forget_what_has_come();
+            self.count_duplicates(number, newly_acked > 0);
+            self.forget_acknowledged();
         }
         while let Some(flight) =
             self.flights.get(overlooked).copied().filter(|it| it.number <= number)
@@ -308,9 +308,9 @@ impl Sender {
         if self.acked >= self.peak_until {
             (self.peak, self.peak_until) = (self.in_flight, self.next);
         }
-        if news > 0 || !self.is_shadows() {
+        if newly_acked > 0 || !self.is_shadows() {
             if self.is_shadows() {
-                self.hear_news_of_shadow(news);
+                self.handle_shadow_ack(newly_acked);
             }
             self.timeouts = 0;
             self.rto_at = now + self.rto_ns();

@@ -89,12 +89,12 @@ pub struct TeamReport {
     /// When, in nanoseconds.
     pub at_ns: u64,
     /// The content.
-    pub news: TeamNews,
+    pub content: ReportContent,
 }
 
 /// The content of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TeamNews {
+pub enum ReportContent {
     /// The relay has accepted the coordinator's order: measurers may connect.
     Accepted,
     /// It has refused the order or ended the measurement, or it is unreachable.

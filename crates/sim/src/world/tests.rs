@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 proptest! {
     #[test]
-    fn what_a_relay_weighs_is_shared_among_its_positions(
+    fn a_relays_weight_is_divided_among_its_positions(
         g in 0.0..1e6f64, m in 0.0..1e6f64, e in 1.0..1e6f64, d in 0.0..1e6f64,
     ) {
         let PositionWeights { guard, middle, exit } = PositionWeights::of(g, m, e, d);
@@ -29,7 +29,7 @@ proptest! {
         prop_assert_eq!(model.packets(seed), model.packets(seed));
         let (to_server, to_client) = model.packets(seed).total_bytes();
         prop_assert_eq!((to_server % 1434, to_client % 1434), (0, 0));
-        prop_assert!(to_server >= 1434, "the model begins with one to the server");
+        prop_assert!(to_server >= 1434, "the first packet goes to the server");
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn a_model() -> MarkovModel {
 }
 
 #[test]
-fn paths_follow_weights_and_never_have_a_relay_twice() {
+fn paths_follow_weights_and_never_repeat_a_relay() {
     let kinds = [(false, false), (true, false), (false, true), (true, true)];
     let candidate = |number: u32| {
         let (is_guard, is_exit) = kinds[number as usize % 4];

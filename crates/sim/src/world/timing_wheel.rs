@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mail_comes_in_its_window_however_far_that_is_also_while_one_is_passed() {
+    fn messages_are_delivered_in_their_window() {
         let mut wheel = TimingWheel::new(2 * GROUP_HOSTS);
         let (mut sent, mut come) = (0, 0);
         for window in 0..4 * WINDOWS {

@@ -62,7 +62,7 @@ impl Unsent {
         last.extend(cells.iter_mut().map(take));
     }
 
-    /// The next cells: this number, or all that there are.
+    /// The next cells: at most this number.
     pub(super) fn take(&mut self, count: usize, pool: &mut Pool) -> Vec<HeaderOnlyCell> {
         if self.taken == 0 && self.first.len() == count {
             let whole = core::mem::take(&mut self.first);
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_leave_in_their_order_however_they_are_written_and_taken(
+        fn cells_leave_in_order_for_any_pattern_of_writes(
             steps in prop::collection::vec((1u32..=31, 0u32..=31), 1..200),
         ) {
             let (mut unsent, mut pool) = (Unsent::default(), Pool::new());

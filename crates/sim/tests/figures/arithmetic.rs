@@ -7,7 +7,7 @@ use onion::cell::relay::MAX_DATA_LEN;
 /// The smallest of the sorted values that this percentage does not exceed, in milliseconds.
 #[track_caller]
 pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> f64 {
-    assert!(!times.is_empty(), "nothing has happened that could be timed");
+    assert!(!times.is_empty(), "no samples");
     let mut times = times.to_vec();
     times.sort_unstable();
     let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
@@ -28,13 +28,13 @@ pub(crate) fn cells_mbit_per_s(stream_bytes: u64, time: Duration) -> f64 {
 }
 
 #[test]
-fn percentiles_are_of_the_values_themselves() {
+fn percentiles_are_elements_of_the_sample() {
     let times: Vec<Duration> = (1..=10).rev().map(Duration::from_millis).collect();
     let found = [0, 10, 50, 51, 90, 100].map(|percent| percentile_ms(&times, percent));
     assert_eq!(found, [1.0, 1.0, 5.0, 6.0, 9.0, 10.0]);
 }
 
 #[test]
-fn jains_index_is_one_for_equals_and_little_where_one_has_all() {
+fn jains_index_is_one_for_equal_shares_and_small_for_a_monopoly() {
     assert_eq!((jain(&[7; 4]), jain(&[9, 0, 0, 0])), (1.0, 0.25));
 }

@@ -97,7 +97,7 @@ place    Mbit/s windows   Mbit/s    alone   loaded     cells  fingerprint
 ";
 
 #[test]
-fn congestion_control_keeps_narrow_places_quick_and_long_ones_full() {
+fn congestion_control_keeps_bottlenecks_fast_and_long_paths_full() {
     let narrow =
         Situation { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
     let long =

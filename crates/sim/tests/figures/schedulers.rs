@@ -188,7 +188,7 @@ scheduler requests  median    90 %  median    90 %    bulk     all   on links   
 ";
 
 #[test]
-fn under_kist_quiet_circuits_pass_bulk_and_nothing_is_lost_by_it() {
+fn kist_favours_quiet_circuits_without_losing_throughput() {
     let interval = SchedulerConfig::INTERVAL;
     let vanilla = play("Vanilla", SchedulerConfig::vanilla());
     let lite = play("KISTLite", SchedulerConfig::kist_lite(interval));

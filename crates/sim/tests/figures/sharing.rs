@@ -76,7 +76,7 @@ fn compare(queue_ms: u64, loss_per_million: u32, flows: usize) -> String {
 }
 
 #[test]
-fn a_narrow_place_is_used_to_the_full_and_shared() {
+fn a_bottleneck_is_saturated_and_shared() {
     let mut table = String::from(HEAD);
     for queue_ms in QUEUES_MS {
         for loss_per_million in LOSSES_PER_MILLION {

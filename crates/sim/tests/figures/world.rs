@@ -167,7 +167,7 @@ impl World {
     /// Bytes received on an open stream.
     #[track_caller]
     pub(crate) fn received_bytes(&mut self, client: NodeId, stream: StreamNumber) -> u64 {
-        self.client(client).figures(stream).expect("it goes on").received_bytes
+        self.client(client).figures(stream).expect("it is open").received_bytes
     }
 
     /// Lets time pass.

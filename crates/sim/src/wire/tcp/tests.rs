@@ -8,7 +8,7 @@ const LATENCY: Duration = Duration::from_millis(10);
 const RECEIVE_BUFFER_BYTES: u64 = 1 << 20;
 
 /// Scheduled events: arriving chunks, arriving acknowledgements, expired RTOs.
-enum What {
+enum Step {
     Chunk(Chunk),
     Ack(Ack),
     Overdue(u64),
@@ -19,44 +19,44 @@ fn carry(bytes: &[u8], mut falls: impl FnMut() -> bool) -> (Instant, Vec<u8>, Se
     let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
     let mut receiver = Receiver::default();
     let (mut got, mut now, mut planned) = (vec![], Instant::ORIGIN, 0u64);
-    let (mut times, mut whats) = (BinaryHeap::new(), BTreeMap::new());
+    let (mut times, mut steps) = (BinaryHeap::new(), BTreeMap::new());
     sender.write(bytes);
     loop {
-        let mut plan = |at: Instant, what: What| {
+        let mut plan = |at: Instant, step: Step| {
             planned += 1;
             times.push(Reverse((at, planned)));
-            whats.insert(planned, what);
+            steps.insert(planned, step);
         };
         while let Some(chunk) = sender.next_chunk(now) {
             if falls() {
                 let number = chunk.number();
-                plan(sender.lose(now, chunk), What::Overdue(number));
+                plan(sender.lose(now, chunk), Step::Overdue(number));
             } else {
-                plan(now + LATENCY, What::Chunk(chunk));
+                plan(now + LATENCY, Step::Chunk(chunk));
             }
         }
         if got.len() == bytes.len() && sender.buffered_bytes() == 0 {
             return (now, got, sender);
         }
-        let Reverse((at, number)) = times.pop().expect("it goes on until all has come");
+        let Reverse((at, number)) = times.pop().expect("data is outstanding");
         now = at;
-        match whats.remove(&number).expect("planned") {
-            What::Chunk(chunk) => {
+        match steps.remove(&number).expect("planned") {
+            Step::Chunk(chunk) => {
                 let head = chunk.head();
                 receiver.receive(chunk, |bytes| got.extend(bytes));
                 let window_end = receiver.next() + RECEIVE_BUFFER_BYTES;
                 times.push(Reverse((now + LATENCY, number)));
-                whats.insert(number, What::Ack(receiver.ack(head, window_end)));
+                steps.insert(number, Step::Ack(receiver.ack(head, window_end)));
             }
-            What::Ack(ack) => sender.handle_ack(now, ack),
-            What::Overdue(number) => sender.handle_overdue(number),
+            Step::Ack(ack) => sender.handle_ack(now, ack),
+            Step::Overdue(number) => sender.handle_overdue(number),
         }
     }
 }
 
 proptest! {
     #[test]
-    fn all_comes_in_order_whatever_gets_lost(
+    fn all_data_arrives_in_order_despite_any_losses(
         len in 0usize..400_000, losses in prop::collection::vec(prop::bool::weighted(0.2), 1..400),
     ) {
         let bytes: Vec<u8> = (0..len).map(|place| (place % 251).to_le_bytes()[0]).collect();
@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn the_window_doubles_in_a_round_trip_until_the_first_loss() {
+fn the_window_doubles_each_round_trip_until_the_first_loss() {
     // 10, 20, 40 … segments: a million bytes take seven round trips of 20 ms.
     let (took, _, sender) = carry(&vec![0; 1_000_000], || false);
     assert_eq!(took, Instant::from_millis(7 * 20));
@@ -80,7 +80,7 @@ fn the_window_doubles_in_a_round_trip_until_the_first_loss() {
 }
 
 #[test]
-fn losses_of_one_window_halve_it_once() {
+fn losses_within_one_window_halve_it_once() {
     let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
     sender.write(&[0; 100_000]);
     let mut chunks = VecDeque::new();
@@ -106,7 +106,7 @@ fn losses_of_one_window_halve_it_once() {
 }
 
 #[test]
-fn the_state_tells_what_was_not_sent_and_what_is_under_way() {
+fn the_socket_state_shows_unsent_and_unacknowledged_data() {
     let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
     sender.write(&[0; 100_000]);
     while sender.next_chunk(Instant::ORIGIN).is_some() {}

@@ -128,7 +128,7 @@ fn peer(wire: &Wire, node: NodeId) -> &Peer {
 
 proptest! {
     #[test]
-    fn what_a_node_does_not_take_is_held_and_holds_the_sender_back(
+    fn unread_data_is_buffered_and_stops_the_sender(
         bytes in 1usize..300_000, steps in prop::collection::vec(1usize..90_000, 0..8),
         has_model: bool, loss_per_million in 0u32..100_000,
     ) {
@@ -142,7 +142,7 @@ proptest! {
         let (mut wire, sender, receiver) = pair(config, has_model.then_some(model), bytes, 0);
         let mut allowed = 0;
         for step in steps.into_iter().chain([bytes]) {
-            wire.drive_bounded(100_000).expect("it comes to rest");
+            wire.drive_bounded(100_000).expect("it becomes idle");
             prop_assert_eq!(peer(&wire, receiver).got.len(), allowed.min(bytes));
             // Both buffers, and the excess of one transmission.
             prop_assert!(peer(&wire, sender).sent <= allowed + 40_000 + 16_000);
@@ -151,7 +151,7 @@ proptest! {
             let node = wire.node_mut::<Peer>(receiver).expect("a peer");
             (node.allowed, node.is_open_again) = (node.allowed + step, true);
         }
-        wire.drive_bounded(100_000).expect("it comes to rest");
+        wire.drive_bounded(100_000).expect("it becomes idle");
         let receiver = peer(&wire, receiver);
         prop_assert!(receiver.got.iter().enumerate().all(|(at, byte)| *byte == (at % 251).to_le_bytes()[0]));
         prop_assert_eq!((receiver.got.len(), &receiver.closed), (bytes, &Some(CloseCause::ByPeer)));
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn tls_and_plain_do_not_meet() {
+fn tls_and_plain_connections_do_not_mix() {
     let (mut wire, _, receiver) = pair(WireConfig::default(), None, 5, 10);
     let dial = |to: SocketAddr, security| Peer { to_dial: Some((to, security)), ..Peer::default() };
     let with_tls = wire.add(dial(address(1), Security::Tls));
@@ -173,7 +173,7 @@ fn tls_and_plain_do_not_meet() {
 }
 
 #[test]
-fn names_are_looked_up_in_the_table_of_the_world() {
+fn names_are_resolved_from_the_configured_table() {
     let mut wire = Wire::new(WireConfig::default());
     let (known, unknown) = (DnsQuery::Addresses("a".into()), DnsQuery::Addresses("b".into()));
     let answer = DnsAnswer::Addresses(vec![[10, 0, 0, 9].into()]);
@@ -191,13 +191,13 @@ fn names_are_looked_up_in_the_table_of_the_world() {
 }
 
 #[test]
-fn a_socket_has_a_state_over_a_path_with_a_model_only() {
+fn only_a_modelled_path_has_a_socket_state() {
     let narrow = PathModel { rate: Some(Rate::from_mbit_per_s(1.0)), ..PathModel::default() };
     for model in [None, Some(narrow)] {
         let (mut wire, sender, _) = pair(WireConfig::default(), model, 3_000_000, 3_000_000);
-        let _ = wire.run_until(Instant::from_millis(500), |_| false).expect("goes on");
+        let _ = wire.run_until(Instant::from_millis(500), |_| false).expect("no node spins");
         wire.node_mut::<Peer>(sender).expect("a peer").asks_state = true;
-        let _ = wire.run_until(Instant::from_millis(501), |_| false).expect("goes on");
+        let _ = wire.run_until(Instant::from_millis(501), |_| false).expect("no node spins");
         let state = peer(&wire, sender).state;
         assert_eq!(state.is_some(), model.is_some());
         if let Some(state) = state {
@@ -208,9 +208,9 @@ fn a_socket_has_a_state_over_a_path_with_a_model_only() {
 }
 
 #[test]
-fn a_path_that_breaks_resets_its_connections_for_both() {
+fn a_broken_path_resets_connections_at_both_ends() {
     let (mut wire, sender, receiver) = pair(WireConfig::default(), None, 3_000_000, 1);
-    wire.drive_bounded(1000).expect("comes to rest");
+    wire.drive_bounded(1000).expect("becomes idle");
     wire.cut(receiver, sender);
     wire.drive_bounded(10).expect("ends");
     for node in [sender, receiver] {
@@ -220,7 +220,7 @@ fn a_path_that_breaks_resets_its_connections_for_both() {
 }
 
 #[test]
-fn what_a_node_receives_faster_than_it_can_waits_or_is_lost() {
+fn data_above_the_receive_rate_is_queued_or_lost() {
     for model in [None, Some(PathModel::default())] {
         let (mut wire, _, receiver) = pair(WireConfig::default(), model, 500_000, 500_000);
         wire.set_ingress(receiver, Rate::from_byte_per_s(250_000));

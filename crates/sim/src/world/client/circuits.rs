@@ -34,7 +34,7 @@ impl Client {
         Some(circuit)
     }
 
-    /// A circuit that nobody else has used; an open one if possible.
+    /// An unused circuit; an open one if possible.
     pub(super) fn take_circuit(&mut self, now: u64) -> Option<CircuitNumber> {
         let built =
             |circuit: &CircuitNumber| self.circuits.get(circuit).is_some_and(|it| it.is_built);

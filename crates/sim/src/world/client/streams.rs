@@ -80,7 +80,7 @@ impl Application<HeaderOnly> for Traffic {
         if at != Run::place(received_bytes) || received > self.expected_bytes {
             return Progress::Wrong;
         }
-        debug_assert_eq!(data.len(), len as usize, "a run is as long as it says");
+        debug_assert_eq!(data.len(), len as usize, "the length of a run is that of its data");
         // If data is left to send, the server closes it.
         let is_done = received == self.expected_bytes && self.sent_bytes >= self.total_bytes;
         if is_done { Progress::Complete } else { Progress::Open }
@@ -197,7 +197,7 @@ impl Client {
     }
 
     /// Unfinished transfers, in the order of streams.
-    pub(in crate::world) fn under_way(&self) -> impl Iterator<Item = Record> {
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = Record> {
         self.streams.iter().map(|(number, stream)| {
             let figures = self.core.figures(*number).copied().unwrap_or_default();
             self.record_of(stream, &figures, None, Ending::UnderWay)

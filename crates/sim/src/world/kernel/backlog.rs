@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_byte_counts_for_as_long_as_it_waits() {
+    fn the_backlog_integrates_bytes_over_their_waiting_time() {
         let mut backlog = Backlog::default();
         backlog.handle_written(1_000_000_000, 514);
         backlog.handle_written(2_000_000_000, 2 * 514);

@@ -77,9 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_stands_loses_more_and_more_until_it_is_short() {
+    fn a_standing_queue_is_dropped_from_increasingly_often() {
         let mut codel = Codel::default();
-        assert!(drops_at_ms(&mut codel, 0, &[9; 500]).is_empty(), "what is short may stay");
+        assert!(drops_at_ms(&mut codel, 0, &[9; 500]).is_empty(), "a short queue is kept");
         // After a tenth of a second, then after 100 ms / √n (RFC 8289 §3.2): 100, 71, 58, 50, 45.
         let standing = drops_at_ms(&mut codel, 500, &[30; 430]);
         assert_eq!(standing, [600, 700, 771, 829, 879, 924]);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_is_soon_gone_loses_nothing() {
+    fn a_short_burst_loses_nothing() {
         let mut codel = Codel::default();
         let bursts: Vec<u64> = (0..2_000).map(|ms| if ms % 150 < 90 { 60 } else { 2 }).collect();
         assert!(drops_at_ms(&mut codel, 0, &bursts).is_empty());

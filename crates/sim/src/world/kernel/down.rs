@@ -2,7 +2,7 @@
 
 use super::feedback::record_bytes;
 use super::{Event, Kernel, RECORD};
-use crate::world::message::{Mail, Purpose, SocketKey, What};
+use crate::world::message::{Mail, MailContent, Purpose, SocketKey};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS, Payload};
 
@@ -31,17 +31,17 @@ fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
 }
 impl Kernel {
     /// Mail arrives at this host's download queue, in order.
-    pub(in crate::world) fn admit(&mut self, mut mail: Mail) {
+    pub(crate) fn admit(&mut self, mut mail: Mail) {
         let at = mail.at;
-        let (bytes, segments) = match &mail.what {
-            What::Cells { cells, .. } => {
+        let (bytes, segments) = match &mail.content {
+            MailContent::Cells { cells, .. } => {
                 let bytes = cells.len() as u64 * 514 + RECORD;
                 (bytes, bytes.div_ceil(MSS))
             }
-            What::Bytes { bytes, .. } | What::Retransmit { bytes, .. } => {
+            MailContent::Bytes { bytes, .. } | MailContent::Retransmit { bytes, .. } => {
                 (u64::from(*bytes), u64::from(*bytes).div_ceil(MSS))
             }
-            What::Feedback { body, .. } => (record_bytes(body), 0),
+            MailContent::Feedback { body, .. } => (record_bytes(body), 0),
             _ => (0, 0),
         };
         let wire = bytes + self.headers * segments.max(1);
@@ -93,14 +93,14 @@ impl Kernel {
         is_full
     }
 
-    pub(in crate::world) fn receive(&mut self, mail: Mail) {
+    pub(crate) fn receive(&mut self, mail: Mail) {
         let is_lost = mail.is_lost;
-        if let What::Open(open) = mail.what {
+        if let MailContent::Open(open) = mail.content {
             let (back, purpose) = *open;
             let index = self.new_socket(mail.from, purpose);
             self.sockets[index as usize].peer = back;
             let back = self.key(index);
-            self.post_small(index, What::Step { back, step: 1 });
+            self.post_small(index, MailContent::Step { back, step: 1 });
             if purpose != Purpose::Link {
                 self.open(index, false);
             }
@@ -114,16 +114,16 @@ impl Kernel {
         if !is_there {
             return;
         }
-        match mail.what {
-            What::Open(_) => {}
-            What::Step { back, step } => self.handle_step(index, back, step),
-            What::Cells { number, start, cells } => {
+        match mail.content {
+            MailContent::Open(_) => {}
+            MailContent::Step { back, step } => self.handle_step(index, back, step),
+            MailContent::Cells { number, start, cells } => {
                 self.handle_flight(index, number, start, Payload::Cells(cells), is_lost);
             }
-            What::Bytes { number, start, bytes } => {
+            MailContent::Bytes { number, start, bytes } => {
                 self.handle_flight(index, number, start, Payload::Bytes(bytes), is_lost);
             }
-            What::Retransmit { number, start, .. } => {
+            MailContent::Retransmit { number, start, .. } => {
                 if is_lost {
                     return;
                 }
@@ -132,7 +132,7 @@ impl Kernel {
                     None => self.acknowledge(index, number),
                 }
             }
-            What::Ack { number, next, window_end } => {
+            MailContent::Ack { number, next, window_end } => {
                 let now = self.now;
                 let socket = &mut self.sockets[index as usize];
                 socket.tx.handle_ack(now, number, next, window_end);
@@ -147,12 +147,12 @@ impl Kernel {
                 self.watch(index);
                 self.end_if_done(index);
             }
-            What::Feedback { place, body } => self.receive_feedback(index, place, body),
-            What::Window { window_end } => {
+            MailContent::Feedback { place, body } => self.receive_feedback(index, place, body),
+            MailContent::Window { window_end } => {
                 self.sockets[index as usize].tx.handle_window(window_end);
                 self.send(index);
             }
-            What::Close { end } => {
+            MailContent::Close { end } => {
                 self.sockets[index as usize].rx.end = end;
                 self.handle_end(index);
             }
@@ -171,7 +171,7 @@ impl Kernel {
         let last = if is_link { STEPS_OF_LINK } else { 1 };
         if step < last {
             let back = self.key(index);
-            self.post_small(index, What::Step { back, step: step + 1 });
+            self.post_small(index, MailContent::Step { back, step: step + 1 });
         }
         // The dialler has steps 1, 3, 5.
         if step == last || step + 1 == last && is_link {
@@ -202,19 +202,19 @@ impl Kernel {
             return;
         }
         let (events, counts) = (&mut self.scratch.events, &mut self.counts);
-        let is_heard = socket.phase == Phase::Open;
+        let is_open = socket.phase == Phase::Open;
         let is_link = socket.is_link();
         socket.rx.receive(start, payload, |payload| {
             if let Payload::Cells(cells) = payload
-                && is_heard
+                && is_open
             {
                 counts.cells += cells.len() as u64;
                 events.push_back(Event::Cells(index, cells));
             }
         });
-        if is_link || !is_heard {
+        if is_link || !is_open {
             socket.rx.read = socket.rx.received();
-            self.hear_feedback(index);
+            self.deliver_feedback(index);
         } else {
             self.scratch.events.push_back(Event::Bytes(index));
         }

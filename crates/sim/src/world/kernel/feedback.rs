@@ -6,7 +6,7 @@
 //! for both rates. They do not count for TCP's window, and the cell is never lost: it is small.
 
 use super::{Event, Kernel, RECORD};
-use crate::world::message::What;
+use crate::world::message::MailContent;
 use crate::world::socket::Phase;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,7 +16,7 @@ const HEAD: u64 = 7;
 
 /// FEEDBACK cells of a link in order, each with its stream offset.
 #[derive(Debug, Default)]
-pub(in crate::world) struct Feedback {
+pub(crate) struct Feedback {
     unsent: VecDeque<(u64, Box<[u8]>)>,
     /// Received cells whose predecessors have all arrived.
     early: VecDeque<(u64, Box<[u8]>)>,
@@ -24,7 +24,7 @@ pub(in crate::world) struct Feedback {
 
 impl Feedback {
     /// Whether the first of them may be sent, after this number of bytes.
-    pub(in crate::world) fn has_some_before(&self, sent: u64) -> bool {
+    pub(crate) fn has_any_before(&self, sent: u64) -> bool {
         self.unsent.front().is_some_and(|(place, _)| *place <= sent)
     }
 }
@@ -36,7 +36,7 @@ pub(super) fn record_bytes(body: &[u8]) -> u64 {
 
 impl Kernel {
     /// Queues a FEEDBACK cell behind all cells written before.
-    pub(in crate::world) fn notify(&mut self, index: u32, body: Box<[u8]>) {
+    pub(crate) fn notify(&mut self, index: u32, body: Box<[u8]>) {
         let socket = &mut self.sockets[index as usize];
         let place = socket.tx.written();
         socket.feedback.get_or_insert_default().unsent.push_back((place, body));
@@ -49,7 +49,7 @@ impl Kernel {
             let feedback = self.socket_mut(index).feedback.as_mut();
             let Some((place, body)) = feedback.and_then(|it| it.unsent.pop_front()) else { return };
             let wire = record_bytes(&body) + self.headers;
-            self.post(index, What::Feedback { place, body }, wire);
+            self.post(index, MailContent::Feedback { place, body }, wire);
         }
     }
 
@@ -57,18 +57,18 @@ impl Kernel {
     pub(super) fn receive_feedback(&mut self, index: u32, place: u64, body: Box<[u8]>) {
         let socket = &mut self.sockets[index as usize];
         socket.feedback.get_or_insert_default().early.push_back((place, body));
-        self.hear_feedback(index);
+        self.deliver_feedback(index);
     }
 
     /// Notifies the application of those whose predecessors have all arrived.
-    pub(super) fn hear_feedback(&mut self, index: u32) {
+    pub(super) fn deliver_feedback(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         let received = socket.rx.received();
-        let is_heard = socket.phase == Phase::Open;
+        let is_open = socket.phase == Phase::Open;
         let Some(feedback) = &mut socket.feedback else { return };
         while feedback.early.front().is_some_and(|(place, _)| *place <= received) {
             if let Some((_, body)) = feedback.early.pop_front()
-                && is_heard
+                && is_open
             {
                 self.scratch.events.push_back(Event::Feedback(index, body));
             }

@@ -20,7 +20,7 @@ pub(super) struct Pair {
     pub(super) rooms: u32,
     /// The second host's events: cells so far, and each FEEDBACK with its time.
     pub(super) cells: u32,
-    pub(super) heard: Vec<(u32, Box<[u8]>, u64)>,
+    pub(super) received: Vec<(u32, Box<[u8]>, u64)>,
 }
 
 impl Pair {
@@ -37,7 +37,7 @@ impl Pair {
             socket: 0,
             rooms: 0,
             cells: 0,
-            heard: Vec::new(),
+            received: Vec::new(),
         };
         pair.socket = pair.kernels[0].dial(1, Purpose::Link, 0);
         pair.pass(1_000_000_000);
@@ -74,7 +74,7 @@ impl Pair {
                     }
                     Event::Room(_) => self.rooms += 1,
                     Event::Feedback(_, body) if host == 1 => {
-                        self.heard.push((self.cells, body, kernel.now));
+                        self.received.push((self.cells, body, kernel.now));
                     }
                     _ => {}
                 }

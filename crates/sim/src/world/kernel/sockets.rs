@@ -1,7 +1,7 @@
 //! Sockets: the application's interface.
 
 use super::Kernel;
-use crate::world::message::{Purpose, SocketKey, What};
+use crate::world::message::{MailContent, Purpose, SocketKey};
 use crate::world::socket::{Phase, Socket};
 use crate::world::unsent::{Unsent, pool_back};
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ const RECEIVE_WINDOW: u64 = 1 << 20;
 const LINK_WINDOW: u64 = 6 << 20;
 
 impl Kernel {
-    pub(in crate::world) fn new_socket(&mut self, peer_host: u32, purpose: Purpose) -> u32 {
+    pub(crate) fn new_socket(&mut self, peer_host: u32, purpose: Purpose) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.sockets.push(Socket::new(self.control, 0));
             u32::try_from(self.sockets.len() - 1).unwrap_or(u32::MAX)
@@ -40,28 +40,28 @@ impl Kernel {
         index
     }
 
-    pub(in crate::world) fn key(&self, index: u32) -> SocketKey {
+    pub(crate) fn key(&self, index: u32) -> SocketKey {
         SocketKey { index, uses: self.sockets[index as usize].uses }
     }
 
     /// Dials a connection; `conn` is the application's number for it.
-    pub(in crate::world) fn dial(&mut self, to: u32, purpose: Purpose, conn: u32) -> u32 {
+    pub(crate) fn dial(&mut self, to: u32, purpose: Purpose, conn: u32) -> u32 {
         let index = self.new_socket(to, purpose);
         self.sockets[index as usize].conn = conn;
         let back = self.key(index);
-        self.post_small(index, What::Open(Box::new((back, purpose))));
+        self.post_small(index, MailContent::Open(Box::new((back, purpose))));
         index
     }
 
     /// The application closes it. Written data is still sent; the number must not be used any longer.
-    pub(in crate::world) fn close(&mut self, index: u32) {
+    pub(crate) fn close(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         match socket.phase {
             Phase::Open => {
                 socket.phase = Phase::Closing;
                 socket.wants_room = false;
                 let end = socket.tx.written();
-                self.post_small(index, What::Close { end });
+                self.post_small(index, MailContent::Close { end });
                 self.end_if_done(index);
             }
             // Its peer is notified when it is known.
@@ -70,14 +70,14 @@ impl Kernel {
         }
     }
 
-    pub(in crate::world) fn end_if_done(&mut self, index: u32) {
+    pub(crate) fn end_if_done(&mut self, index: u32) {
         let socket = &self.sockets[index as usize];
         if socket.phase == Phase::Closing && socket.tx.is_done() {
             self.release(index);
         }
     }
 
-    pub(in crate::world) fn release(&mut self, index: u32) {
+    pub(crate) fn release(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         if socket.phase == Phase::Free {
             return;
@@ -96,13 +96,13 @@ impl Kernel {
     }
 
     /// The socket state for KIST.
-    pub(in crate::world) fn state(&self, index: u32) -> SocketState {
+    pub(crate) fn state(&self, index: u32) -> SocketState {
         self.sockets[index as usize].tx.state()
     }
 
     /// Cells that a socket accepts now. After a refusal, the application waits for [`Event::Room`], like a
     /// process that waits for a socket to be writable.
-    pub(in crate::world) fn room_cells(&self, index: u32) -> usize {
+    pub(crate) fn room_cells(&self, index: u32) -> usize {
         let socket = &self.sockets[index as usize];
         if socket.phase != Phase::Open || socket.wants_room {
             return 0;
@@ -111,7 +111,7 @@ impl Kernel {
     }
 
     /// Accepts cells; they leave with [`send`](Self::send).
-    pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [HeaderOnlyCell]) {
+    pub(crate) fn write_cells(&mut self, index: u32, cells: &mut [HeaderOnlyCell]) {
         let socket = &mut self.sockets[index as usize];
         let bytes = cells.len() as u64 * 514;
         socket.tx.write(bytes);
@@ -120,7 +120,7 @@ impl Kernel {
     }
 
     /// Accepts the first cells of the scratch buffer.
-    pub(in crate::world) fn write_record(&mut self, index: u32, count: usize) {
+    pub(crate) fn write_record(&mut self, index: u32, count: usize) {
         let socket = &mut self.sockets[index as usize];
         let bytes = count as u64 * 514;
         socket.tx.write(bytes);
@@ -129,27 +129,27 @@ impl Kernel {
     }
 
     /// Accepts bytes, and sends what may be sent.
-    pub(in crate::world) fn write_bytes(&mut self, index: u32, bytes: u64) {
+    pub(crate) fn write_bytes(&mut self, index: u32, bytes: u64) {
         self.sockets[index as usize].tx.write(bytes);
         self.send(index);
     }
 
     /// Bytes were read.
-    pub(in crate::world) fn read_bytes(&mut self, index: u32, bytes: u64) {
+    pub(crate) fn read_bytes(&mut self, index: u32, bytes: u64) {
         let socket = &mut self.sockets[index as usize];
         socket.rx.read += bytes;
-        if let Some(news) = socket.rx.news() {
-            self.post_small(index, news);
+        if let Some(window_update) = socket.rx.window_update() {
+            self.post_small(index, window_update);
         }
     }
 
     /// Recycles a cell buffer.
-    pub(in crate::world) fn recycle(&mut self, cells: Vec<HeaderOnlyCell>) {
+    pub(crate) fn recycle(&mut self, cells: Vec<HeaderOnlyCell>) {
         pool_back(cells, &mut self.scratch.pool);
     }
 
     /// The application has been notified that the peer has closed it.
-    pub(in crate::world) fn forget(&mut self, index: u32) {
+    pub(crate) fn forget(&mut self, index: u32) {
         self.release(index);
     }
 }

@@ -1,13 +1,13 @@
 //! Upload: sockets are served round-robin.
 
 use super::{Kernel, RECORD};
-use crate::world::message::{Mail, What};
+use crate::world::message::{Mail, MailContent};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS};
 
 impl Kernel {
     /// Sends what a socket may send; it waits if others wait. (With Shadow's TCP everything waits on the line.)
-    pub(in crate::world) fn send(&mut self, index: u32) {
+    pub(crate) fn send(&mut self, index: u32) {
         loop {
             let others_wait = self.control != Control::Shadow
                 && (!self.ready.is_empty() || self.up_at() > self.now);
@@ -30,35 +30,35 @@ impl Kernel {
     }
 
     /// Serves a socket: a flight, and FEEDBACK cells before and after it.
-    pub(in crate::world) fn send_flight(&mut self, index: u32) {
+    pub(crate) fn send_flight(&mut self, index: u32) {
         let now = self.now;
         self.send_feedback(index);
         let socket = &mut self.sockets[index as usize];
         let unit = socket.unit();
         let Some(flight) = socket.tx.take_flight(now, unit) else { return };
         let (number, start, bytes) = (flight.number, flight.start, flight.bytes);
-        let what = if flight.is_retransmit {
-            What::Retransmit { number, start, bytes }
+        let content = if flight.is_retransmit {
+            MailContent::Retransmit { number, start, bytes }
         } else if unit == 1 {
-            What::Bytes { number, start, bytes }
+            MailContent::Bytes { number, start, bytes }
         } else {
             let count = (bytes / 514) as usize;
             let cells = socket.unsent.take(count, &mut self.scratch.pool);
             self.backlog.handle_left(now, u64::from(bytes));
-            What::Cells { number, start, cells }
+            MailContent::Cells { number, start, cells }
         };
         self.watch(index);
         let segments = u64::from(bytes).div_ceil(MSS);
         let wire = u64::from(bytes) + segments * self.headers + RECORD;
-        self.post(index, what, wire);
+        self.post(index, content, wire);
         self.send_feedback(index);
     }
 
-    pub(in crate::world) fn post_small(&mut self, index: u32, what: What) {
-        self.post(index, what, self.headers);
+    pub(crate) fn post_small(&mut self, index: u32, content: MailContent) {
+        self.post(index, content, self.headers);
     }
 
-    pub(super) fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
+    pub(super) fn post(&mut self, index: u32, content: MailContent, wire_bytes: u64) {
         let takes = wire_bytes * self.up_ps_per_byte / 1000;
         // Acknowledgements and the like do not wait: a fair queue lets them pass.
         let leaves_at = if wire_bytes == self.headers {
@@ -80,7 +80,7 @@ impl Kernel {
             to: socket.peer_host,
             socket: socket.peer,
             is_lost: false,
-            what,
+            content,
         };
         self.mails = self.mails.wrapping_add(1);
         self.scratch.out.push(mail);

@@ -2,7 +2,7 @@
 
 use super::{CIRCUIT, Link, Member, Timer};
 use crate::world::kernel::Kernel;
-use crate::world::team::TeamNews;
+use crate::world::team::ReportContent;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub(super) struct Pumping {
     /// Sockets that are blocked by the rate only.
     throttled: VecDeque<u32>,
     is_timed: bool,
-    has_told: Option<u32>,
+    last_reported: Option<u32>,
 }
 
 impl Pumping {
@@ -56,7 +56,7 @@ impl Pumping {
             held_back_s,
             throttled: VecDeque::new(),
             is_timed: false,
-            has_told: None,
+            last_reported: None,
         }
     }
 
@@ -91,15 +91,15 @@ impl Member {
                 _ => {}
             }
         }
-        let news = match it.has_told {
-            None => TeamNews::Ready(up),
-            Some(before) if before != up => TeamNews::Sockets(up),
+        let content = match it.last_reported {
+            None => ReportContent::Ready(up),
+            Some(before) if before != up => ReportContent::Sockets(up),
             Some(_) => return,
         };
         if let Some(it) = self.measurements.get_mut(&measurement) {
-            it.has_told = Some(up);
+            it.last_reported = Some(up);
         }
-        self.notify(kernel, measurement, news);
+        self.notify(kernel, measurement, content);
     }
 
     pub(super) fn start(&mut self, kernel: &mut Kernel, measurement: u32) {
@@ -123,7 +123,7 @@ impl Member {
             self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
         }
         let is_middle = it.held_back_s == Some(it.reported);
-        self.notify(kernel, measurement, TeamNews::Second { second, bytes });
+        self.notify(kernel, measurement, ReportContent::Second { second, bytes });
         if is_middle {
             self.release(kernel, measurement);
         }

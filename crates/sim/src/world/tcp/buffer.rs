@@ -22,7 +22,7 @@ const PIECE: u64 = 45 * MSS;
 /// The memory overhead of a piece.
 const PIECE_MEMORY: u64 = 832;
 
-/// Data sent at once is a piece of its own: as much as the pacing rate allows for a millisecond
+/// Data sent at once is a separate piece: as much as the pacing rate allows for a millisecond
 /// (`tcp_tso_autosize`), which is 1.2 windows per round trip.
 const BURST_NS: u64 = 1_200_000;
 const BURST_MIN: u64 = 2 * MSS;
@@ -38,7 +38,7 @@ impl Sender {
 
     /// Bytes that the kernel would accept now. A begun piece is filled in any case; only a new one needs
     /// memory.
-    pub(in crate::world) fn room(&self) -> u64 {
+    pub(crate) fn room(&self) -> u64 {
         let left = u64::from(self.buffer).saturating_sub(self.memory());
         if left == 0 && self.written == self.next {
             return 0;
@@ -48,7 +48,7 @@ impl Sender {
     }
 
     /// Whether a refused writer is woken: when a third of the buffer is free (`sk_stream_is_writeable`).
-    pub(in crate::world) fn is_writable(&self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         3 * self.memory() <= 2 * u64::from(self.buffer)
     }
 
@@ -56,7 +56,7 @@ impl Sender {
     /// (`tcp_new_space`), unless the window is full.
     ///
     /// A connection begins with this, too, and with a window of ten segments (`tcp_init_buffer_space`).
-    pub(in crate::world) fn widen(&mut self, segment_memory_bytes: u32) {
+    pub(crate) fn widen(&mut self, segment_memory_bytes: u32) {
         if self.in_flight < self.cwnd {
             let wanted = 2 * self.cwnd.div_ceil(MSS) * u64::from(segment_memory_bytes);
             let wanted = wanted.min(BUFFER_MAX);

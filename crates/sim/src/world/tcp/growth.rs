@@ -147,7 +147,7 @@ impl Sender {
             self.cwnd += acked;
         } else {
             match self.control {
-                // (Shadow's windows grow by a rule of their own.)
+                // (Shadow's windows grow by their own rule.)
                 Control::Reno | Control::Shadow => {
                     self.cwnd += (self.packet_bytes() * acked / self.cwnd).max(1);
                 }

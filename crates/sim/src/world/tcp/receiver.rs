@@ -1,6 +1,6 @@
 //! The receiver: data in order, out-of-order data, lost data.
 
-use crate::world::message::What;
+use crate::world::message::MailContent;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,13 +8,13 @@ use onion::cell_model::HeaderOnlyCell;
 
 /// The content of a flight.
 #[derive(Debug)]
-pub(in crate::world) enum Payload {
+pub(crate) enum Payload {
     Cells(Vec<HeaderOnlyCell>),
     Bytes(u32),
 }
 
 impl Payload {
-    pub(in crate::world) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Cells(cells) => cells.len() as u64 * 514,
             Self::Bytes(bytes) => u64::from(*bytes),
@@ -22,21 +22,21 @@ impl Payload {
     }
 }
 
-/// One side's way in.
+/// The receiving state of one side.
 #[derive(Debug)]
 #[repr(C)]
-pub(in crate::world) struct Receiver {
+pub(crate) struct Receiver {
     /// Everything before this offset has arrived.
     next: u64,
     /// Bytes read.
-    pub(in crate::world) read: u64,
+    pub(crate) read: u64,
     /// The right edge that was last advertised.
-    told_end: u64,
+    advertised_end: u64,
     window: u64,
     /// Boxed: most connections have none, and there are many.
     gaps: Option<Box<Gaps>>,
     /// The end of the stream.
-    pub(in crate::world) end: u64,
+    pub(crate) end: u64,
 }
 
 /// Data that is not in order.
@@ -49,22 +49,22 @@ struct Gaps {
 }
 
 impl Receiver {
-    pub(in crate::world) const fn new(window: u64) -> Self {
-        Self { next: 0, read: 0, window, told_end: window, gaps: None, end: u64::MAX }
+    pub(crate) const fn new(window: u64) -> Self {
+        Self { next: 0, read: 0, window, advertised_end: window, gaps: None, end: u64::MAX }
     }
 
     /// The flight is lost in transit.
-    pub(in crate::world) fn lose(&mut self, start: u64, payload: Payload) {
+    pub(crate) fn lose(&mut self, start: u64, payload: Payload) {
         self.gaps.get_or_insert_default().lost.insert(start, payload);
     }
 
     /// The retransmission of a lost flight.
-    pub(in crate::world) fn find(&mut self, start: u64) -> Option<Payload> {
+    pub(crate) fn find(&mut self, start: u64) -> Option<Payload> {
         self.gaps.as_mut()?.lost.remove(&start)
     }
 
     /// It has arrived: returns what is in order now.
-    pub(in crate::world) fn receive(
+    pub(crate) fn receive(
         &mut self,
         start: u64,
         payload: Payload,
@@ -88,28 +88,28 @@ impl Receiver {
     }
 
     /// Bytes in order.
-    pub(in crate::world) const fn received(&self) -> u64 {
+    pub(crate) const fn received(&self) -> u64 {
         self.next
     }
 
     /// The acknowledgement of a flight.
-    pub(in crate::world) fn ack(&mut self, number: u32) -> What {
-        self.told_end = self.read + self.window;
-        What::Ack { number, next: self.next, window_end: self.told_end }
+    pub(crate) fn ack(&mut self, number: u32) -> MailContent {
+        self.advertised_end = self.read + self.window;
+        MailContent::Ack { number, next: self.next, window_end: self.advertised_end }
     }
 
     /// The window update that the sender does not know, if it is at least half of the buffer.
-    pub(in crate::world) fn news(&mut self) -> Option<What> {
+    pub(crate) fn window_update(&mut self) -> Option<MailContent> {
         let window_end = self.read + self.window;
-        if window_end - self.told_end < self.window / 2 {
+        if window_end - self.advertised_end < self.window / 2 {
             return None;
         }
-        self.told_end = window_end;
-        Some(What::Window { window_end })
+        self.advertised_end = window_end;
+        Some(MailContent::Window { window_end })
     }
 
     /// Whether everything has arrived.
-    pub(in crate::world) const fn is_over(&self) -> bool {
+    pub(crate) const fn is_over(&self) -> bool {
         self.next >= self.end
     }
 }

@@ -23,7 +23,7 @@ const PACKET_OF_LINK: u32 = 1_200;
 
 /// Elsewhere packets are whole segments.
 const SEGMENT: u32 = 1_448;
-const _: () = assert!(SEGMENT as u64 == MSS, "the same, in what a packet is counted in");
+const _: () = assert!(SEGMENT as u64 == MSS, "one segment size in both units");
 
 const PACKETS_FIRST: u64 = 2;
 const PACKETS_AFTER_RTO: u64 = 10;
@@ -61,7 +61,7 @@ impl ShadowTcp {
 
 impl Sender {
     /// Whether it is a link, whose records are written one by one.
-    pub(in crate::world) const fn carry_cells(&mut self) {
+    pub(crate) const fn carry_cells(&mut self) {
         self.shadow.packet_bytes = PACKET_OF_LINK;
         if self.is_shadows() {
             self.cwnd = PACKETS_FIRST * PACKET_OF_LINK as u64;
@@ -119,7 +119,7 @@ impl Sender {
     }
 
     /// Everything cumulatively acknowledged is no longer in flight, even if another copy was acknowledged.
-    pub(super) fn forget_what_has_come(&mut self) {
+    pub(super) fn forget_acknowledged(&mut self) {
         let (acked, mut gone) = (self.acked, 0);
         self.flights.retain(|it| {
             let has_come = it.is_retransmit && it.start + u64::from(it.bytes) <= acked;
@@ -140,14 +140,14 @@ impl Sender {
     /// This number of bytes was newly cumulatively acknowledged: all of them let the window grow, including
     /// those that waited behind a gap. In slow start by their number up to the threshold, and beyond it by a
     /// packet per window.
-    pub(super) fn hear_news_of_shadow(&mut self, news: u64) {
+    pub(super) fn handle_shadow_ack(&mut self, newly_acked: u64) {
         if core::mem::take(&mut self.shadow.is_recovering) {
             self.cwnd = self.threshold;
         }
-        let mut rest = news;
+        let mut rest = newly_acked;
         // Slow start ends at the threshold, even if an RTO had left a larger window.
         if self.cwnd < self.threshold || self.is_after_rto {
-            let grown = self.cwnd.saturating_add(news);
+            let grown = self.cwnd.saturating_add(newly_acked);
             rest = grown.saturating_sub(self.threshold);
             self.cwnd = grown.min(self.threshold);
             self.is_after_rto &= grown < self.threshold;

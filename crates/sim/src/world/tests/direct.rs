@@ -66,7 +66,7 @@ fn fetch_and_count(
 }
 
 #[test]
-fn reno_with_loss_is_as_fast_as_the_formula_of_mathis_says() {
+fn reno_with_loss_matches_the_formula_of_mathis() {
     for (round_trip_ms, loss) in [(50, 0.001), (50, 0.01), (200, 0.001), (200, 0.01)] {
         let of_seed = |seed| {
             let how = (FAST, Control::Reno);
@@ -80,7 +80,7 @@ fn reno_with_loss_is_as_fast_as_the_formula_of_mathis_says() {
 }
 
 #[test]
-fn one_that_is_alone_fills_a_narrow_way_and_is_through_when_it_can_be() {
+fn a_single_connection_saturates_its_path() {
     let down = Rate::from_mbit_per_s(20.0);
     let [record] = fetch(&[50], 0.0, (down, Control::Cubic), (20_000_000, 30, 1))[..] else {
         panic!("one")
@@ -92,20 +92,20 @@ fn one_that_is_alone_fills_a_narrow_way_and_is_through_when_it_can_be() {
 }
 
 #[test]
-fn who_is_nearer_gets_more_of_a_narrow_way_but_not_all() {
+fn a_shorter_rtt_gets_a_larger_share_of_a_bottleneck() {
     let down = Rate::from_mbit_per_s(20.0);
     for control in [Control::Cubic, Control::Reno] {
         let records = fetch(&[20, 160], 0.0, (down, control), (ENDLESS, 60, 3));
         let [near, far] = [0, 1].map(|it| records[it].bytes as f64);
         assert!((1.2..10.0).contains(&(near / far)), "{control:?}: {}", near / far);
         let of_all = (near + far) * 8.0 / 60.0 / 20e6;
-        assert!(of_all > 0.85, "{control:?}: {of_all} of the way is used");
+        assert!(of_all > 0.85, "{control:?}: {of_all} of the capacity is used");
         assert!(records.iter().all(|it| it.ending == Ending::TimedOut));
     }
 }
 
 #[test]
-fn slow_start_ends_before_a_queue_overflows_with_cubic_and_by_a_loss_with_reno() {
+fn slow_start_ends_by_delay_with_cubic_and_by_loss_with_reno() {
     let down = Rate::from_mbit_per_s(20.0);
     let dropped = |control| fetch_and_count(&[50], 0.0, (down, control), (2_000_000, 10, 1)).1;
     assert_eq!(dropped(Control::Cubic), 0);
@@ -115,7 +115,7 @@ fn slow_start_ends_before_a_queue_overflows_with_cubic_and_by_a_loss_with_reno()
 /// Linux 6.18 with Cubic gives a distant flow 2.5 Mbit/s in the first eight seconds (`flashflow-lab sim
 /// truth`).
 #[test]
-fn who_comes_from_afar_to_a_narrow_way_gets_as_little_as_linux_gives() {
+fn a_long_rtt_gets_as_small_a_share_as_on_linux() {
     let how = (Rate::from_mbit_per_s(20.0), Control::Cubic);
     let of_seed = |seed| fetch(&[20, 160], 0.0, how, (ENDLESS, 8, seed))[1].bytes as f64 * 1e-6;
     let mbit_per_s: Vec<f64> = (0..15).map(of_seed).collect();

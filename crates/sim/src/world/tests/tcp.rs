@@ -1,4 +1,4 @@
-use crate::world::message::What;
+use crate::world::message::MailContent;
 use crate::world::tcp::{Control, Flight, Payload, Receiver, Sender};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -7,13 +7,13 @@ use std::vec::Vec;
 /// Sends this much over a path of 50 ms each way; flights whose numbers are in the list are lost. Returns how
 /// long it took, and what arrived.
 fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
-    const WAY_NS: u64 = 50_000_000;
+    const LATENCY_NS: u64 = 50_000_000;
     let (mut sender, mut receiver) = (Sender::new(control, 1 << 20), Receiver::new(1 << 20));
     sender.write(bytes);
     let mut now = 0;
     let mut sent = 0;
-    let mut forth: VecDeque<(u64, Flight)> = VecDeque::new();
-    let mut back: VecDeque<(u64, What)> = VecDeque::new();
+    let mut forward: VecDeque<(u64, Flight)> = VecDeque::new();
+    let mut backward: VecDeque<(u64, MailContent)> = VecDeque::new();
     let mut got: Vec<u64> = Vec::new();
     for _ in 0..1_000_000 {
         while let Some(flight) = sender.take_flight(now, 1) {
@@ -22,19 +22,19 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
                     receiver.lose(flight.start, Payload::Bytes(flight.bytes));
                 }
             } else {
-                forth.push_back((now + WAY_NS, flight));
+                forward.push_back((now + LATENCY_NS, flight));
             }
             sent += 1;
         }
         if sender.is_done() {
             break;
         }
-        let times = [forth.front().map(|it| it.0), back.front().map(|it| it.0)];
+        let times = [forward.front().map(|it| it.0), backward.front().map(|it| it.0)];
         let next = times.into_iter().flatten().min().unwrap_or(u64::MAX).min(sender.rto_at);
         assert!(next < u64::MAX, "it hangs");
         now = now.max(next);
-        if forth.front().is_some_and(|it| it.0 <= now) {
-            let Some((_, flight)) = forth.pop_front() else { continue };
+        if forward.front().is_some_and(|it| it.0 <= now) {
+            let Some((_, flight)) = forward.pop_front() else { continue };
             let Flight { number, start, bytes, is_retransmit, .. } = flight;
             let payload =
                 if is_retransmit { receiver.find(start) } else { Some(Payload::Bytes(bytes)) };
@@ -42,22 +42,22 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
                 receiver.receive(start, payload, |payload| got.push(payload.bytes()));
             }
             receiver.read = receiver.received();
-            back.push_back((now + WAY_NS, receiver.ack(number)));
-        } else if back.front().is_some_and(|it| it.0 <= now) {
-            if let Some((_, What::Ack { number, next, window_end })) = back.pop_front() {
+            backward.push_back((now + LATENCY_NS, receiver.ack(number)));
+        } else if backward.front().is_some_and(|it| it.0 <= now) {
+            if let Some((_, MailContent::Ack { number, next, window_end })) = backward.pop_front() {
                 sender.handle_ack(now, number, next, window_end);
             }
         } else {
             sender.handle_rto();
         }
     }
-    assert!(sender.is_done(), "it does not come to an end");
+    assert!(sender.is_done(), "the transfer does not end");
     (now, got.iter().sum())
 }
 
 proptest! {
     #[test]
-    fn whatever_gets_lost_comes_in_the_end(
+    fn all_lost_data_is_eventually_delivered(
         bytes in 1u64..3_000_000, lost in prop::collection::vec(0usize..300, 0..60), which in 0usize..3,
     ) {
         let control = [Control::Reno, Control::Cubic, Control::Shadow][which];
@@ -67,7 +67,7 @@ proptest! {
 }
 
 #[test]
-fn slow_start_doubles_what_is_under_way_in_each_round() {
+fn slow_start_doubles_the_data_in_flight_each_round() {
     // 10 segments, then 20, 40, 80: 150 segments arrive in four rounds, the last half full.
     let (took, _) = carry(Control::Cubic, 150 * 1448, &[]);
     assert_eq!(took, 400_000_000);
@@ -76,7 +76,7 @@ fn slow_start_doubles_what_is_under_way_in_each_round() {
 }
 
 #[test]
-fn shadows_tcp_begins_with_two_segments_and_knows_no_rest() {
+fn shadows_tcp_starts_with_two_segments_and_ignores_idle_times() {
     // 2 segments, then 4, 8, 16: 30 segments after four rounds.
     assert_eq!(carry(Control::Shadow, 30 * 1448, &[]).0, 400_000_000);
     assert_eq!(carry(Control::Shadow, 31 * 1448, &[]).0, 500_000_000);
@@ -130,7 +130,7 @@ fn after_segments(control: Control, count: u64) -> Sender {
 }
 
 #[test]
-fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
+fn shadows_rto_doubles_for_the_lifetime_of_the_connection() {
     let mut sender = Sender::new(Control::Shadow, 1 << 30);
     sender.write(1 << 20);
     let (mut now, mut timeouts_s) = (0, Vec::new());
@@ -153,7 +153,7 @@ fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
 }
 
 #[test]
-fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() {
+fn shadows_tcp_detects_a_loss_late_and_a_lost_retransmission_never() {
     // The acknowledgements of seven segments of which the first is lost, until it is retransmitted.
     let noticed_after = |control: Control| {
         let mut sender = after_segments(control, 8);
@@ -187,18 +187,19 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
 }
 
 #[test]
-fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
+fn shadow_repairs_one_loss_each_round_trip_and_linux_all_at_once() {
     // Of ten segments the first and the third are lost. Which ones are retransmitted after each
     // acknowledgement.
-    let mended = |control: Control| {
+    let repaired = |control: Control| {
         let mut sender = after_segments(control, 20);
         let flights: Vec<Flight> = (0..10).map(|_| one(&mut sender, 50)).collect();
-        let mut mended = Vec::new();
+        let mut repaired = Vec::new();
         let mut ack = |sender: &mut Sender, place: usize, number: u32, acked: u64| {
             sender.handle_ack(100, number, acked, 1 << 30);
             let retransmits = send_all(sender, 100);
             let place_of = |it: &Flight| flights.iter().position(|old| old.start == it.start);
-            mended.extend(retransmits.iter().map(|it| (place, place_of(it).expect("one of them"))));
+            repaired
+                .extend(retransmits.iter().map(|it| (place, place_of(it).expect("one of them"))));
             retransmits.first().map(|it| it.number)
         };
         // Earlier segments arrive before retransmissions.
@@ -212,15 +213,15 @@ fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
             let Flight { number, .. } = one(&mut sender, 70);
             ack(&mut sender, place, number, flights[2].start);
         }
-        mended
+        repaired
     };
-    // With the next acknowledgement, as soon as the window has space. (Then nobody acknowledges that.)
-    assert_eq!(mended(Control::Cubic)[..2], [(1, 0), (4, 2)]);
-    assert_eq!(mended(Control::Shadow), [(4, 0), (12, 2)]);
+    // With the next acknowledgement, as soon as the window has space. (That is never acknowledged.)
+    assert_eq!(repaired(Control::Cubic)[..2], [(1, 0), (4, 2)]);
+    assert_eq!(repaired(Control::Shadow), [(4, 0), (12, 2)]);
 }
 
 #[test]
-fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
+fn retransmissions_after_a_timeout_double_each_round() {
     for control in [Control::Cubic, Control::Reno, Control::Shadow] {
         let mut sender = Sender::new(control, 1 << 30);
         sender.write(1 << 20);
@@ -247,7 +248,7 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
 }
 
 #[test]
-fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is_mended() {
+fn shadows_window_starts_at_the_first_missing_byte_and_grows_during_recovery() {
     // Of thirty packets the first and one after ten others are lost.
     let mut sender = after_segments(Control::Shadow, 28);
     sender.write(1 << 20);
@@ -272,7 +273,7 @@ fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is
 }
 
 #[test]
-fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_last() {
+fn after_a_timeout_shadow_retransmits_the_first_missing_byte_first() {
     let mut sender = after_segments(Control::Shadow, 28);
     sender.write(1 << 20);
     let flights = send_all(&mut sender, 100);
@@ -289,7 +290,7 @@ fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_
 }
 
 #[test]
-fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() {
+fn after_a_timeout_shadows_window_is_limited_to_its_threshold() {
     let mut sender = after_segments(Control::Shadow, 8);
     let flights: Vec<Flight> = (0..8).map(|_| one(&mut sender, 10)).collect();
     sender.handle_rto();
@@ -301,7 +302,7 @@ fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() 
 }
 
 #[test]
-fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
+fn late_data_after_a_timeout_counts_as_a_loss_for_shadow() {
     let mut sender = after_segments(Control::Shadow, 28);
     let flights: Vec<Flight> = (0..20).map(|_| one(&mut sender, 10)).collect();
     sender.handle_rto();
@@ -318,7 +319,7 @@ fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
 
 /// Segments that waited behind a gap do not enter the window at once.
 #[test]
-fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() {
+fn shadows_window_grows_by_a_packet_for_each_window_above_its_threshold() {
     let mut sender = Sender::new(Control::Shadow, 1 << 30);
     let mut now = 0;
     sender.write(1 << 20);

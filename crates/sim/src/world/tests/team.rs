@@ -2,7 +2,7 @@
 
 use super::small::{FAST, Small};
 use crate::world::{
-    Ending, HostId, Part, Probe, Record, Scan, TeamNews, TeamOrder, Users, coordinator_key,
+    Ending, HostId, Part, Probe, Record, ReportContent, Scan, TeamOrder, Users, coordinator_key,
 };
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
@@ -67,8 +67,8 @@ fn measure_in_halves(small: &Small, each: Rate, begin_s: u64, held_back_s: Optio
         pass(&mut part);
         for report in part.take_reports() {
             assert_eq!(report.measurement, 7);
-            match report.news {
-                TeamNews::Accepted => {
+            match report.content {
+                ReportContent::Accepted => {
                     for host in MEASURERS {
                         let (sockets, seconds) = (10, SECONDS.into());
                         let measurement = 7;
@@ -85,8 +85,8 @@ fn measure_in_halves(small: &Small, each: Rate, begin_s: u64, held_back_s: Optio
                         );
                     }
                 }
-                TeamNews::Refused(why) => seen.refused = Some(why),
-                TeamNews::Ready(sockets) => {
+                ReportContent::Refused(why) => seen.refused = Some(why),
+                ReportContent::Ready(sockets) => {
                     assert_eq!(sockets, 10);
                     ready += 1;
                     if ready == 2 {
@@ -95,11 +95,11 @@ fn measure_in_halves(small: &Small, each: Rate, begin_s: u64, held_back_s: Optio
                         }
                     }
                 }
-                TeamNews::Sockets(_) => {}
-                TeamNews::Second { second, bytes } => {
+                ReportContent::Sockets(_) => {}
+                ReportContent::Second { second, bytes } => {
                     seen.measured_bytes[second as usize] += bytes;
                 }
-                TeamNews::Client { second, sent_bytes, .. } => {
+                ReportContent::Client { second, sent_bytes, .. } => {
                     seen.client_bytes.push(sent_bytes);
                     if second + 1 == u32::from(SECONDS) {
                         for host in [MEASURERS[0], MEASURERS[1], COORDINATOR] {
@@ -120,12 +120,12 @@ fn median_mbit(bytes: &[u64]) -> f64 {
 }
 
 #[test]
-fn a_team_gets_back_what_a_relay_limits_itself_to_and_no_more() {
+fn a_team_measures_exactly_the_limit_of_a_relay() {
     let limit = Rate::from_mbit_per_s(80.0);
     let seen = measure(&net(limit, &[COORDINATOR]), Rate::from_mbit_per_s(120.0), 0);
     let mbit = median_mbit(&seen.measured_bytes);
     assert!((77.0..81.0).contains(&mbit), "{mbit} {seen:?}");
-    assert_eq!(seen.client_bytes.len(), usize::from(SECONDS), "there is a report for each second");
+    assert_eq!(seen.client_bytes.len(), usize::from(SECONDS), "each second is reported");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_measurer_sends_no_more_than_it_is_assigned() {
 /// A link carries one window per round-trip time, some 30 Mbit/s here: twenty of them less than the relay's
 /// capacity, and ten half of that.
 #[test]
-fn every_other_link_is_silent_until_the_middle() {
+fn every_second_link_is_silent_until_the_middle() {
     let small = net(FAST, &[COORDINATOR]);
     let seen = measure_in_halves(&small, FAST, 0, Some(4));
     let (first, second) = seen.measured_bytes.split_at(4);
@@ -156,7 +156,7 @@ fn a_relay_refuses_a_coordinator_that_it_does_not_know() {
 
 /// Clients have at most a quarter, and the sum is the relay's capacity.
 #[test]
-fn clients_go_on_while_their_relay_is_measured_within_their_share() {
+fn clients_keep_their_share_while_their_relay_is_measured() {
     let limit = Rate::from_mbit_per_s(40.0);
     // A hundred downloads of 4 MiB every two seconds would use everything.
     let mut busy = net(limit, &[COORDINATOR]);
@@ -185,9 +185,9 @@ fn scan(narrow: Rate) -> Vec<Record> {
 }
 
 #[test]
-fn a_scanner_sees_which_relay_is_slow_and_goes_on_after_a_time_out() {
+fn a_scanner_finds_the_slow_relay_and_continues_after_a_timeout() {
     let records = scan(Rate::from_mbit_per_s(5.0));
-    let of = |probe| records.iter().find(|it| it.probe == Some(probe)).expect("it is over");
+    let of = |probe| records.iter().find(|it| it.probe == Some(probe)).expect("it has ended");
     let s = |probe| of(probe).last_byte.expect("it completed").as_secs_f64();
     assert!(s(0) > 1.6, "1 MiB takes 1.7 s at 5 Mbit/s: {}", s(0));
     assert!(s(1) < s(0) / 2.0, "{} and {}", s(1), s(0));

@@ -16,7 +16,7 @@ fn last_s(record: &Record) -> f64 {
 }
 
 #[test]
-fn a_seed_gives_the_same_run_however_hosts_are_distributed() {
+fn a_run_depends_on_the_seed_and_not_on_the_distribution_of_hosts() {
     let users = Users::Markov(Arc::new(models()), 1.0);
     let small = Small::new().losing(0.005).fast_relays(6);
     let small = small.client(users.clone()).client(users).fetcher(MIB, 5).fetcher(50_000, 5);
@@ -31,7 +31,7 @@ fn a_seed_gives_the_same_run_however_hosts_are_distributed() {
 }
 
 #[test]
-fn all_comes_whole_and_later_where_much_is_lost() {
+fn losses_delay_transfers_and_never_corrupt_them() {
     let small = Small::new().fast_relays(3).fetcher(MIB, 10);
     let clean = small.run(60, 1, 1);
     let lossy = small.losing(0.02).run(60, 1, 1);
@@ -51,7 +51,7 @@ fn one_download(small: Small) -> f64 {
 }
 
 #[test]
-fn whatever_is_narrowest_is_the_limit() {
+fn the_bottleneck_limits_the_rate() {
     let narrow = Rate::from_bit_per_s(4_000_000);
     let open = |relay: usize| if relay == 1 { narrow } else { FAST };
     let hosts = (0..3).fold(Small::new(), |it, place| it.relay(open(place), place == 2, |_| ()));
@@ -76,10 +76,10 @@ fn whatever_is_narrowest_is_the_limit() {
 }
 
 #[test]
-fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow_relay() {
+fn with_hop_windows_cells_queue_at_the_source_and_not_at_the_bottleneck() {
     let limit = RateLimit { rate: Rate::from_bit_per_s(4_000_000), burst_bytes: 50_000 };
     // The mean delay of a cell at each relay, and the time of the download.
-    let play = |windows: [Option<HopWindows>; 3]| {
+    let run = |windows: [Option<HopWindows>; 3]| {
         let small = windows.into_iter().enumerate().fold(Small::new(), |it, (place, windows)| {
             it.relay(FAST, place == 2, |relay| {
                 relay.limit = (place == 1).then_some(limit);
@@ -94,24 +94,24 @@ fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow
         ([1, 2, 3].map(waits), last_s(&played.records[0]))
     };
     let on = Some(HopWindows::CircuitStartAgain);
-    let ([_, without, _], took_without) = play([None; 3]);
-    let ([_, with, exit], took_with) = play([on; 3]);
+    let ([_, without, _], took_without) = run([None; 3]);
+    let ([_, with, exit], took_with) = run([on; 3]);
     // 1,000 cells in flight end to end, of which 970 leave per second.
     assert!(without > 0.3, "{without} s");
     assert!(with < 0.25 * without && exit > with, "{with} s, and {exit} s at the exit");
     assert!(took_with < 1.2 * took_without, "{took_with} s and {took_without} s");
     // Without windows at the bottleneck relay nothing changes.
-    let ([_, mixed, _], took_mixed) = play([on, None, on]);
+    let ([_, mixed, _], took_mixed) = run([on, None, on]);
     assert!((mixed - without).abs() < 0.1 * without, "{mixed} s");
     assert!((took_mixed - took_without).abs() < 0.1 * took_without, "{took_mixed} s");
 }
 
 #[test]
-fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_with_kist() {
+fn data_queues_in_kernels_with_vanilla_and_in_circuit_queues_with_kist() {
     let narrow = Rate::from_bit_per_s(8_000_000);
     // The mean delay of a cell at the exit, whose next hop is the bottleneck relay: in its queues, and then in
     // its kernel.
-    let play = |scheduler: SchedulerConfig| {
+    let run = |scheduler: SchedulerConfig| {
         let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
             FAST,
             true,
@@ -125,8 +125,8 @@ fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_wi
         [it.waited_cell_s, it.kernel_waited_cell_s]
             .map(|waited| waited * 514.0 / it.relayed_bytes as f64)
     };
-    let [queues, kernel] = play(SchedulerConfig::vanilla());
-    let [queues_of_kist, kernel_of_kist] = play(SchedulerConfig::kist(SchedulerConfig::INTERVAL));
+    let [queues, kernel] = run(SchedulerConfig::vanilla());
+    let [queues_of_kist, kernel_of_kist] = run(SchedulerConfig::kist(SchedulerConfig::INTERVAL));
     assert!(kernel > 2.0 * kernel_of_kist, "{kernel} s and {kernel_of_kist} s");
     assert!(queues_of_kist > 1.3 * queues, "{queues_of_kist} s and {queues} s");
     // Exits stop reading a stream whose circuit has a long queue. They do not know about data in the kernel.
@@ -135,7 +135,7 @@ fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_wi
 }
 
 #[test]
-fn clients_of_a_narrow_relay_have_equal_parts() {
+fn clients_share_a_bottleneck_relay_equally() {
     let narrow = Rate::from_bit_per_s(8_000_000);
     let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
         FAST,
@@ -155,7 +155,7 @@ fn clients_of_a_narrow_relay_have_equal_parts() {
 }
 
 #[test]
-fn streams_of_models_carry_what_the_models_say() {
+fn streams_follow_their_traffic_model() {
     let users = Users::Markov(Arc::new(models()), 1.0);
     let played = Small::new().fast_relays(3).client(users).run(60, 1, 8);
     assert!(played.records.len() > 100, "{}", played.records.len());
@@ -166,7 +166,7 @@ fn streams_of_models_carry_what_the_models_say() {
 }
 
 #[test]
-fn a_download_that_takes_too_long_is_given_up() {
+fn a_download_is_aborted_at_its_timeout() {
     let slow = Rate::from_bit_per_s(100_000);
     let small = (0..3).fold(Small::new(), |it, place| it.relay(slow, place == 2, |_| ()));
     let records = small.fetcher(8 * MIB, 1).run(150, 1, 9).records;
@@ -177,7 +177,7 @@ fn a_download_that_takes_too_long_is_given_up() {
 
 /// TGen's `stallout`: the exit's line is too slow for a cell in that time.
 #[test]
-fn a_download_that_receives_nothing_for_its_stallout_is_given_up_and_no_other() {
+fn only_a_stalled_download_is_aborted_at_its_stallout() {
     let ended = |rate: Rate| {
         let stallout = Some(Duration::from_secs(5));
         let size = Size { weight: 1.0, bytes: MIB, timeout: None, stallout };
@@ -193,7 +193,7 @@ fn a_download_that_receives_nothing_for_its_stallout_is_given_up_and_no_other() 
 
 /// Without a limit the client would begin flows endlessly at one instant, and no window would end.
 #[test]
-fn users_of_a_model_that_never_pauses_begin_a_bounded_number_of_flows_in_a_second() {
+fn users_of_a_model_without_pauses_start_a_bounded_number_of_flows() {
     let start = State { transitions: [(1.0, 1)].into(), emissions: Vec::new() };
     let at_once = (1.0, Observation::ToServer, Delay::Uniform(0.0, 0.0));
     let state = State { transitions: [(1.0, 1)].into(), emissions: [at_once].into() };

@@ -14,7 +14,7 @@ use onion::measure::Second;
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ClientSecond, ErrorCode, MeasurerKey, SentBack};
 use onion::{Duration, Instant, Rate};
-use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
+use sim::world::{HostId, ReportContent, TeamOrder, TeamReport};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -259,13 +259,13 @@ impl Team {
         let Some((round, members)) = self.rounds.get(&report.measurement) else { return };
         let measurement = MeasurementId(id);
         let place = self.measurers.iter().position(|(host, _)| *host == report.from);
-        let order_event = match (&report.news, place.map(MeasurerId)) {
-            (TeamNews::Accepted, _) => OrderEvent::Accepted,
-            (TeamNews::Refused(detail), _) => {
+        let order_event = match (&report.content, place.map(MeasurerId)) {
+            (ReportContent::Accepted, _) => OrderEvent::Accepted,
+            (ReportContent::Refused(detail), _) => {
                 let (code, text) = (ErrorCode::CALLED_OFF, detail.clone());
                 OrderEvent::Failed(OrderFailure::Refused { code, text })
             }
-            (TeamNews::Client { second, sent_bytes, sent_back_bytes }, None) => {
+            (ReportContent::Client { second, sent_bytes, sent_back_bytes }, None) => {
                 let client = ClientSecond {
                     second: u16::try_from(*second).unwrap_or(u16::MAX),
                     received_bytes: *sent_bytes,
@@ -278,14 +278,14 @@ impl Team {
                 });
                 OrderEvent::ClientSecond(client, sent.collect())
             }
-            (TeamNews::Ready(open), Some(measurer)) => {
+            (ReportContent::Ready(open), Some(measurer)) => {
                 let ready = MemberReport::Ready { sockets: *open };
                 return period.handle_report(now, measurement, measurer, *round, ready);
             }
-            (TeamNews::Sockets(open), Some(measurer)) => {
+            (ReportContent::Sockets(open), Some(measurer)) => {
                 return period.handle_sockets(now, measurement, measurer, *open);
             }
-            (TeamNews::Second { second, bytes }, Some(measurer)) => {
+            (ReportContent::Second { second, bytes }, Some(measurer)) => {
                 // Simulated cells have no contents: the number of checked cells is that of real measurers.
                 let (index, checked_cells) = (*second, bytes / (514 * 125));
                 let second = Second { index, bytes: *bytes, checked_cells };
@@ -371,8 +371,12 @@ mod tests {
         team.direct(1, News::default(), &mut orders);
         let [(host, TeamOrder::Ask { measurement, .. })] = orders[..] else { panic!("{orders:?}") };
         assert_eq!(host, COORDINATOR);
-        let accepted =
-            TeamReport { from: COORDINATOR, measurement, at_ns: 2, news: TeamNews::Accepted };
+        let accepted = TeamReport {
+            from: COORDINATOR,
+            measurement,
+            at_ns: 2,
+            content: ReportContent::Accepted,
+        };
         let mut orders = Vec::new();
         team.direct(2, News { reports: vec![accepted], ..News::default() }, &mut orders);
         orders

@@ -2,7 +2,7 @@ use crate::world::kernel::pair::Pair;
 use crate::world::message::Purpose;
 use onion::Rate;
 
-/// Writes as much as there is space for, and asks for more. Returns the number of cells.
+/// Writes until the socket is full, and waits for space. Returns the number of cells.
 fn fill(pair: &mut Pair) -> usize {
     let mut written = 0;
     loop {
@@ -24,7 +24,7 @@ fn waiting_bytes(pair: &Pair) -> f64 {
 }
 
 #[test]
-fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
+fn a_blocked_writer_is_woken_when_a_third_of_the_buffer_is_free() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
     // Until slow start has ended and the buffer has its full size.
     for _ in 0..100 {
@@ -39,7 +39,7 @@ fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
             assert_eq!(pair.kernels[0].room_cells(pair.socket), 0, "there was no event");
             pair.pass(1_000_000);
             steps += 1;
-            assert!(steps < 10_000, "nobody is ever told");
+            assert!(steps < 10_000, "no socket is ever woken");
         }
         let written = fill(&mut pair) as f64 * 514.0;
         // A third of all waiting data, plus or minus one piece.
@@ -49,7 +49,7 @@ fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
 }
 
 #[test]
-fn the_more_memory_a_segment_is_reckoned_at_the_more_waits_in_a_kernel() {
+fn larger_segment_memory_keeps_more_data_in_the_kernel() {
     let waits = |segment_memory_bytes| {
         let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
         pair.kernels[0].segment_memory_bytes = segment_memory_bytes;
@@ -64,7 +64,7 @@ fn the_more_memory_a_segment_is_reckoned_at_the_more_waits_in_a_kernel() {
 }
 
 #[test]
-fn who_asks_before_a_connection_stands_may_write_when_it_does() {
+fn a_writer_blocked_before_the_connection_is_woken_when_it_opens() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
     let early = pair.kernels[0].dial(1, Purpose::Link, 1);
     assert_eq!(pair.kernels[0].room_cells(early), 0);
@@ -74,7 +74,7 @@ fn who_asks_before_a_connection_stands_may_write_when_it_does() {
 }
 
 #[test]
-fn silence_is_noticed_by_the_round_trip_that_is_known_by_now() {
+fn retransmission_timeouts_use_the_current_rtt() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
     let silent_after_ms = |pair: &Pair| {
         let kernel = &pair.kernels[0];
@@ -82,7 +82,7 @@ fn silence_is_noticed_by_the_round_trip_that_is_known_by_now() {
     };
     pair.write(1);
     pair.pass(1_000_000);
-    assert!((990..1_000).contains(&silent_after_ms(&pair)), "nothing is known of the path");
+    assert!((990..1_000).contains(&silent_after_ms(&pair)), "no RTT is known");
     pair.write(1);
     // The first is acknowledged by now, the second not yet, and nothing more is sent.
     pair.pass(20_800_000);

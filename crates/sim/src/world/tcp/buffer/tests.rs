@@ -22,7 +22,7 @@ fn fill(sender: &mut Sender) {
 }
 
 #[test]
-fn memory_is_what_linux_has_shown() {
+fn segment_memory_matches_linux() {
     // Linux 6.18, `ss -tmi` of one sender: window, round-trip time, segments in flight, unsent bytes, and `w`
     // of `skmem`, which is memory.
     let shown = [
@@ -43,7 +43,7 @@ fn memory_is_what_linux_has_shown() {
 }
 
 #[test]
-fn the_first_buffer_is_that_of_ten_segments() {
+fn the_initial_buffer_holds_ten_segments() {
     for (reckoned, first) in [(DEBIAN, 87_040), (SMALLER, 46_080)] {
         let mut sender = sender(10, 0, 0, 0);
         sender.widen(reckoned);
@@ -55,7 +55,7 @@ fn the_first_buffer_is_that_of_ten_segments() {
 }
 
 #[test]
-fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
+fn the_buffer_grows_with_the_window_up_to_a_limit_and_never_shrinks() {
     let mut sender = sender(60, 100_000, 0, 0);
     sender.widen(DEBIAN);
     assert_eq!(sender.buffer, 60 * 8704);
@@ -75,7 +75,7 @@ fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
 }
 
 #[test]
-fn some_windows_wait_in_a_kernel_that_is_kept_full() {
+fn a_saturated_kernel_buffers_several_windows() {
     for (reckoned, least, most) in [(DEBIAN, 5.0, 7.0), (SMALLER, 2.6, 3.8)] {
         for cwnd in [60, 200, 480] {
             let mut sender = sender(cwnd, 100_000, 0, 0);
@@ -90,7 +90,7 @@ fn some_windows_wait_in_a_kernel_that_is_kept_full() {
 }
 
 #[test]
-fn who_was_refused_is_told_when_a_third_is_free() {
+fn a_blocked_writer_is_woken_when_a_third_is_free() {
     let mut sender = sender(60, 100_000, 0, 0);
     sender.widen(DEBIAN);
     sender.next = 60 * MSS;
@@ -109,7 +109,7 @@ fn who_was_refused_is_told_when_a_third_is_free() {
 
 proptest! {
     #[test]
-    fn no_more_than_a_piece_is_taken_beyond_the_buffer(
+    fn a_write_exceeds_the_buffer_by_at_most_one_piece(
         cwnd in 2u64..2000, round_trip_us in 0u64..1_000_000,
         steps in prop::collection::vec((1u64..200_000, 0u64..200_000), 1..40),
     ) {
