@@ -41,7 +41,7 @@ impl LayerKeys {
         match format {
             RelayFormat::V0 => {
                 let Some(material) = material.first_chunk() else {
-                    unreachable!("there is enough for whatever layer")
+                    unreachable!("the output is long enough for every layer")
                 };
                 Self::Tor1(HopKeys::from_material(material))
             }

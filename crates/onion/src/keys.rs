@@ -71,11 +71,12 @@ impl RsaKey {
     /// [`KeyProblem`] unless it is an RSA key of [`RSA_BITS`] with the exponent 65537, which tor requires, and its
     /// numbers fit together.
     pub fn from_der(der: &[u8]) -> Result<Self, KeyProblem> {
-        let key = RsaPrivateKey::from_pkcs1_der(der).map_err(|_| KeyProblem("it is no RSA key"))?;
+        let key =
+            RsaPrivateKey::from_pkcs1_der(der).map_err(|_| KeyProblem("it is not an RSA key"))?;
         if key.n().bits() != RSA_BITS || *key.e() != BigUint::from(RSA_EXPONENT) {
-            return Err(KeyProblem("it is no RSA key of 1024 bits and exponent 65537"));
+            return Err(KeyProblem("it is not an RSA key of 1024 bits and exponent 65537"));
         }
-        key.validate().map_err(|_| KeyProblem("its numbers do not fit together"))?;
+        key.validate().map_err(|_| KeyProblem("its numbers are inconsistent"))?;
         Self::new(key)
     }
 
@@ -284,16 +285,19 @@ mod tests {
     }
 
     #[test]
-    fn an_rsa_key_of_another_length_is_refused() {
+    fn an_rsa_key_of_another_length_is_rejected() {
         let long = RsaKey::generate_bits(&mut ChaCha8Rng::seed_from_u64(2), 512).expect("a key");
         let refused = RsaKey::from_der(long.to_der().expect("encoded").as_bytes()).err();
-        assert_eq!(refused, Some(KeyProblem("it is no RSA key of 1024 bits and exponent 65537")));
+        assert_eq!(
+            refused,
+            Some(KeyProblem("it is not an RSA key of 1024 bits and exponent 65537"))
+        );
     }
 
     proptest! {
         /// `ed25519-dalek`, which signs from the seed, makes the same signature.
         #[test]
-        fn an_expanded_key_signs_as_its_seed_does(seed: [u8; 32], message: Vec<u8>) {
+        fn an_expanded_key_signs_like_its_seed(seed: [u8; 32], message: Vec<u8>) {
             use ed25519_dalek::{Signer, SigningKey};
             let key = Ed25519Key::from_seed(&seed);
             let expected = SigningKey::from_bytes(&seed).sign(&message).to_bytes();

@@ -136,7 +136,7 @@ impl fmt::Display for CloseCause {
             Self::TimedOut => f.write_str("no answer in time"),
             Self::ByPeer => f.write_str("closed by the peer"),
             Self::Reset => f.write_str("reset by the peer"),
-            Self::NoRoute => f.write_str("no route leads there"),
+            Self::NoRoute => f.write_str("no route to the host"),
             Self::NoResources => {
                 f.write_str("this machine has no descriptors, ports or memory left")
             }

@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_divides_by_zero() {
+    fn zero_rates_and_times_do_not_divide_by_zero() {
         assert_eq!(Rate::from_bytes_over(1, Duration::ZERO), Rate::ZERO);
         assert_eq!(Rate::ZERO.time_for(1), Duration::MAX);
     }
 
     proptest! {
         #[test]
-        fn bytes_over_the_time_they_take_give_the_rate_back(
+        fn bytes_divided_by_their_time_give_the_rate(
             mbit in 1u64..10_000, bytes in 1_000_000u64..1_000_000_000,
         ) {
             let rate = Rate::from_bit_per_s(mbit * 1_000_000);

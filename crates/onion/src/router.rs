@@ -85,8 +85,6 @@ mod eviction;
 mod face;
 mod feedback;
 mod links;
-#[cfg(test)]
-mod looks;
 mod measurement;
 mod memory;
 mod parameters;
@@ -94,6 +92,8 @@ mod queue_age;
 pub mod schedule;
 mod slab;
 mod streams;
+#[cfg(test)]
+mod table_lookups;
 mod transmit;
 mod violation;
 

@@ -379,10 +379,11 @@ impl LyingExit {
                 self.send(at, Command::DESTROY, &[DestroyReason::FINISHED.get()]);
                 self.forget(at);
             }
-            7 => ConfluxNote::Came(rng.random::<u64>() >> rng.random_range(0..64))
+            7 => ConfluxNote::Arrived(rng.random::<u64>() >> rng.random_range(0..64))
                 .encode_into(&mut note),
             8 => {
-                ConfluxNote::Gone(&rng.random::<[u8; 2]>().map(|it| it % 3)).encode_into(&mut note);
+                ConfluxNote::LostLegs(&rng.random::<[u8; 2]>().map(|it| it % 3))
+                    .encode_into(&mut note);
             }
             9 => {
                 let mut sendme = Vec::new();

@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cells_come_out_as_they_went_in_however_the_stream_is_cut(
+        fn cells_survive_any_fragmentation_of_the_stream(
             cells in cells(), cuts in prop::collection::vec(1usize..900, 0..30),
         ) {
             let mut stream = vec![];
@@ -238,14 +238,14 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_begin_with_versions_is_refused() {
+    fn a_first_cell_other_than_versions_is_rejected() {
         let mut http = &b"HTTP/1.1 400 Bad Request\r\n"[..];
         let error = Framer::new().next_cell(&mut http).map(|_| ());
         assert_eq!(error, Err(FrameError::NotVersions(Command::new(b'T'))));
     }
 
     #[test]
-    fn an_oversized_cell_is_refused_before_its_body_arrives() {
+    fn an_oversized_cell_is_rejected_before_its_body_arrives() {
         let mut framer = Framer::new();
         framer.widen_circ_ids();
         let mut input = &[0, 0, 0, 0, 129, 0xff, 0xff][..];

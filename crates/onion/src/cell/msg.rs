@@ -162,7 +162,7 @@ impl NetInfo {
         let timestamp = reader.take_u32()?;
         let other = take_address(&mut reader)?;
         if other.is_none() {
-            return Err(reader.malformed("our address is of no known type"));
+            return Err(reader.malformed("our address has an unknown type"));
         }
         let count = reader.take_u8()?;
         let mut mine = Vec::new();
@@ -188,7 +188,7 @@ fn take_address(reader: &mut Reader<'_>) -> Result<Option<IpAddr>, Malformed> {
     let address_type = reader.take_u8()?;
     let len = usize::from(reader.take_u8()?);
     let bytes = reader.take(len)?;
-    let odd = |_| reader.malformed("an address has not the length of its type");
+    let odd = |_| reader.malformed("an address does not have the length of its type");
     Ok(match address_type {
         4 => Some(<[u8; 4]>::try_from(bytes).map_err(odd)?.into()),
         6 => Some(<[u8; 16]>::try_from(bytes).map_err(odd)?.into()),

@@ -260,7 +260,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     pub(super) fn end_with(&mut self, number: StreamNumber, reason: EndReason) {
         let hop = self.streams.get(&number).and_then(|it| it.hop);
         if let Some((circuit, id)) = self.forget_stream(number) {
-            self.say_to(circuit, hop, RelayCommand::END, id, &[reason.0]);
+            self.queue_message_to(circuit, hop, RelayCommand::END, id, &[reason.0]);
         }
     }
 
@@ -276,18 +276,18 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// Queues a message to the last hop of an open circuit.
-    pub(super) fn say(
+    pub(super) fn queue_message(
         &mut self,
         number: CircuitNumber,
         command: RelayCommand,
         stream_id: StreamId,
         data: &[u8],
     ) {
-        self.say_to(number, None, command, stream_id, data);
+        self.queue_message_to(number, None, command, stream_id, data);
     }
 
     /// Queues a message to the hop at this index; on a set, always to the last hop of the leg.
-    pub(super) fn say_to(
+    pub(super) fn queue_message_to(
         &mut self,
         number: CircuitNumber,
         hop: Option<usize>,

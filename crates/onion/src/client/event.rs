@@ -90,7 +90,7 @@ impl fmt::Display for Loss {
             Self::Link(cause) => write!(f, "link to the first hop: {cause}"),
             Self::Channel(problem) => f.write_str(problem),
             Self::Silent => {
-                f.write_str("a leg that brings nothing, while the others of its set wait for it")
+                f.write_str("a leg that delivers nothing while the others of its set wait for it")
             }
             Self::Circuit(error) => error.fmt(f),
             Self::Flow(error) => error.fmt(f),

@@ -13,7 +13,7 @@ use core::ops::{Deref, DerefMut};
 use rand_core::Rng;
 
 /// Replaces the random bytes that only an authenticating party sends.
-const SAYS_NOTHING: [u8; 24] = [0; 24];
+const NO_AUTHENTICATION: [u8; 24] = [0; 24];
 
 /// A client on links of bytes: a [`Core`] with the link handshake, framing and the `Node` interface. See the
 /// [module](super).
@@ -102,7 +102,7 @@ impl<R: Rng, A: Application<Tor>> Node for Client<R, A> {
         let Some(to) = self.core.first_hop(conn) else { return };
         let expected = ExpectedPeer { ids: to.ids, address: to.address.ip() };
         let anonymous = Authentication::Anonymous;
-        match Channel::initiator(expected, anonymous, tls, SAYS_NOTHING, self.unix_time_s) {
+        match Channel::initiator(expected, anonymous, tls, NO_AUTHENTICATION, self.unix_time_s) {
             Ok(channel) => {
                 let channel =
                     if self.core.has_hop_windows() { channel.offering_feedback() } else { channel };

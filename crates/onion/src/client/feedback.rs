@@ -70,7 +70,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// A relay cell has arrived from the first hop.
-    pub(super) fn note_came(&mut self, number: CircuitNumber, place: usize) {
+    pub(super) fn note_received(&mut self, number: CircuitNumber, place: usize) {
         let circuit = self.passages.get_mut(&number).and_then(|it| it.legs.get_mut(place));
         let Some(circuit) = circuit else { return };
         let (conn, circ_id) = (circuit.conn, circuit.circ_id);

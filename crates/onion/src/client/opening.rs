@@ -194,6 +194,6 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 RelayCommand::RESOLVE
             }
         };
-        self.say_to(circuit, hop, command, id, &data);
+        self.queue_message_to(circuit, hop, command, id, &data);
     }
 }

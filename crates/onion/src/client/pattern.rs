@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_pattern_is_the_same_however_it_is_cut(
+        fn a_pattern_is_independent_of_fragmentation(
             seed: u64, offset in 0u64..100, cuts in prop::collection::vec(1usize..700, 1..20),
         ) {
             let pattern = Pattern { seed };
@@ -198,7 +198,7 @@ mod tests {
         }
 
         #[test]
-        fn no_request_is_too_long_to_be_answered(
+        fn extreme_requests_never_overflow(
             numbers in prop::array::uniform3(prop::sample::select(vec![0, 1, u64::MAX / 2, u64::MAX - 8, u64::MAX])),
             offset in prop::sample::select(vec![0, 24, u64::MAX / 2]),
         ) {
@@ -214,7 +214,7 @@ mod tests {
         }
 
         #[test]
-        fn both_sides_mean_the_same(
+        fn client_and_server_interpret_a_request_alike(
             seed: u64, download_bytes in 0u64..2000, upload_bytes in 0u64..2000, cut in 1usize..900,
         ) {
             let transfer = Transfer { seed, download_bytes, upload_bytes };

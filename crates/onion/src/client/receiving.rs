@@ -34,7 +34,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
         let Some((place, leg)) = place else { return };
         if has_feedback && command == Command::RELAY {
-            self.note_came(number, place);
+            self.note_received(number, place);
         }
         if let Err(cause) = self.handle_circuit_cell(number, place, command, body) {
             if command != Command::DESTROY {
@@ -97,7 +97,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let is_data = message.command == RelayCommand::DATA && is_last;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
-            self.say_sendme(number, leg, tag.as_bytes());
+            self.queue_sendme(number, leg, tag.as_bytes());
         }
         let is_of_set = message.command.is_multiplexed() || message.command.is_of_conflux();
         match message.command {
@@ -244,7 +244,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             let Some(signal) = stream.poll_signal() else { return };
             let (circuit, hop, id) = (stream.circuit, stream.hop, stream.id);
             let (command, data) = signal.encode();
-            self.say_to(circuit, hop, command, id, &data);
+            self.queue_message_to(circuit, hop, command, id, &data);
         }
     }
 }

@@ -32,7 +32,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     pub fn send_drops(&mut self, now: Instant, circuit: CircuitNumber, cells: usize) {
         self.now = now;
         for _ in 0..cells {
-            self.say(circuit, RelayCommand::DROP, StreamId::CIRCUIT, &[]);
+            self.queue_message(circuit, RelayCommand::DROP, StreamId::CIRCUIT, &[]);
         }
     }
 

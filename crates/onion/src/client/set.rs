@@ -177,7 +177,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         set.asked.push((leg, link, now));
         let mut data = Vec::new();
         link.encode_into(&mut data);
-        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINK, &data);
+        self.queue_on_leg(number, leg, RelayCommand::CONFLUX_LINK, &data);
     }
 
     /// Opens a set for streams as soon as no leg is pending.
@@ -199,7 +199,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// Queues a message that concerns one leg only.
-    pub(super) fn say_on_leg(
+    pub(super) fn queue_on_leg(
         &mut self,
         number: CircuitNumber,
         leg: u8,
@@ -218,10 +218,10 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// Acknowledges cells of a leg.
-    pub(super) fn say_sendme(&mut self, number: CircuitNumber, leg: u8, tag: &[u8]) {
+    pub(super) fn queue_sendme(&mut self, number: CircuitNumber, leg: u8, tag: &[u8]) {
         let mut data = Vec::new();
         Sendme::Tagged(tag).encode_into(&mut data);
-        self.say_on_leg(number, leg, RelayCommand::SENDME, &data);
+        self.queue_on_leg(number, leg, RelayCommand::SENDME, &data);
     }
 
     /// A leg or a single circuit is lost. The reason may affect the whole set.
@@ -275,24 +275,24 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         set.conflux.handle_gone(&[leg]);
         let linked: Vec<u8> = set.conflux.legs().collect();
         for leg in linked {
-            self.say_gone(number, leg);
+            self.report_lost_leg(number, leg);
         }
     }
 
     /// Reports on a leg which legs are lost: all lost ones, since earlier reports may have been lost with
     /// another leg.
-    pub(super) fn say_gone(&mut self, number: CircuitNumber, leg: u8) {
+    pub(super) fn report_lost_leg(&mut self, number: CircuitNumber, leg: u8) {
         let Some(set) = self.set_mut(number).filter(|set| set.conflux.resumes()) else { return };
         let gone = set.conflux.gone();
         if !gone.is_empty() {
-            self.say_note(number, leg, ConfluxNote::Gone(&gone));
+            self.queue_note(number, leg, ConfluxNote::LostLegs(&gone));
         }
     }
 
-    pub(super) fn say_note(&mut self, number: CircuitNumber, leg: u8, note: ConfluxNote<'_>) {
+    pub(super) fn queue_note(&mut self, number: CircuitNumber, leg: u8, note: ConfluxNote<'_>) {
         let mut data = Vec::new();
         note.encode_into(&mut data);
-        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &data);
+        self.queue_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &data);
     }
 
     /// Destroys all remaining legs.

@@ -59,17 +59,17 @@ where
         let now = Instant::ORIGIN;
         let circuits = paths.iter().map(|path| core.open(now, path)).collect();
         let dial = core.poll_dial().expect("a link is wanted");
-        assert_eq!((dial.to, core.poll_dial()), (hop(1).address, None), "one for all");
+        assert_eq!((dial.to, core.poll_dial()), (hop(1).address, None), "one link for all");
         core.handle_link_open(now, dial.conn, false);
         let (conn, seen, events) = (dial.conn, Vec::new(), Vec::new());
         (Self { core, now, conn, chains, seen, events, cells_max: 40 }, circuits)
     }
 
-    /// Until nobody has anything to say.
+    /// Runs until nothing is left to send.
     fn run(&mut self) {
         loop {
             self.now += Duration::from_millis(10);
-            let is_quiet = !self.carry_forth() & !self.carry_back();
+            let is_quiet = !self.carry_forward() & !self.carry_backward();
             self.events.extend(core::iter::from_fn(|| self.core.poll_event()));
             match self.core.poll_timeout() {
                 Some(at) if is_quiet => {
@@ -82,7 +82,7 @@ where
         }
     }
 
-    fn carry_forth(&mut self) -> bool {
+    fn carry_forward(&mut self) -> bool {
         let mut out = vec![S::Cell::EMPTY; self.cells_max];
         let mut has_sent = false;
         while let Some(conn) = self.core.poll_writable() {
@@ -103,13 +103,13 @@ where
                 let sent = &self.seen[before..];
                 let data = sent.iter().filter(|it| is_data(it)).count();
                 assert!(data <= CELLS_PER_RECORD);
-                assert!(sent[sent.len() - data..].iter().all(is_data), "they come last");
+                assert!(sent[sent.len() - data..].iter().all(is_data), "data cells are last");
             }
         }
         has_sent
     }
 
-    fn carry_back(&mut self) -> bool {
+    fn carry_backward(&mut self) -> bool {
         let mut has_sent = false;
         for (number, chain) in (0..).zip(&mut self.chains) {
             for (command, body) in chain.out.drain(..) {
@@ -184,7 +184,7 @@ proptest! {
 
     /// A client behaves identically over both cell models: the same cells, order, times and random numbers.
     #[test]
-    fn a_client_does_the_same_over_both_suites(plan in plan()) {
+    fn a_client_behaves_identically_over_both_cell_models(plan in plan()) {
         let (tor, header_only) = (course::<Tor>(&plan), course::<HeaderOnly>(&plan));
         prop_assert_eq!(&tor.0, &header_only.0);
         prop_assert_eq!(&tor.1, &header_only.1);
@@ -193,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn streams_of_a_circuit_and_circuits_of_a_link_take_turns() {
+fn streams_and_circuits_are_served_round_robin() {
     let upload = Transfer::upload(1, 40 * 498);
     let circuits = vec![(false, false, vec![upload; 2]); 2];
     let (seen, ..) = course::<HeaderOnly>(&Plan { circuits, cells_max: 50 });
@@ -205,7 +205,7 @@ fn streams_of_a_circuit_and_circuits_of_a_link_take_turns() {
     };
     assert_eq!(&data[..31], record(1, 0));
     assert_eq!(&data[31..62], record(2, 0));
-    assert_eq!(&data[62..93], record(1, 1), "the other stream has its turn");
+    assert_eq!(&data[62..93], record(1, 1), "the other stream is served next");
 }
 
 /// A stream over one circuit whose relays misbehave, and the outcome.
@@ -226,7 +226,7 @@ where
 }
 
 #[test]
-fn a_cell_that_is_missing_is_noticed() {
+fn a_missing_cell_is_detected() {
     for (_, events) in [lied_to::<Tor>(Liar::Skipping), lied_to::<HeaderOnly>(Liar::Skipping)] {
         let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(*outcome, Outcome::WrongBytes { offset: 2 * 498 });
@@ -234,7 +234,7 @@ fn a_cell_that_is_missing_is_noticed() {
 }
 
 #[test]
-fn data_before_a_stream_is_connected_is_nobodys() {
+fn data_before_connected_belongs_to_no_stream() {
     for (_, events) in [lied_to::<Tor>(Liar::Eager), lied_to::<HeaderOnly>(Liar::Eager)] {
         let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(*outcome, Outcome::Complete);
@@ -242,7 +242,7 @@ fn data_before_a_stream_is_connected_is_nobodys() {
 }
 
 #[test]
-fn circuits_are_lost_to_liars() {
+fn misbehaving_relays_lose_the_circuit() {
     let reason = crate::cell::msg::DestroyReason::PROTOCOL;
     let cases = [
         (Liar::Forging, Loss::Circuit(CircuitError::Crypt(crate::crypto::CryptError))),
@@ -285,20 +285,20 @@ where
 }
 
 #[test]
-fn a_paused_stream_holds_its_sender_back() {
+fn a_paused_stream_stops_its_sender() {
     for has_congestion_control in [false, true] {
         let (tor, header_only) =
             (paused::<Tor>(has_congestion_control), paused::<HeaderOnly>(has_congestion_control));
         assert_eq!(tor, header_only);
         assert!(tor.0 < 1_500_000, "{} bytes", tor.0);
-        let says = |command: RelayCommand| tor.1.iter().any(|it| it.3 == command.0);
-        assert_eq!(says(RelayCommand::XOFF), has_congestion_control);
-        assert_eq!(says(RelayCommand::XON), has_congestion_control);
+        let sent = |command: RelayCommand| tor.1.iter().any(|it| it.3 == command.0);
+        assert_eq!(sent(RelayCommand::XOFF), has_congestion_control);
+        assert_eq!(sent(RelayCommand::XON), has_congestion_control);
     }
 }
 
 #[test]
-fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
+fn a_closing_link_gets_no_new_circuits() {
     let mut core = Core::<HeaderOnly, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
     let now = Instant::ORIGIN;
     let first = core.open(now, &path(3, false, false));
@@ -314,12 +314,12 @@ fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
     assert_eq!(core.poll_writable(), Some(conn));
     let count = core.poll_cells(now, conn, &mut cells);
     let commands: Vec<Command> = cells[..count].iter().map(Cell::command).collect();
-    assert_eq!(commands, [Command::CREATE2, Command::DESTROY], "said before it closes");
+    assert_eq!(commands, [Command::CREATE2, Command::DESTROY], "DESTROY precedes the close");
     assert_eq!((core.poll_close(), core.poll_close()), (Some(conn), None));
 }
 
 #[test]
-fn a_link_that_is_lost_takes_its_circuits_along() {
+fn a_lost_link_closes_its_circuits() {
     let mut core = Core::<HeaderOnly, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
     let now = Instant::ORIGIN;
     let circuits = [1, 2].map(|_| core.open(now, &path(2, false, false)));
@@ -355,7 +355,7 @@ where
 }
 
 #[test]
-fn padding_goes_to_the_last_hop_and_fills_no_window_of_either_suite() {
+fn padding_reaches_the_last_hop_and_uses_no_window_in_both_cell_models() {
     padding_goes_to_the_last_hop_and_fills_no_window::<Tor>();
     padding_goes_to_the_last_hop_and_fills_no_window::<HeaderOnly>();
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_does_not_know_our_half_is_found_out() {
+    fn a_relay_without_the_clients_half_is_rejected() {
         let (created, _) = respond(&[9; 20], [2; 20]);
         assert!(Client::new([1; 20]).finish(&created).is_err());
     }

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_low_order_is_refused() {
+    fn a_key_of_low_order_is_rejected() {
         let relay = RelayKeys { rsa_id: [0; 20], onion_key: [9; 32] };
         let error = Client::new(relay, [7; 32]).finish(&[0; 64]).expect_err("all-zero key");
         assert_eq!(error.problem, "a public key of low order");

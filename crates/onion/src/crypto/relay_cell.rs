@@ -334,7 +334,7 @@ mod tests {
         }
 
         #[test]
-        fn an_altered_cell_is_found_out(at in 0usize..BODY_LEN, bit in 0u8..8) {
+        fn an_altered_cell_is_not_recognized(at in 0usize..BODY_LEN, bit in 0u8..8) {
             let (mut client, mut relay) = pair();
             let mut body = [0x55; BODY_LEN];
             relay.originate(&mut body);
@@ -343,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn seeking_gives_the_same_keystream_as_reading_on(cell in 0u64..5000) {
+        fn seeking_gives_the_same_keystream_as_reading(cell in 0u64..5000) {
             let mut straight = Keystream::new(&[3; 16]);
             let mut sought = straight.clone();
             let mut expected = [0; BODY_LEN];

@@ -84,7 +84,7 @@ mod tests {
         }
 
         #[test]
-        fn the_promised_time_is_late_enough(mbit in 1u64..5000, bytes in 1u64..20_000) {
+        fn the_predicted_time_is_never_too_early(mbit in 1u64..5000, bytes in 1u64..20_000) {
             let rate = Rate::from_bit_per_s(mbit * 1_000_000);
             let mut bucket = TokenBucket::new(rate, Duration::ZERO, 16_384, Instant::ORIGIN);
             bucket.take(16_384);

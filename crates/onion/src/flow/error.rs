@@ -20,10 +20,10 @@ pub enum FlowError {
 impl fmt::Display for FlowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnexpectedSendme => f.write_str("SENDME though no cell waits for one"),
-            Self::WrongTag => f.write_str("SENDME does not prove that its cells have come"),
+            Self::UnexpectedSendme => f.write_str("SENDME without cells to acknowledge"),
+            Self::WrongTag => f.write_str("SENDME does not prove that its cells have arrived"),
             Self::SendmeVersion(version) => write!(f, "SENDME of version {version}"),
-            Self::WrongKind => f.write_str("flow control that was not agreed on for the circuit"),
+            Self::WrongKind => f.write_str("flow control that was not negotiated for the circuit"),
             Self::RepeatedXoff => f.write_str("XOFF on a stream that is stopped already"),
             Self::WindowExceeded => f.write_str("more cells than the window allows"),
         }

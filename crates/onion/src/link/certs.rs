@@ -80,7 +80,7 @@ pub fn verify_responder_certs(
     let (peer, certified) = verify_chain(certs, cert_type::ED25519_TLS_LINK, unix_time_s)?;
     if certified != *tls_cert_sha256 {
         let cert_type = cert_type::ED25519_TLS_LINK;
-        let problem = "is for another TLS certificate: someone sits in between";
+        let problem = "is for another TLS certificate: the connection is intercepted";
         return Err(CertError::Invalid { cert_type, problem });
     }
     Ok(peer)
@@ -178,7 +178,7 @@ impl<'a> Ed25519Cert<'a> {
             return Err(invalid("unknown version"));
         }
         if reader.take_u8()? != expected_type {
-            return Err(invalid("says that it is of another type"));
+            return Err(invalid("is of another type"));
         }
         let expiry_h = reader.take_u32()?;
         let _key_type = reader.take_u8()?; // wrong in many of tor's versions (cert-spec A.4)
@@ -195,7 +195,7 @@ impl<'a> Ed25519Cert<'a> {
                 let key = data.try_into().map_err(|_| invalid("signing key of odd length"))?;
                 signed_with = Some(key);
             } else if flags & AFFECTS_VALIDATION != 0 {
-                return Err(invalid("has an extension that we do not know and must not ignore"));
+                return Err(invalid("has an unknown critical extension"));
             }
         }
         let signed = &bytes[..bytes.len() - reader.rest().len()];
@@ -252,11 +252,11 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
         return Err(invalid("is not valid yet; is our clock right?"));
     }
     let der = fields.subject_public_key_info.subject_public_key;
-    let der = der.as_bytes().ok_or(invalid("its key is no DER"))?;
+    let der = der.as_bytes().ok_or(invalid("its key is not DER"))?;
     let key = RsaPublicKey::from_pkcs1_der(der).map_err(|_| invalid("its key is not RSA"))?;
     // Verification with a larger key, which the peer chooses, would take too long.
     if key.n().bits() != RSA_BITS {
-        return Err(invalid("its key has not 1024 bits"));
+        return Err(invalid("its key does not have 1024 bits"));
     }
     Ok(RsaIdentity { key, rsa_id: rsa_id(der), sha256: Sha256::digest(der).into() })
 }

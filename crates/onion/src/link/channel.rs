@@ -365,7 +365,7 @@ struct Opened {
     is_canonical: bool,
 }
 
-/// A cell of the handshake, as it came.
+/// A received cell of the handshake.
 struct HandshakeCell {
     circ_id: CircId,
     command: Command,

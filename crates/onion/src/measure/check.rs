@@ -66,12 +66,12 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotDecrypted => f.write_str("it was passed on without decryption"),
+            Self::NotDecrypted => f.write_str("it was forwarded without decryption"),
             Self::Displaced { found } => write!(
                 f,
-                "cell {found} of the circuit came in its place: cells were replayed, reordered or dropped"
+                "cell {found} of the circuit arrived instead: cells were replayed, reordered or dropped"
             ),
-            Self::Forged => f.write_str("its content is nothing that we sent: altered or forged"),
+            Self::Forged => f.write_str("its content was never sent: altered or forged"),
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_to_a_cell_is_named() {
+    fn each_manipulation_of_a_cell_is_identified() {
         assert_eq!(check(1000, &relayed(1000)), Ok(()));
         assert_eq!(check(1000, &relayed(1001)), Err(Mismatch::Displaced { found: 1001 }));
         assert_eq!(check(1000, &relayed(990)), Err(Mismatch::Displaced { found: 990 }));

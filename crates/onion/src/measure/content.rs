@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_body_can_be_made_again() {
+    fn every_body_is_reproducible() {
         let mut content = Content::new(&[8; 16]);
         for index in 0..50 {
             let mut sent = [0; BODY_LEN];

@@ -4,7 +4,7 @@
 //!
 //! The measurer opens sockets to the target and circuits over them, fills them with unpredictable cells, counts
 //! returned cells per second, and compares a share of them with the result of the target's decryption. Cells
-//! return in one of two ways:
+//! return over one of two paths:
 //!
 //! - in *transit* through a relay that does not know of the measurement: circuits of two hops, whose second hop
 //!   is a [`ReturnRelay`] of the measurer;

@@ -1,4 +1,4 @@
-//! What coordinator, measurers and target say to each other on their links (`docs/protocol.md`).
+//! The messages of coordinator, measurers and target on their links (`docs/protocol.md`).
 //!
 //! Messages travel in cells of variable length with [`Command::MEASURE`](crate::cell::Command) and
 //! circuit ID 0, on ordinary Tor links: a relay that does not know them ignores such cells. A body is

@@ -69,7 +69,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn silent_seconds_are_reported_as_empty() {
+    fn seconds_without_cells_are_reported_as_zero() {
         let mut counter = SecondCounter::new(Instant::from_millis(500), 4);
         counter.add(514);
         assert_eq!(counter.poll_second(Instant::from_millis(1499)), None);

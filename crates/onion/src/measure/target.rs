@@ -223,7 +223,7 @@ impl Target {
         }
     }
 
-    /// A link is gone. Without the coordinator's link the measurement ends.
+    /// A link was closed. Without the coordinator's link the measurement ends.
     pub fn handle_closed(&mut self, conn: ConnId) {
         let Some(active) = &mut self.active else { return };
         active.measurers.remove(&conn);

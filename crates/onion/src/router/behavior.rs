@@ -1,4 +1,4 @@
-//! What a relay may do amiss, for tests of those who measure it.
+//! Misbehaviour of a relay, for tests of those who measure it.
 //!
 //! Everything that a relay could do to those who measure it goes through the trait [`Behavior`]. Its defaults
 //! are the honest relay; a type parameter selects the implementation, so with [`Honest`] nothing of it is left

@@ -12,6 +12,6 @@ pub(super) use circuit::{
     Circuit, CircuitIndex, Circuits, Direction, End, Hop, NextLink, QueueId, RelayTunnel,
     TunnelIndex, Tunnels,
 };
-pub(super) use handshakes::{Asker, Handshakes};
 pub use handshakes::{HandshakeDone, HandshakeJob};
+pub(super) use handshakes::{Handshakes, Requester};
 pub(super) use queue::{CellQueue, Enqueued};

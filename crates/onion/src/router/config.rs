@@ -74,7 +74,7 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     /// on this thread.
     pub handshakes_at_once: usize,
     /// The scheduler that chooses the leg of a Conflux set. `None` follows the client's request, by
-    /// [`for_wish`](crate::tunnel::conflux::schedulers::for_wish).
+    /// [`for_desired_ux`](crate::tunnel::conflux::schedulers::for_desired_ux).
     pub conflux_scheduler: Option<&'static dyn LegScheduler>,
     /// Whether clients' links are padded as the consensus and the clients request (padding-spec §2). C tor's
     /// relays have no such option.

@@ -17,7 +17,7 @@ use crate::cell::Command;
 use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch, DesiredUx, DestroyReason};
 use crate::cell::relay::RelayCommand;
 use crate::cell_model::{Body, CellModel, Layer, Message, StreamId};
-use crate::tunnel::conflux::schedulers::for_wish;
+use crate::tunnel::conflux::schedulers::for_desired_ux;
 use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -79,12 +79,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let note = ConfluxNote::parse(data).map_err(|_| ConfluxError::Malformed)?;
         match note {
-            ConfluxNote::Came(count) => {
+            ConfluxNote::Arrived(count) => {
                 if let Some(tunnel) = self.tunnel_of_leg(index) {
                     self.sets.change(now, tunnel, |set| set.conflux.handle_arrived(index, count));
                 }
             }
-            ConfluxNote::Gone(numbers) => {
+            ConfluxNote::LostLegs(numbers) => {
                 let set = self.set_of(index).ok_or(ConfluxError::Handshake)?;
                 let gone = set.conflux.handle_gone(numbers);
                 if gone.contains(&index) {
@@ -132,7 +132,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
         let known = self.sets.by_nonce.get(&theirs.nonce).copied();
         let tunnel = known.unwrap_or(own);
-        let scheduler = self.config.conflux_scheduler.unwrap_or_else(|| for_wish(theirs.desired));
+        let scheduler =
+            self.config.conflux_scheduler.unwrap_or_else(|| for_desired_ux(theirs.desired));
         let mut new = Set {
             conflux: Conflux::new(theirs.nonce, scheduler, EARLY_MAX),
             age: QueueAge::default(),
@@ -195,20 +196,20 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let mut silent = None;
         let receive = |set: &mut Set<S>| -> Result<(bool, Option<u64>), ConfluxError> {
             let order = set.conflux.handle_received(index)?;
-            let came = set.conflux.take_came(index, is_data);
+            let report = set.conflux.take_report(index, is_data);
             if let Order::Early(number) = order {
                 let held = Held { leg: Some(index), format, body: Box::new(body.clone()) };
                 set.conflux.hold(number, held)?;
                 set.age.handle_added(now, 1);
                 silent = set.conflux.take_overdue();
             }
-            Ok((order == Order::Next, came))
+            Ok((order == Order::Next, report))
         };
         let outcome = self.sets.change(now, tunnel, receive);
         let Some(outcome) = outcome else { return };
         if let Ok((_, Some(count))) = outcome {
             let mut data = Vec::new();
-            ConfluxNote::Came(count).encode_into(&mut data);
+            ConfluxNote::Arrived(count).encode_into(&mut data);
             self.originate(index, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
         }
         if let Some(leg) = silent {

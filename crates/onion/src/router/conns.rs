@@ -5,9 +5,9 @@ mod outside;
 mod relays;
 
 use super::links::{Link, Output};
-#[cfg(test)]
-use super::looks;
 use super::streams::Stream;
+#[cfg(test)]
+use super::table_lookups;
 use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use alloc::boxed::Box;
@@ -92,7 +92,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn link(&self, id: ConnId) -> Option<&Link> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Link(link) => Some(link),
             _ => None,
@@ -102,7 +102,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn link_mut(&mut self, id: ConnId) -> Option<&mut Link> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Link(link) => Some(link),
             _ => None,
@@ -113,7 +113,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn output(&self, id: ConnId) -> Option<&Output> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Link(link) => Some(&link.output),
             Slot::Closing(output) => Some(output),
@@ -124,7 +124,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn output_mut(&mut self, id: ConnId) -> Option<&mut Output> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Link(link) => Some(&mut link.output),
             Slot::Closing(output) => Some(output),
@@ -135,7 +135,7 @@ impl<S: CellModel> Conns<S> {
     /// Closes a link. Its output and its number remain.
     pub(super) fn remove_link(&mut self, id: ConnId) -> Option<Link> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         let slot = self.slots.get_mut(id.0 as usize)?;
         if !matches!(slot, Slot::Link(_)) {
             return None;
@@ -150,7 +150,7 @@ impl<S: CellModel> Conns<S> {
     /// All links.
     pub(super) fn links_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Link)> {
         #[cfg(test)]
-        looks::note(self.slots.len());
+        table_lookups::add(self.slots.len());
         (0..).zip(&mut self.slots).filter_map(|(number, slot)| match slot {
             Slot::Link(link) => Some((ConnId(number), &mut **link)),
             _ => None,
@@ -160,7 +160,7 @@ impl<S: CellModel> Conns<S> {
     /// All links.
     pub(super) fn links(&self) -> impl Iterator<Item = (ConnId, &Link)> {
         #[cfg(test)]
-        looks::note(self.slots.len());
+        table_lookups::add(self.slots.len());
         (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
             Slot::Link(link) => Some((ConnId(number), &**link)),
             _ => None,
@@ -181,7 +181,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn stream(&self, id: ConnId) -> Option<&Stream<S>> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Stream(stream) => Some(stream),
             _ => None,
@@ -191,7 +191,7 @@ impl<S: CellModel> Conns<S> {
     #[inline]
     pub(super) fn stream_mut(&mut self, id: ConnId) -> Option<&mut Stream<S>> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Stream(stream) => Some(stream),
             _ => None,
@@ -212,7 +212,7 @@ impl<S: CellModel> Conns<S> {
     /// All streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = (ConnId, &Stream<S>)> {
         #[cfg(test)]
-        looks::note(self.slots.len());
+        table_lookups::add(self.slots.len());
         (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
             Slot::Stream(stream) => Some((ConnId(number), &**stream)),
             _ => None,
@@ -222,7 +222,7 @@ impl<S: CellModel> Conns<S> {
     /// All streams.
     pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Stream<S>)> {
         #[cfg(test)]
-        looks::note(self.slots.len());
+        table_lookups::add(self.slots.len());
         (0..).zip(&mut self.slots).filter_map(|(number, slot)| match slot {
             Slot::Stream(stream) => Some((ConnId(number), &mut **stream)),
             _ => None,

@@ -391,7 +391,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.outputs.set_now(now);
         self.target.handle_timeout(now);
         self.drain_target();
-        self.keep_up();
+        self.upkeep();
         self.pad_links();
         self.wake_waiting();
         self.streams.wake_rated(&mut self.conns, now);

@@ -3,7 +3,7 @@
 //! Two operations look at everything by design: the upkeep every ten seconds, and the OOM handler, once for
 //! each tenth of the memory limit.
 
-use super::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig, looks};
+use super::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig, table_lookups};
 use crate::cell::msg::{Create2, DestroyReason, Extend2, encode_created2_into, link_specifier};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
@@ -99,8 +99,8 @@ impl Busy {
         assert!(self.relay.poll_control(START, client).is_some());
     }
 
-    /// A message for the hop at this distance.
-    fn say(
+    /// Sends a message to the hop at this distance.
+    fn send_message(
         &mut self,
         client: ConnId,
         circuit: u32,
@@ -128,7 +128,7 @@ impl Busy {
         let mut data = Vec::new();
         let create = Create2 { handshake_type: 2, data: &[] };
         Extend2 { link_specifiers, create }.encode_into(&mut data);
-        self.say(client, circuit, 0, RelayCommand::EXTEND2, StreamId::CIRCUIT, &data);
+        self.send_message(client, circuit, 0, RelayCommand::EXTEND2, StreamId::CIRCUIT, &data);
     }
 
     /// The relay of the last link answers, and so do all circuits that wait for it.
@@ -151,7 +151,7 @@ impl Busy {
 
     fn begin_stream(&mut self, client: ConnId, circuit: u32, stream: StreamId) {
         let data = b"93.184.215.14:80\0\0\0\0\0";
-        self.say(client, circuit, 0, RelayCommand::BEGIN, stream, data);
+        self.send_message(client, circuit, 0, RelayCommand::BEGIN, stream, data);
     }
 
     /// All cells queued for a link.
@@ -167,10 +167,10 @@ impl Busy {
         let (client, other, stream) = (self.clients[0], self.others[0], self.streams[0]);
         let mut costs = Vec::new();
         let mut count = |what, busy: &mut Self, event: &dyn Fn(&mut Self)| {
-            costs.push((what, looks::during(|| event(busy))));
+            costs.push((what, table_lookups::during(|| event(busy))));
         };
-        count("a cell that goes on", self, &|busy| {
-            busy.say(client, 1, 1, RelayCommand::DATA, STREAM, &[]);
+        count("a relayed cell", self, &|busy| {
+            busy.send_message(client, 1, 1, RelayCommand::DATA, STREAM, &[]);
             busy.take_all(other);
         });
         count("data from a destination", self, &|busy| {
@@ -178,42 +178,42 @@ impl Busy {
             busy.relay.handle_stream_data(START, stream, data);
             busy.take_all(client);
         });
-        count("a stream that begins, and ends", self, &|busy| {
+        count("a stream that opens and closes", self, &|busy| {
             busy.begin_stream(client, LAST, StreamId(2));
-            busy.say(client, LAST, 0, RelayCommand::END, StreamId(2), &[6]);
+            busy.send_message(client, LAST, 0, RelayCommand::END, StreamId(2), &[6]);
             while busy.relay.poll_dial().is_some() {}
             while let Some(closed) = busy.relay.poll_close() {
                 assert!(closed != client && closed != other);
             }
             busy.take_all(client);
         });
-        count("a SENDME that nobody asked for, which ends its circuit", self, &|busy| {
-            busy.say(client, LAST, 0, RelayCommand::SENDME, STREAM, &[]);
+        count("an unexpected SENDME, which closes its circuit", self, &|busy| {
+            busy.send_message(client, LAST, 0, RelayCommand::SENDME, STREAM, &[]);
             busy.take_all(client);
         });
-        count("a circuit that begins", self, &|busy| busy.create_fast(client, 20));
-        count("one that is extended over an open link", self, &|busy| {
+        count("a new circuit", self, &|busy| busy.create_fast(client, 20));
+        count("a circuit that is extended over an open link", self, &|busy| {
             busy.extend(client, 20, 0);
             busy.answer_creates(other);
             busy.take_all(client);
         });
-        count("one that is destroyed", self, &|busy| {
+        count("a circuit that is destroyed", self, &|busy| {
             let reason = HeaderOnlyBody::from_bytes(&[DestroyReason::NONE.get()]);
             busy.cell(client, CircId::of_initiator(20), Command::DESTROY, &reason);
             busy.take_all(other);
         });
-        count("one that waits for a link, which cannot be made", self, &|busy| {
+        count("a circuit that waits for a link that fails", self, &|busy| {
             busy.create_fast(client, 21);
             busy.extend(client, 21, 1 << 23);
             let dial = busy.relay.poll_dial().expect("a relay that is not known");
             busy.relay.handle_closed(START, dial.conn, &CloseCause::ByPeer);
             busy.take_all(client);
         });
-        count("a timer that comes too early", self, &|busy| busy.relay.handle_timeout(START));
+        count("an early timeout", self, &|busy| busy.relay.handle_timeout(START));
         count("memory", self, &|busy| {
             assert!(busy.relay.held_bytes() > 0 && busy.relay.queued_bytes() < usize::MAX);
         });
-        count("a link that comes, and goes", self, &|busy| {
+        count("a link that opens and closes", self, &|busy| {
             let conn = busy.accept(1 << 23);
             busy.relay.handle_closed(START, conn, &CloseCause::ByPeer);
         });
@@ -232,18 +232,19 @@ fn ids(number: u32) -> RelayIds {
 }
 
 #[test]
-fn an_event_costs_the_same_with_a_thousand_circuits_and_with_a_hundred_thousand() {
+fn the_cost_of_an_event_is_independent_of_the_number_of_circuits() {
     let costs = [1_000, 100_000].map(|circuits| {
         let mut busy = Busy::with(circuits);
         let costs = busy.costs();
         busy.relay.check_accounts();
         // A full scan must be noticeable.
-        let pass = looks::during(|| busy.relay.handle_timeout(START + Duration::from_secs(60)));
-        assert!(pass >= circuits.into(), "{pass} looks at {circuits} circuits");
+        let pass =
+            table_lookups::during(|| busy.relay.handle_timeout(START + Duration::from_secs(60)));
+        assert!(pass >= circuits.into(), "{pass} lookups for {circuits} circuits");
         costs
     });
     assert_eq!(costs[0], costs[1]);
-    for (what, looks) in &costs[0] {
-        assert!(*looks < 400, "{what}: {looks}");
+    for (what, lookups) in &costs[0] {
+        assert!(*lookups < 400, "{what}: {lookups}");
     }
 }

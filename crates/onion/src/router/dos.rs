@@ -150,7 +150,7 @@ impl ClientAddresses {
             if now - self.kept_up_at < LOOK_PAUSE {
                 return true;
             }
-            self.keep_up(now);
+            self.expire(now);
         }
         let neighbour = self.neighbour(now, from);
         let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
@@ -202,7 +202,7 @@ impl ClientAddresses {
     }
 
     /// Forgets addresses that have been gone for long.
-    pub(super) fn keep_up(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         self.kept_up_at = now;
         let are_too_many = self.by_place.len() >= KNOWN_MAX;
         self.by_place.retain(|_, it| {
@@ -264,15 +264,18 @@ mod tests {
     }
 
     #[test]
-    fn connections_from_ever_other_places_are_not_all_remembered() {
+    fn the_address_table_is_bounded_before_tls() {
         let mut it = addresses(LIVE);
         assert!(it.admit_link(at(1), ip("192.0.2.1"), 0));
         for number in 0..2 * u32::try_from(KNOWN_MAX).expect("few") {
             let from = core::net::Ipv4Addr::from_bits(0x0a00_0000 + number);
-            assert!(it.admit_connection(at(2), from.into(), 0), "nobody is refused for others");
+            assert!(
+                it.admit_connection(at(2), from.into(), 0),
+                "other addresses do not cause a refusal"
+            );
             assert!(it.by_place.len() <= KNOWN_MAX);
         }
-        // Those with links are, and so is whoever comes when there is room.
+        // Addresses with links are remembered, and new ones if there is room.
         assert_eq!(it.by_place[&Place::of(ip("192.0.2.1"))].links, 1);
         let flooder = ip("198.51.100.7");
         assert!((0..40).all(|_| it.admit_connection(at(4), flooder, 0)));
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_many_circuits_has_none_for_an_hour_and_nobody_else_feels_it() {
+    fn excess_circuits_block_only_their_address_for_an_hour() {
         let (attacker, honest) = (ip("192.0.2.1"), ip("192.0.2.2"));
         let mut it = addresses(LIVE);
         for from in [attacker, attacker, honest, honest] {
@@ -299,15 +302,19 @@ mod tests {
         assert_eq!(circuits(&mut it, at(0), attacker, 10_000), 60);
         assert_eq!(circuits(&mut it, at(3_500), attacker, 1), 0);
         assert_eq!(circuits(&mut it, at(0), honest, 50), 50);
-        assert_eq!(circuits(&mut it, at(5_400), attacker, 1), 1, "an hour and a half at most");
-        // At two a second nobody is refused.
+        assert_eq!(
+            circuits(&mut it, at(5_400), attacker, 1),
+            1,
+            "refused for at most an hour and a half"
+        );
+        // At two per second, no circuit is refused.
         for second in 1..1000 {
             assert_eq!(circuits(&mut it, at(second), honest, 2), 2);
         }
     }
 
     #[test]
-    fn an_address_with_one_link_is_left_alone() {
+    fn an_address_with_one_link_is_exempt() {
         let from = ip("192.0.2.1");
         let mut it = addresses(LIVE);
         assert!(admit(&mut it, at(0), from, 0));
@@ -317,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_an_address_are_bounded_in_number_and_in_time() {
+    fn links_of_an_address_have_a_maximum_and_a_rate() {
         let mut it = addresses(LIVE);
         // Networks of 64 bits are one address.
         let from = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
@@ -336,12 +343,12 @@ mod tests {
         // An address without links is forgotten, unless it is refused.
         (0..50).for_each(|host| it.handle_gone(from(host)));
         it.handle_gone(ip("2001:db8:0:2::1"));
-        it.keep_up(at(700));
+        it.expire(at(700));
         assert!(it.by_place.is_empty());
     }
 
     #[test]
-    fn connections_that_become_no_links_are_bounded_in_time_alone() {
+    fn connections_that_never_become_links_are_only_rate_limited() {
         let (mut it, from) = (addresses(LIVE), ip("192.0.2.1"));
         let come = |it: &mut ClientAddresses, now| {
             (0..1000).filter(|_| it.admit_connection(now, from, 0)).count()
@@ -350,11 +357,11 @@ mod tests {
             (come(&mut it, at(0)), come(&mut it, at(1)), come(&mut it, at(60))),
             (40, 20, 40)
         );
-        assert!(it.admit_link(at(60), from, 0), "one of those");
+        assert!(it.admit_link(at(60), from, 0), "one of the admitted connections");
     }
 
     #[test]
-    fn who_comes_from_ever_other_networks_is_not_remembered_for_long() {
+    fn addresses_without_links_are_soon_forgotten() {
         let mut it = addresses(LIVE);
         for number in 0..=KNOWN_MAX as u128 {
             let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
@@ -363,12 +370,12 @@ mod tests {
         }
         let honest = ip("192.0.2.1");
         assert!(admit(&mut it, at(0), honest, 0));
-        it.keep_up(at(1));
-        assert_eq!(it.by_place.len(), 1, "who has a link is known still");
+        it.expire(at(1));
+        assert_eq!(it.by_place.len(), 1, "an address with a link is remembered");
     }
 
     #[test]
-    fn without_defences_everything_may_be() {
+    fn without_parameters_nothing_is_limited() {
         let from = ip("192.0.2.1");
         let mut it = addresses(DosParams::default());
         assert!((0..1000).all(|_| admit(&mut it, at(0), from, 0)));

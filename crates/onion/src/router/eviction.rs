@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Something that can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Resting {
+enum Evictable {
     Circuit(CircuitIndex),
     Link(ConnId),
 }
@@ -111,19 +111,19 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         beyond.sort_unstable();
         let (mut circuits, mut links) = (0, 0);
         let enough = fixed + room;
-        for (_, resting) in beyond {
+        for (_, evictable) in beyond {
             if self.standing_cells() as u64 <= enough {
                 break;
             }
-            match resting {
-                Resting::Circuit(index) => {
+            match evictable {
+                Evictable::Circuit(index) => {
                     let Some(circuit) = self.circuits.get(index) else { continue };
                     let conn = circuit.back.conn;
                     self.drop_circuit(index);
                     circuits += 1;
                     links += u64::from(conn != but && self.close_unused(conn));
                 }
-                Resting::Link(conn) => links += u64::from(conn != but && self.close_unused(conn)),
+                Evictable::Link(conn) => links += u64::from(conn != but && self.close_unused(conn)),
             }
         }
         self.totals.evicted_circuits += circuits;
@@ -139,7 +139,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         for (conn, link) in self.conns.links().filter(|(_, link)| link.role == Role::Ordinary) {
             let neighbour = self.neighbour(conn, link);
             let (mut of_idle, mut of_active) = (0, 0);
-            for (rank, _) in self.resting(conn, link) {
+            for (rank, _) in self.evictable(conn, link) {
                 if rank.is_active {
                     of_active += 1;
                 } else {
@@ -168,14 +168,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         holdings: &[Holding],
         quotas: &[u64],
         is_active: bool,
-    ) -> Vec<(Rank, Resting)> {
+    ) -> Vec<(Rank, Evictable)> {
         let mut all = Vec::new();
         for (holding, quota) in
             holdings.iter().zip(quotas).filter(|(it, quota)| it.amount > **quota)
         {
             let Some(link) = self.conns.link(holding.link) else { continue };
             let of_kind =
-                self.resting(holding.link, link).filter(|(rank, _)| rank.is_active == is_active);
+                self.evictable(holding.link, link).filter(|(rank, _)| rank.is_active == is_active);
             let mut of_kind: Vec<_> = of_kind.collect();
             let count = (holding.amount - quota).div_ceil(self.circuit_cells() as u64);
             let count = of_kind.len().min(usize::try_from(count).unwrap_or(usize::MAX));
@@ -189,9 +189,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// What can be evicted of a link: the circuits created by the peer, or the link itself if it has none.
-    fn resting(&self, conn: ConnId, link: &Link) -> impl Iterator<Item = (Rank, Resting)> {
+    fn evictable(&self, conn: ConnId, link: &Link) -> impl Iterator<Item = (Rank, Evictable)> {
         let now = self.outputs.now();
-        let circuits = link.circuits.begun_there().filter_map(move |index| {
+        let circuits = link.circuits.created_by_peer().filter_map(move |index| {
             let circuit = self.circuits.get(index)?;
             let since = circuit.moved_at();
             let idle_after = if circuit.is_used { IDLE_AFTER } else { UNUSED_AFTER };
@@ -200,13 +200,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             let is_active = has_streams || now - since < idle_after;
             // A new circuit has had no time for a cell.
             let is_used = circuit.is_used || is_active;
-            Some((Rank { is_active, is_used, since }, Resting::Circuit(index)))
+            Some((Rank { is_active, is_used, since }, Evictable::Circuit(index)))
         });
         // A new link may belong to a measurer that has not authenticated yet.
         let is_unused = link.circuits.len() == 0 && now - link.used_at >= UNUSED_AFTER;
         let itself = (is_unused && self.is_closable(link)).then(|| {
             let rank = Rank { is_active: false, is_used: false, since: link.used_at };
-            (rank, Resting::Link(conn))
+            (rank, Evictable::Link(conn))
         });
         circuits.chain(itself)
     }

@@ -107,7 +107,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A link that has forwarded cells to report.
     #[inline]
     pub(super) fn poll_reporting_link(&mut self) -> Option<ConnId> {
-        let mut is_somebody = false;
+        let mut has_entries = false;
         while let Some(id) = self.outputs.poll_passed() {
             let circuit = self.circuits.get(id.index);
             let from = circuit.and_then(|circuit| circuit.way_in(id.direction));
@@ -115,9 +115,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             let Some(output) = self.conns.output_mut(from.conn) else { continue };
             output.note_unreported(id);
             self.outputs.wake(&mut self.conns, from.conn);
-            is_somebody = true;
+            has_entries = true;
         }
-        is_somebody.then(|| self.outputs.poll_writable(&mut self.conns)).flatten()
+        has_entries.then(|| self.outputs.poll_writable(&mut self.conns)).flatten()
     }
 
     /// The FEEDBACK cell for a link.

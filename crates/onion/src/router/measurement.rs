@@ -33,7 +33,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let refusal = match (Message::parse(body), role, exported) {
             (Err(error), ..) => Refusal { code: ErrorCode::MALFORMED, text: error.to_string() },
             (Ok(Message::Error { code, text }), Role::Measurer, _) => {
-                let text = format!("a measurer says: {code} ({text})");
+                let text = format!("a measurer reports: {code} ({text})");
                 self.target.handle_violation(id, text);
                 return;
             }
@@ -126,9 +126,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         while let Some(event) = self.target.poll_event() {
             match event {
                 TargetEvent::Report { conn, second, ended, measured_bytes, sent_back } => {
-                    let told = self.behavior.report(second, measured_bytes);
+                    let reported = self.behavior.report(second, measured_bytes);
                     let sent_back = self.behavior.report_sent_back(sent_back);
-                    self.send_message(conn, &Message::ClientSecond(told, sent_back));
+                    self.send_message(conn, &Message::ClientSecond(reported, sent_back));
                     let client_bytes = second.sent_bytes;
                     let event = RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes };
                     self.report(event);

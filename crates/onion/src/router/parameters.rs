@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_consensus_does_not_say_has_a_default_and_the_rest_comes_into_bounds() {
+    fn missing_parameters_have_defaults_and_others_are_clamped() {
         let params = Parameters::default();
         assert_eq!(params.circ_max_cell_queue_size, 2_500);
         assert_eq!(params.circ_max_cell_queue_size_out, 2_500);

@@ -68,7 +68,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_called_older_than_it_is_and_what_does_not_move_is_known_exactly(
+        fn ages_are_never_overestimated_and_exact_for_a_stalled_queue(
             steps in prop::collection::vec((0u64..1000, 0usize..6, 0usize..6), 1..300),
         ) {
             let mut age = QueueAge::default();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_gone() {
+    fn removed_entries_have_no_age() {
         let mut age = QueueAge::default();
         age.handle_added(Instant::from_millis(5), 1);
         age.handle_taken_back(0);

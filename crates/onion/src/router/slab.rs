@@ -1,5 +1,5 @@
 #[cfg(test)]
-use super::looks;
+use super::table_lookups;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::marker::PhantomData;
@@ -57,14 +57,14 @@ impl<K: Key, T> Slab<K, T> {
     #[inline]
     pub(super) fn get(&self, key: K) -> Option<&T> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         self.entries.get(key.number() as usize)?.as_ref()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, key: K) -> Option<&mut T> {
         #[cfg(test)]
-        looks::note(1);
+        table_lookups::add(1);
         self.entries.get_mut(key.number() as usize)?.as_mut()
     }
 
@@ -80,14 +80,14 @@ impl<K: Key, T> Slab<K, T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
         #[cfg(test)]
-        looks::note(self.entries.len());
+        table_lookups::add(self.entries.len());
         let all = (0..).zip(&self.entries);
         all.filter_map(|(number, entry)| Some((K::from_number(number), entry.as_ref()?)))
     }
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         #[cfg(test)]
-        looks::note(self.entries.len());
+        table_lookups::add(self.entries.len());
         self.entries.iter_mut().flatten()
     }
 

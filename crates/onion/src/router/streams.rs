@@ -19,4 +19,4 @@ pub use begin::DIRECTORY_STREAMS_MAX;
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use known_relays::KnownRelays;
 pub(super) use pending::Streams;
-pub(super) use stream::{Asked, State, Stream, StreamKind};
+pub(super) use stream::{BeginRequest, State, Stream, StreamKind};

@@ -3,17 +3,17 @@
 use core::cell::Cell;
 
 std::thread_local! {
-    static LOOKS: Cell<u64> = const { Cell::new(0) };
+    static LOOKUPS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Adds to the count.
-pub(super) fn note(entries: usize) {
-    LOOKS.set(LOOKS.get() + entries as u64);
+pub(super) fn add(entries: usize) {
+    LOOKUPS.set(LOOKUPS.get() + entries as u64);
 }
 
 /// The lookups that `body` performs on this thread.
 pub(super) fn during(done: impl FnOnce()) -> u64 {
-    let before = LOOKS.get();
+    let before = LOOKUPS.get();
     done();
-    LOOKS.get() - before
+    LOOKUPS.get() - before
 }

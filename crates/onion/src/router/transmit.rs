@@ -21,9 +21,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub fn poll_control(&mut self, now: Instant, conn: ConnId) -> Option<Control> {
         self.outputs.set_now(now);
         let control = self.outputs.poll_control(&mut self.conns, conn);
-        let told =
+        let feedback =
             |core: &mut Self| core.has_hop_windows.then(|| core.poll_feedback(conn)).flatten();
-        let control = control.or_else(|| told(self))?;
+        let control = control.or_else(|| feedback(self))?;
         self.handle_transfer(now, conn);
         Some(control)
     }

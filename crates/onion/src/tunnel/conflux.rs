@@ -24,7 +24,7 @@ pub use error::ConfluxError;
 pub use leg_timeout::LEG_TIMEOUT;
 use leg_timeout::Look;
 pub use order::Order;
-use retransmit::Kept;
+use retransmit::RetransmitBuffer;
 pub use schedulers::{LegScheduler, LegState};
 
 use crate::cell::msg::{ConfluxLink, ConfluxNonce, DesiredUx};
@@ -59,7 +59,7 @@ struct Sequence<L, M> {
     /// When this end's part of the handshake was sent.
     asked_at: Instant,
     /// Sent messages that are not acknowledged, with retransmission.
-    kept: Kept<M>,
+    kept: RetransmitBuffer<M>,
     /// The number of acknowledgements at the last check.
     look: Look,
 }
@@ -279,7 +279,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             is_switched: false,
             rtt: None,
             asked_at,
-            kept: Kept::default(),
+            kept: RetransmitBuffer::default(),
             look: Look::default(),
         });
         Ok(())

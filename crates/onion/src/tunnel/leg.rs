@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_read_while_the_queue_is_long() {
+    fn streams_are_not_read_while_the_queue_is_long() {
         let mut leg = leg();
         assert_eq!(leg.handle_packaged(255), None);
         assert_eq!(leg.room_bytes(255, u64::MAX), MAX_DATA_LEN);
@@ -167,7 +167,7 @@ mod tests {
     proptest! {
         /// Data that may be read never needs more cells than may be sent.
         #[test]
-        fn what_may_be_read_fits(
+        fn data_that_may_be_read_fits_into_the_cells_that_may_be_sent(
             is_v1: bool,
             steps in prop::collection::vec((0usize..300, 0u64..40_000, 1usize..16_000), 1..200),
         ) {

@@ -86,7 +86,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn streams_take_turns() {
+    fn streams_are_served_round_robin() {
         let mut tunnel = Tunnel::default();
         for stream_id in [1, 7, u16::MAX] {
             tunnel.add(StreamId(stream_id), stream_id);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_given_once_and_never_that_of_the_circuit() {
+    fn stream_ids_are_unique_and_never_zero() {
         let mut tunnel = Tunnel::default();
         for expected in 1..=u16::MAX {
             let id = tunnel.next_id().expect("one is free");

@@ -188,7 +188,7 @@ fn certificates_prove_nothing_over_another_tls_session() {
         let mut tls = shown.tls;
         tls[at] ^= 0x10;
         let cert_type = cert_type::ED25519_TLS_LINK;
-        let problem = "is for another TLS certificate: someone sits in between";
+        let problem = "is for another TLS certificate: the connection is intercepted";
         let error = verify_responder_certs(&shown.certs(), &tls, shown.now_s);
         assert_eq!(error, Err(CertError::Invalid { cert_type, problem }));
     }

@@ -23,8 +23,8 @@ const FIELDS: [(usize, usize, &str); 9] = [
     (40, 72, "it is for another relay, by its RSA identity"),
     (72, 104, "it is another relay's, by its Ed25519 identity"),
     (104, 136, "it is for another relay, by its Ed25519 identity"),
-    (136, 168, "it has heard something else than we said"),
-    (168, 200, "it has said something else than we heard"),
+    (136, 168, "it has received other cells than we sent"),
+    (168, 200, "it has sent other cells than we received"),
     (200, 232, "it has seen another TLS certificate"),
     (232, 264, "it is bound to another TLS session"),
 ];
@@ -239,7 +239,7 @@ fn another_key_than_the_certified_one_signs_in_vain() {
 fn a_proof_holds_on_one_link_only() {
     let challenged = begin(Authentication::Anonymous, responder(&tls(1), 8, now_s()));
     let error = hear(challenged, &honest()).map(|_| ());
-    assert_eq!(error, Err(not_proven("it has heard something else than we said")));
+    assert_eq!(error, Err(not_proven("it has received other cells than we sent")));
 
     let other_session = begin(Authentication::Anonymous, responder(&tls(2), 9, now_s()));
     let error = hear(other_session, &honest()).map(|_| ());
@@ -380,7 +380,7 @@ fn cells_without_meaning_may_come_and_count_as_said() {
         let mut cells = honest();
         cells.insert(0, nothing.clone());
         let error = hear(relay(), &cells).map(|_| ());
-        assert_eq!(error, Err(not_proven("it has said something else than we heard")));
+        assert_eq!(error, Err(not_proven("it has sent other cells than we received")));
         // Behind the proof they are not signed.
         let mut cells = honest();
         cells.insert(2, nothing);

@@ -12,8 +12,8 @@ const VERSION: u8 = 1;
 const RESUMES: u8 = 3;
 
 /// The first byte of a [`ConfluxNote`].
-const GONE: u8 = 1;
-const CAME: u8 = 2;
+const LOST_LEGS: u8 = 1;
+const ARRIVED: u8 = 2;
 
 /// The secret that the circuits of one set share. Anyone who knows it can inject data into the set's streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,10 +148,10 @@ pub enum ConfluxNote<'a> {
     /// From the client: these legs are lost, by the numbers in their LINKs. The exit's previous hop may not
     /// know it yet, so the exit does not wait for a DESTROY. From the exit: it waits for messages of these
     /// legs, which deliver nothing.
-    Gone(&'a [u8]),
+    LostLegs(&'a [u8]),
     /// The number of stream messages that have arrived on this leg since it was linked. It acknowledges
     /// messages that no SENDME covers.
-    Came(u64),
+    Arrived(u64),
 }
 
 impl<'a> ConfluxNote<'a> {
@@ -162,8 +162,8 @@ impl<'a> ConfluxNote<'a> {
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CONFLUX_LINKED_ACK", data);
         match reader.take_u8()? {
-            GONE => Ok(Self::Gone(reader.rest())),
-            CAME => Ok(Self::Came(u64::from_be_bytes(reader.take_array()?))),
+            LOST_LEGS => Ok(Self::LostLegs(reader.rest())),
+            ARRIVED => Ok(Self::Arrived(u64::from_be_bytes(reader.take_array()?))),
             _ => Err(reader.malformed("unknown kind of note")),
         }
     }
@@ -171,12 +171,12 @@ impl<'a> ConfluxNote<'a> {
     /// Appends the data.
     pub fn encode_into(self, out: &mut Vec<u8>) {
         match self {
-            Self::Gone(legs) => {
-                out.push(GONE);
+            Self::LostLegs(legs) => {
+                out.push(LOST_LEGS);
                 out.extend_from_slice(legs);
             }
-            Self::Came(count) => {
-                out.push(CAME);
+            Self::Arrived(count) => {
+                out.push(ARRIVED);
                 out.extend_from_slice(&count.to_be_bytes());
             }
         }

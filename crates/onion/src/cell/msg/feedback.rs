@@ -31,10 +31,10 @@ impl FeedbackEntry {
             return Err(malformed("shorter than its entries"));
         }
         if entries.is_empty() || entries.len() > Self::PER_CELL_MAX {
-            return Err(malformed("it has none or more than 512 entries"));
+            return Err(malformed("it has no entries or more than 512"));
         }
         if entries.iter().any(|[.., high, low]| (*high, *low) == (0, 0)) {
-            return Err(malformed("an entry is of no cell"));
+            return Err(malformed("an entry has no cells"));
         }
         Ok(entries.iter().map(|[a, b, c, d, high, low]| Self {
             circ_id: CircId::new(u32::from_be_bytes([*a, *b, *c, *d])),
@@ -73,21 +73,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn decode_after_encode_gives_it_back(
+        fn feedback_survives_a_round_trip(
             entries in prop::collection::vec((any::<u32>(), 1..=u16::MAX), 1..=FeedbackEntry::PER_CELL_MAX),
         ) {
-            let said: Vec<FeedbackEntry> = entries
+            let sent: Vec<FeedbackEntry> = entries
                 .into_iter()
                 .map(|(id, cells)| FeedbackEntry { circ_id: CircId::new(id), cells })
                 .collect();
             let mut body = Vec::new();
-            said.iter().for_each(|entry| entry.encode_into(&mut body));
-            let heard: Vec<FeedbackEntry> = FeedbackEntry::parse(&body).expect("well-formed").collect();
-            prop_assert_eq!(heard, said);
+            sent.iter().for_each(|entry| entry.encode_into(&mut body));
+            let received: Vec<FeedbackEntry> = FeedbackEntry::parse(&body).expect("well-formed").collect();
+            prop_assert_eq!(received, sent);
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic_and_no_entry_is_of_no_cell(
+        fn arbitrary_bytes_never_panic_or_parse_as_an_empty_entry(
             body in prop::collection::vec(any::<u8>(), 0..4000),
         ) {
             if let Ok(entries) = FeedbackEntry::parse(&body) {
@@ -102,23 +102,23 @@ mod tests {
     }
 
     #[test]
-    fn what_one_cell_has_no_room_for_stays_and_nothing_is_said_of_no_cell() {
+    fn entries_beyond_one_cell_remain_and_zero_counts_are_omitted() {
         let entry = |id: u32| {
             let cells = u16::from(!id.is_multiple_of(3));
             (id != 1).then_some(FeedbackEntry { circ_id: CircId::new(id), cells })
         };
         let mut unreported: Vec<u32> = (0..1_000).collect();
-        let mut told = Vec::new();
+        let mut counts = Vec::new();
         while let Some(body) = FeedbackEntry::encode_cell(&mut unreported, entry) {
-            told.push(FeedbackEntry::parse(&body).expect("well-formed").count());
+            counts.push(FeedbackEntry::parse(&body).expect("well-formed").count());
         }
         // Not divisible by three, and not the first.
-        assert_eq!(told, [512, 665 - 512]);
+        assert_eq!(counts, [512, 665 - 512]);
         assert_eq!(FeedbackEntry::encode_cell(&mut alloc::vec![3, 1, 0], entry), None);
     }
 
     #[test]
-    fn a_cell_that_says_nothing_or_too_much_is_malformed() {
+    fn an_empty_or_oversized_cell_is_malformed() {
         let bodies = [0, 5, 7, ENTRY_LEN * (FeedbackEntry::PER_CELL_MAX + 1)];
         for len in bodies {
             assert!(FeedbackEntry::parse(&alloc::vec![1; len]).is_err(), "{len} bytes");

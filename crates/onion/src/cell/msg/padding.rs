@@ -90,7 +90,7 @@ impl CircuitPadding {
         let wants_echo = match reader.take_u8()? {
             0 => false,
             1 => true,
-            _ => return Err(reader.malformed("echo is neither asked for nor not")),
+            _ => return Err(reader.malformed("the echo field is neither 0 nor 1")),
         };
         Ok(Self { is_start, machine, wants_echo, counter: reader.take_u32()? })
     }

@@ -9,14 +9,14 @@ fn bytes(len: core::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn versions_come_back(versions in prop::collection::vec(any::<u16>(), 0..20)) {
+    fn versions_survive_a_round_trip(versions in prop::collection::vec(any::<u16>(), 0..20)) {
         let cell = encode_versions_cell(&versions);
         let back: Vec<u16> = parse_versions(&cell[5..]).expect("even").collect();
         prop_assert_eq!(back, versions);
     }
 
     #[test]
-    fn certs_come_back(certs in prop::collection::btree_map(any::<u8>(), bytes(0..900), 0..9)) {
+    fn certs_survive_a_round_trip(certs in prop::collection::btree_map(any::<u8>(), bytes(0..900), 0..9)) {
         let certs: Vec<(u8, &[u8])> = certs.iter().map(|(kind, cert)| (*kind, &cert[..])).collect();
         let mut body = vec![];
         Certs::encode_into(&certs, &mut body);
@@ -24,7 +24,7 @@ proptest! {
     }
 
     #[test]
-    fn netinfo_comes_back(
+    fn netinfo_survives_a_round_trip(
         timestamp: u32, other: Option<[u8; 4]>, mine in prop::collection::vec(any::<[u8; 16]>(), 0..5),
     ) {
         let other = Some(IpAddr::from(other.unwrap_or_default()));
@@ -36,7 +36,7 @@ proptest! {
     }
 
     #[test]
-    fn auth_challenge_comes_back(challenge: [u8; 32], methods in prop::collection::vec(any::<u16>(), 0..9)) {
+    fn auth_challenge_survives_a_round_trip(challenge: [u8; 32], methods in prop::collection::vec(any::<u16>(), 0..9)) {
         let message = AuthChallenge { challenge, methods };
         let mut body = vec![];
         message.encode_into(&mut body);
@@ -44,7 +44,7 @@ proptest! {
     }
 
     #[test]
-    fn extend2_comes_back_through_a_relay_cell(
+    fn extend2_survives_a_round_trip_through_a_relay_cell(
         specifiers in prop::collection::vec((any::<u8>(), bytes(0..33)), 0..5),
         handshake_type: u16, data in bytes(0..120),
     ) {
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn a_truncated_message_is_an_error_and_never_a_panic(bytes in bytes(0..600)) {
+    fn a_truncated_message_is_an_error(bytes in bytes(0..600)) {
         let _ = parse_versions(&bytes).map(Iterator::count);
         let _ = Certs::parse(&bytes);
         let _ = AuthChallenge::parse(&bytes);
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn a_certificate_type_that_appears_twice_is_refused() {
+fn a_repeated_certificate_type_is_rejected() {
     let mut body = vec![];
     Certs::encode_into(&[(4, b"one"), (4, b"two")], &mut body);
     assert!(Certs::parse(&body).is_err());

@@ -83,9 +83,9 @@ impl RelayFormat {
         }
         match self {
             Self::V0 => Ok(()),
-            Self::V1 if !command.is_known() => Err(malformed("a command that nobody knows")),
+            Self::V1 if !command.is_known() => Err(malformed("unknown command")),
             Self::V1 if command.is_of_streams() != (stream_id != 0) => {
-                Err(malformed("a stream where none belongs, or none where one does"))
+                Err(malformed("a stream ID that the command does not allow, or a missing one"))
             }
             Self::V1 => Ok(()),
         }
@@ -118,7 +118,7 @@ fn parse_v1(body: &[u8]) -> Result<RelayMessage<'_>, Malformed> {
     let command = RelayCommand(reader.take_u8()?);
     let len = usize::from(reader.take_u16()?);
     if !command.is_known() {
-        return Err(reader.malformed("a command that we do not know"));
+        return Err(reader.malformed("unknown command"));
     }
     let stream_id = if command.is_of_streams() { reader.take_u16()? } else { 0 };
     Ok(RelayMessage { command, stream_id, data: reader.take(len)? })
@@ -173,7 +173,7 @@ mod tests {
 
     /// The maximum of a cell, as in C tor.
     #[test]
-    fn there_is_as_much_room_as_the_header_leaves() {
+    fn the_maximum_data_length_excludes_the_header() {
         let of = |format: RelayFormat, command| format.max_data_len(command);
         assert_eq!(of(RelayFormat::V0, RelayCommand::DATA), 498);
         assert_eq!(of(RelayFormat::V0, RelayCommand::EXTEND2), 498);
@@ -182,19 +182,19 @@ mod tests {
     }
 
     #[test]
-    fn a_message_lies_where_tor_has_it() {
+    fn a_message_has_the_layout_of_tor_spec() {
         let mut body = [0xff; BODY_LEN];
         let data = RelayMessage { command: RelayCommand::DATA, stream_id: 0x1234, data: b"abc" };
         RelayFormat::V1.write(&data, &mut body).expect("it fits");
         assert_eq!(body[..25], *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\x03\x12\x34abc\0");
-        assert!(body[24..].iter().all(|byte| *byte == 0), "nothing of earlier use is left");
+        assert!(body[24..].iter().all(|byte| *byte == 0), "earlier content is erased");
         let sendme = RelayMessage { command: RelayCommand::SENDME, stream_id: 0, data: b"abc" };
         RelayFormat::V1.write(&sendme, &mut body).expect("it fits");
         assert_eq!(body[16..23], *b"\x05\0\x03abc\0");
     }
 
     #[test]
-    fn streams_are_named_where_they_belong_alone() {
+    fn only_stream_messages_carry_a_stream_id() {
         let mut body = [0; BODY_LEN];
         let mut write = |command, stream_id| {
             let message = RelayMessage { command, stream_id, data: &[] };
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_comes_out_as_it_went_in(
+        fn a_message_survives_a_round_trip(
             is_v1: bool, command: u8, stream_id: u16,
             data in prop::collection::vec(any::<u8>(), 0..510),
         ) {
@@ -225,7 +225,7 @@ mod tests {
         }
 
         #[test]
-        fn no_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), BODY_LEN)) {
+        fn arbitrary_bodies_never_panic(body in prop::collection::vec(any::<u8>(), BODY_LEN)) {
             if let Ok(found) = RelayFormat::V1.parse(&body) {
                 prop_assert!(found.command.is_known());
                 prop_assert!(found.data.len() <= RelayFormat::V1.max_data_len(found.command));

@@ -94,11 +94,14 @@ impl Body<HeaderOnly> for HeaderOnlyBody {
                 (*command, *stream_id, HeaderOnlyPayload::Bytes(bytes))
             }
             Content::Bytes { .. } => {
-                return Err(Malformed { message: "relay cell", problem: "no relay message in it" });
+                return Err(Malformed {
+                    message: "relay cell",
+                    problem: "it contains no relay message",
+                });
             }
         };
         if format == RelayFormat::V1 && !command.is_known() {
-            let problem = "a command that we do not know";
+            let problem = "unknown command";
             return Err(Malformed { message: "relay cell", problem });
         }
         Ok(Message { command, stream_id, data })
@@ -113,7 +116,7 @@ impl Body<HeaderOnly> for HeaderOnlyBody {
         format.check(command, stream_id.0, data.len())?;
         *self = match data {
             HeaderOnlyPayload::Run(run) => {
-                debug_assert_eq!(command, RelayCommand::DATA, "a length says nothing else");
+                debug_assert_eq!(command, RelayCommand::DATA, "only DATA is stored as a length");
                 Self::data(stream_id, run)
             }
             HeaderOnlyPayload::Bytes(bytes) => {
@@ -135,7 +138,7 @@ impl Body<HeaderOnly> for HeaderOnlyBody {
         let room_bytes = u32::try_from(most_bytes.min(fitting_bytes)).unwrap_or(0);
         let mut room = RunRoom { room_bytes, run: Run::default() };
         let len = fill(&mut room);
-        debug_assert_eq!(len, room.run.len as usize, "what is said to be there is there");
+        debug_assert_eq!(len, room.run.len as usize, "the length matches the data");
         *self = Self::data(stream_id, room.run);
         len
     }

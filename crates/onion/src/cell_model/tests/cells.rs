@@ -90,7 +90,7 @@ fn shift<S: Staged>(numbers: &[u8], at: usize) {
 
 proptest! {
     #[test]
-    fn messages_come_out_as_they_went_in(
+    fn messages_survive_a_round_trip(
         is_v1: bool,
         command in prop_oneof![Just(2u8), 0u8..48, any::<u8>()],
         stream_id in prop_oneof![Just(0u16), any::<u16>()],
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn data_is_where_it_was_put(
+    fn generated_data_survives_a_round_trip(
         is_v1: bool, stream_id: u16, from in 0u64..1 << 33, len in 0usize..600, room in 0usize..600,
     ) {
         data_round_trip::<Tor>(format(is_v1), stream_id, from, len, room)?;
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn cells_move(numbers in prop::collection::vec(any::<u8>(), 1..40), at: prop::sample::Index) {
+    fn shift_moves_cells_in_order(numbers in prop::collection::vec(any::<u8>(), 1..40), at: prop::sample::Index) {
         let at = at.index(numbers.len());
         shift::<Tor>(&numbers, at);
         shift::<HeaderOnly>(&numbers, at);
@@ -121,7 +121,7 @@ proptest! {
 /// A message written over the data of an earlier one leaves nothing of it: relay cells must not reveal earlier
 /// content of their memory.
 #[test]
-fn nothing_of_earlier_use_is_left() {
+fn a_reused_body_reveals_no_earlier_content() {
     let mut body = [0xee; 509];
     let written = Body::<Tor>::write_data(&mut body, RelayFormat::V0, StreamId(1), 3, |room| {
         room.fill(1);

@@ -55,7 +55,7 @@ fn queue<S: Staged>(steps: &[Step], begins_at: u64) -> TestCaseResult {
 
 proptest! {
     #[test]
-    fn buffers_are_queues(
+    fn buffers_are_fifo_queues(
         steps in prop::collection::vec(step(), 1..100), begins_at in (1u64 << 32) - 9000..1 << 32,
     ) {
         queue::<Tor>(&steps, begins_at)?;
@@ -64,7 +64,7 @@ proptest! {
 }
 
 #[test]
-fn runs_that_meet_are_one_and_others_are_not() {
+fn only_adjacent_runs_are_merged() {
     let mut buffer = <HeaderOnly as CellModel>::Buffer::default();
     let mut push = |at, len| buffer.push(HeaderOnlyPayload::Run(Run { at, len }));
     push(u32::MAX, 3);

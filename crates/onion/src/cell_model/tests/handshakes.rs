@@ -46,7 +46,7 @@ fn by_create2<S: Staged>(
     let body = S::Body::from_bytes(&bytes);
     let create = Create2::parse(body.bytes()).expect("well-formed");
     let message = handshake.message();
-    assert_eq!(create, handshake.create2(&message), "the same over the link and in an EXTEND2");
+    assert_eq!(create, handshake.create2(&message), "CREATE2 and EXTEND2 are equal");
     let (Some(theirs), 1) = answer::<S>(&create, offered) else { panic!("no answer") };
     let mut created = Vec::new();
     encode_created2_into(&theirs.data, &mut created);
@@ -104,7 +104,7 @@ fn agree<S: Staged>() {
 }
 
 #[test]
-fn client_and_relay_agree() {
+fn client_and_relay_derive_matching_keys() {
     agree::<Tor>();
     agree::<HeaderOnly>();
 }
@@ -126,7 +126,7 @@ fn refuse<S: Staged>() {
 }
 
 #[test]
-fn what_is_no_handshake_is_none() {
+fn an_invalid_handshake_is_rejected() {
     refuse::<Tor>();
     refuse::<HeaderOnly>();
 }
@@ -145,6 +145,6 @@ fn commands<S: Staged>() -> Vec<(Command, u16)> {
 }
 
 #[test]
-fn both_suites_say_the_same_number_of_words() {
+fn handshake_messages_are_equally_many_in_both_models() {
     assert_eq!(commands::<Tor>(), commands::<HeaderOnly>());
 }

@@ -30,8 +30,8 @@ fn body<S: CellModel>(stream_id: u16, data: &[u8]) -> S::Body {
     body
 }
 
-fn says<S: CellModel>(body: &S::Body, stream_id: u16, data: &[u8]) -> bool {
-    let message = body.message(RelayFormat::V0).expect("no layer is on it");
+fn contains<S: CellModel>(body: &S::Body, stream_id: u16, data: &[u8]) -> bool {
+    let message = body.message(RelayFormat::V0).expect("it has no layers");
     let StreamId(found) = message.stream_id;
     (message.command, found, message.data.bytes()) == (RelayCommand::END, stream_id, data)
 }
@@ -56,7 +56,7 @@ fn recognize<S: Staged>(cells: &[Sent]) -> TestCaseResult {
             prop_assert_eq!(layers.open(&mut body), Ok(hop));
             prop_assert_eq!(layers.received_tag(hop), relays[hop].sent_tag());
         }
-        prop_assert!(says::<S>(&body, content, &data));
+        prop_assert!(contains::<S>(&body, content, &data));
     }
     Ok(())
 }
@@ -73,14 +73,14 @@ fn tags_differ<S: Staged>() {
     }
     tags.sort_unstable();
     tags.dedup();
-    assert_eq!(tags.len(), 5, "no tag answers for another cell");
+    assert_eq!(tags.len(), 5, "all tags differ");
 }
 
-/// A cell that nobody sealed is for nobody, in either direction.
+/// No hop recognizes an unsealed cell, in either direction.
 fn stray<S: Staged>(body: &S::Body) {
     let (mut layers, mut relays) = circuit::<S>();
-    let mut forth = body.clone();
-    assert!(!relays.iter_mut().any(|relay| relay.decrypt(Command::RELAY, &mut forth)));
+    let mut forward = body.clone();
+    assert!(!relays.iter_mut().any(|relay| relay.decrypt(Command::RELAY, &mut forward)));
     let mut back = body.clone();
     relays.iter_mut().rev().skip(1).for_each(|relay| relay.pass_back(&mut back));
     assert!(layers.open(&mut back).is_err());
@@ -103,13 +103,13 @@ fn echo<S: Staged>() {
         let mut body = body::<S>(content, b"there and back");
         layers.seal(0, Command::RELAY, &mut body);
         target.apply(&mut body);
-        assert!(says::<S>(&body, content, b"there and back"));
+        assert!(contains::<S>(&body, content, b"there and back"));
     }
 }
 
 proptest! {
     #[test]
-    fn each_cell_is_recognized_by_its_hop_alone(
+    fn only_the_addressed_hop_recognizes_a_cell(
         cells in prop::collection::vec((0usize..3, any::<bool>(), any::<u16>()), 1..40),
     ) {
         recognize::<Tor>(&cells)?;
@@ -118,19 +118,19 @@ proptest! {
 }
 
 #[test]
-fn each_cell_has_a_tag_of_its_own() {
+fn all_tags_differ() {
     tags_differ::<Tor>();
     tags_differ::<HeaderOnly>();
 }
 
 #[test]
-fn what_nobody_sealed_is_for_nobody() {
+fn no_hop_recognizes_an_unsealed_cell() {
     strays::<Tor>();
     strays::<HeaderOnly>();
 }
 
 #[test]
-fn the_target_of_a_measurement_takes_the_layer_off() {
+fn the_target_of_a_measurement_removes_the_layer() {
     echo::<Tor>();
     echo::<HeaderOnly>();
 }

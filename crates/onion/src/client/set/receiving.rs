@@ -32,8 +32,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
         set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
         set.conflux.handle_answered(now, leg)?;
-        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
-        self.say_gone(number, leg);
+        self.queue_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
+        self.report_lost_leg(number, leg);
         self.finish_set(number);
         Ok(())
     }
@@ -62,12 +62,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             RelayCommand::CONFLUX_LINKED_ACK if self.resumes(number) => {
                 let note = ConfluxNote::parse(message.data.bytes());
                 match note.map_err(|_| ConfluxError::Malformed)? {
-                    ConfluxNote::Came(count) => {
+                    ConfluxNote::Arrived(count) => {
                         if let Some(set) = self.set_mut(number) {
                             set.conflux.handle_arrived(leg, count);
                         }
                     }
-                    ConfluxNote::Gone(silent) => self.give_up_timed_out(number, silent),
+                    ConfluxNote::LostLegs(silent) => self.give_up_timed_out(number, silent),
                 }
                 return Ok(());
             }
@@ -77,8 +77,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
         let Some(set) = self.set_mut(number) else { return Ok(()) };
         let order = set.conflux.handle_received(leg)?;
-        if let Some(count) = set.conflux.take_came(leg, message.command == RelayCommand::DATA) {
-            self.say_note(number, leg, ConfluxNote::Came(count));
+        if let Some(count) = set.conflux.take_report(leg, message.command == RelayCommand::DATA) {
+            self.queue_note(number, leg, ConfluxNote::Arrived(count));
         }
         match order {
             Order::Early(place) => {

@@ -123,7 +123,7 @@ impl<S: Played> Chain<S> {
         }
     }
 
-    /// A cell has come from the client.
+    /// A cell from the client arrives.
     pub(super) fn handle_cell(&mut self, now: Instant, command: Command, body: &S::Body) {
         let about_circuit = (self.circ_id, command, 0, 0, StreamId::CIRCUIT, 0);
         match command {
@@ -142,7 +142,7 @@ impl<S: Played> Chain<S> {
             Command::RELAY | Command::RELAY_EARLY => {
                 let mut body = body.clone();
                 let hop = self.layers.iter_mut().position(|it| it.decrypt(command, &mut body));
-                let hop = hop.expect("it is for one of us");
+                let hop = hop.expect("one of the hops recognizes it");
                 let format = self.layers[hop].format();
                 let message = body.message(format).expect("well-formed");
                 self.handle_message(now, hop, command, &message);
@@ -171,7 +171,7 @@ impl<S: Played> Chain<S> {
         self.out.push_back((Command::RELAY, body));
     }
 
-    fn say(&mut self, hop: usize, command: RelayCommand, stream_id: StreamId, data: &[u8]) {
+    fn send(&mut self, hop: usize, command: RelayCommand, stream_id: StreamId, data: &[u8]) {
         let mut body = S::Body::from_bytes(&[]);
         let data = S::PayloadSlice::from_bytes(data);
         let format = self.layers[hop].format();
@@ -195,7 +195,7 @@ impl<S: Played> Chain<S> {
                 assert_eq!((command, hop + 1), (Command::RELAY_EARLY, self.layers.len()));
                 let extend = Extend2::parse(data.bytes()).expect("well-formed");
                 let created = self.extend(&extend.create);
-                self.say(hop, RelayCommand::EXTENDED2, StreamId::CIRCUIT, &created);
+                self.send(hop, RelayCommand::EXTENDED2, StreamId::CIRCUIT, &created);
             }
             RelayCommand::BEGIN => self.begin(hop, stream_id),
             RelayCommand::DATA => self.handle_data(now, hop, stream_id, data),
@@ -214,7 +214,7 @@ impl<S: Played> Chain<S> {
                     RelayCommand::XON => it.flow.handle_xon(now, Xon::parse(data.bytes()).unwrap()),
                     _ => panic!("{message:?}"),
                 };
-                handled.expect("it is what was agreed on");
+                handled.expect("it conforms to the negotiated flow control");
             }
         }
     }
@@ -222,19 +222,19 @@ impl<S: Played> Chain<S> {
     fn begin(&mut self, hop: usize, stream_id: StreamId) {
         let refusal = [EndReason::EXIT_POLICY.0];
         match self.liar {
-            Liar::Refusing => return self.say(hop, RelayCommand::END, stream_id, &refusal),
+            Liar::Refusing => return self.send(hop, RelayCommand::END, stream_id, &refusal),
             Liar::Meddling => {
                 let last = self.layers.len() - 1;
-                return self.say(last, RelayCommand::END, stream_id, &refusal);
+                return self.send(last, RelayCommand::END, stream_id, &refusal);
             }
-            Liar::Eager => self.say(hop, RelayCommand::DATA, stream_id, b"early"),
+            Liar::Eager => self.send(hop, RelayCommand::DATA, stream_id, b"early"),
             _ => {}
         }
         let flow = self.leg.flow.stream(CircuitEnd::Exit);
         let transfer = self.transfers.pop_front().expect("one for each stream");
         let stream = Exiting { flow, transfer, received_bytes: 0, sent_bytes: 0 };
         self.streams.insert(stream_id, stream);
-        self.say(hop, RelayCommand::CONNECTED, stream_id, &[]);
+        self.send(hop, RelayCommand::CONNECTED, stream_id, &[]);
         let reason = [DestroyReason::PROTOCOL.get()];
         match self.liar {
             Liar::Nobody | Liar::Skipping | Liar::Refusing | Liar::Meddling | Liar::Eager => {}
@@ -243,14 +243,14 @@ impl<S: Played> Chain<S> {
                 body.forge(&[5; 16]);
                 self.out.push_back((Command::RELAY, body));
             }
-            Liar::Cutting => self.say(hop, RelayCommand::TRUNCATED, StreamId::CIRCUIT, &reason),
+            Liar::Cutting => self.send(hop, RelayCommand::TRUNCATED, StreamId::CIRCUIT, &reason),
             Liar::Destroying => {
                 self.out.push_back((Command::DESTROY, S::Body::from_bytes(&reason)));
             }
             Liar::Acknowledging => {
                 let mut data = Vec::new();
                 Sendme::Tagged(&[0; 20]).encode_into(&mut data);
-                self.say(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
+                self.send(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
             }
         }
     }
@@ -266,7 +266,7 @@ impl<S: Played> Chain<S> {
             let tag = self.layers[hop].received_tag();
             let mut data = Vec::new();
             Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
-            self.say(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
+            self.send(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
         }
         let Some(it) = self.streams.get_mut(&stream_id) else { return };
         assert!(S::is_request(&it.transfer, it.received_bytes, data), "{it:?}");
@@ -285,7 +285,7 @@ impl<S: Played> Chain<S> {
                     RelayCommand::XON
                 }
             };
-            self.say(hop, command, stream_id, &data);
+            self.send(hop, command, stream_id, &data);
         }
     }
 

@@ -15,7 +15,7 @@ type Lie = fn(&mut Hop) -> bool;
 struct Hop {
     world: World<HeaderOnly>,
     /// Cells that the first hop has reported, and cells that it has received.
-    fed: u32,
+    reported: u32,
 }
 
 impl Hop {
@@ -36,7 +36,7 @@ impl Hop {
         let chains = (0..).zip(chains).map(chain).collect();
         let (seen, events) = (Vec::new(), Vec::new());
         let world = World { core, now, conn, chains, seen, events, cells_max: 40 };
-        let mut hop = Self { world, fed: 0 };
+        let mut hop = Self { world, reported: 0 };
         hop.world.run();
         assert!(hop.pass_on(u32::MAX));
         hop.world.core.begin(hop.world.now, circuit, destination(), transfer);
@@ -47,27 +47,27 @@ impl Hop {
     /// Cells received and not reported.
     fn under_way(&self) -> u32 {
         let is_relay = |it: &&Seen| matches!(it.1, Command::RELAY | Command::RELAY_EARLY);
-        let came = self.world.seen.iter().filter(is_relay).count();
-        u32::try_from(came).expect("few") - self.fed
+        let received = self.world.seen.iter().filter(is_relay).count();
+        u32::try_from(received).expect("few") - self.reported
     }
 
-    fn hear(&mut self, body: &[u8]) -> bool {
+    fn handle_feedback(&mut self, body: &[u8]) -> bool {
         let World { core, now, conn, .. } = &mut self.world;
         core.handle_feedback(*now, *conn, body)
     }
 
     /// Reports cells of a circuit; returns false if the client closes the link.
-    fn say(&mut self, circuit: u32, cells: u16) -> bool {
+    fn report(&mut self, circuit: u32, cells: u16) -> bool {
         let mut body = Vec::new();
         FeedbackEntry { circ_id: CircId::of_initiator(circuit), cells }.encode_into(&mut body);
-        self.hear(&body)
+        self.handle_feedback(&body)
     }
 
     /// Truthfully reports at most this number of cells.
     fn pass_on(&mut self, most: u32) -> bool {
         let cells = self.under_way().min(most);
-        self.fed += cells;
-        let is_taken = cells == 0 || self.say(1, u16::try_from(cells).expect("few"));
+        self.reported += cells;
+        let is_taken = cells == 0 || self.report(1, u16::try_from(cells).expect("few"));
         self.world.run();
         is_taken
     }
@@ -80,7 +80,7 @@ impl Hop {
 }
 
 #[test]
-fn a_first_hop_that_says_nothing_gets_a_window_and_no_more() {
+fn a_silent_first_hop_gets_one_window_of_cells() {
     let mut hop = Hop::new(1_000_000);
     assert_eq!(hop.under_way(), WINDOW);
     hop.world.run();
@@ -90,7 +90,7 @@ fn a_first_hop_that_says_nothing_gets_a_window_and_no_more() {
 }
 
 #[test]
-fn a_first_hop_that_says_at_once_what_it_has_not_done_gets_all_of_it_a_window_at_a_time() {
+fn a_first_hop_that_reports_early_never_has_more_than_a_window_in_flight() {
     let mut hop = Hop::new(100_000);
     while !hop.is_complete() {
         assert!((1..=WINDOW).contains(&hop.under_way()), "{}", hop.under_way());
@@ -99,26 +99,26 @@ fn a_first_hop_that_says_at_once_what_it_has_not_done_gets_all_of_it_a_window_at
 }
 
 #[test]
-fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_told_apart() {
-    let too_much = |hop: &mut Hop| hop.say(1, u16::try_from(hop.under_way() + 1).expect("few"));
-    let broken = |hop: &mut Hop| hop.hear(&[1, 2, 3]);
-    let nothing = |hop: &mut Hop| hop.say(1, 0);
+fn excessive_and_malformed_feedback_closes_the_link_with_distinct_errors() {
+    let too_much = |hop: &mut Hop| hop.report(1, u16::try_from(hop.under_way() + 1).expect("few"));
+    let malformed = |hop: &mut Hop| hop.handle_feedback(&[1, 2, 3]);
+    let nothing = |hop: &mut Hop| hop.report(1, 0);
     let lies: [(Lie, &str); 3] = [
         (too_much, "it reported more forwarded cells than it received"),
-        (broken, "FEEDBACK"),
+        (malformed, "FEEDBACK"),
         (nothing, "FEEDBACK"),
     ];
-    for (lie, said) in lies {
+    for (lie, expected) in lies {
         let mut hop = Hop::new(1_000_000);
         assert!(!lie(&mut hop));
         assert_eq!(hop.world.core.poll_close(), Some(hop.world.conn));
         let Some(ClientEvent::Lost { cause: Loss::Channel(problem), .. }) =
             hop.world.core.poll_event()
         else {
-            panic!("the circuit is gone")
+            panic!("the circuit is closed")
         };
-        assert!(problem.contains(said), "{problem}");
-        assert!(!hop.say(1, 1), "the link is closed");
+        assert!(problem.contains(expected), "{problem}");
+        assert!(!hop.report(1, 1), "the link is closed");
     }
 }
 
@@ -128,22 +128,22 @@ proptest! {
     /// For any reports, of this circuit or of one that never existed: an impossible report closes the link, and
     /// a possible one never permits more cells in flight than the window.
     #[test]
-    fn what_cannot_be_is_found_out_to_the_cell(
-        words in prop::collection::vec((1u32..3, 0u16..14), 1..40),
+    fn impossible_feedback_is_detected_to_the_cell(
+        reports in prop::collection::vec((1u32..3, 0u16..14), 1..40),
         noise in prop::collection::vec(any::<u8>(), 0..30),
     ) {
         let mut hop = Hop::new(200_000);
-        for (circuit, cells) in words {
+        for (circuit, cells) in reports {
             let under_way = hop.under_way();
             let can_be = cells > 0 && (circuit == 2 || u32::from(cells) <= under_way);
-            prop_assert_eq!(hop.say(circuit, cells), can_be);
+            prop_assert_eq!(hop.report(circuit, cells), can_be);
             if !can_be {
                 return Ok(());
             }
-            hop.fed += if circuit == 1 { u32::from(cells) } else { 0 };
+            hop.reported += if circuit == 1 { u32::from(cells) } else { 0 };
             hop.world.run();
             prop_assert!(hop.under_way() <= WINDOW, "{}", hop.under_way());
         }
-        let _whatever = hop.hear(&noise);
+        let _ = hop.handle_feedback(&noise);
     }
 }

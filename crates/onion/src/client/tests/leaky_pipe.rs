@@ -10,7 +10,7 @@ where
     // Circuit IDs begin with one.
     let chains = (0..2).map(|place| Chain::new(CircId::of_initiator(place), &[], liar));
     let (mut world, circuits) = World::<S>::new(&[path(3, false, false)], chains.collect());
-    assert_eq!(world.core.silent_legs(circuits[0]), [0], "nobody has answered yet");
+    assert_eq!(world.core.silent_legs(circuits[0]), [0], "no hop has answered yet");
     world.run();
     assert!(world.core.silent_legs(circuits[0]).is_empty());
     (world, circuits[0])
@@ -27,13 +27,13 @@ where
     let built = ClientEvent::Built { circuit, took: times[2] };
     assert_eq!(world.events, [built]);
     for hop in [0, 1, 2] {
-        let (seen, told) = (world.seen.len(), world.events.len());
+        let (seen, earlier_events) = (world.seen.len(), world.events.len());
         let transfer = Transfer::download(1, 1);
         world.core.begin_at(world.now, circuit, Some(hop), destination(), transfer);
         world.run();
         let begins: Vec<_> = world.seen[seen..].iter().map(|it| (it.2, it.3)).collect();
         assert_eq!(begins, [(hop, RelayCommand::BEGIN.0)]);
-        let [ClientEvent::Over { outcome, .. }] = &world.events[told..] else {
+        let [ClientEvent::Over { outcome, .. }] = &world.events[earlier_events..] else {
             panic!("{:?}", world.events)
         };
         assert_eq!(*outcome, Outcome::Ended(EndReason::EXIT_POLICY));
@@ -47,7 +47,7 @@ where
 }
 
 #[test]
-fn each_hop_answers_what_is_asked_of_it_over_both_suites() {
+fn each_hop_answers_its_own_requests_in_both_cell_models() {
     each_hop_answers::<Tor>();
     each_hop_answers::<HeaderOnly>();
 }
@@ -65,7 +65,7 @@ where
 }
 
 #[test]
-fn a_hop_cannot_answer_for_another_over_both_suites() {
+fn a_hop_cannot_answer_for_another_in_both_cell_models() {
     other_hops_have_no_say::<Tor>();
     other_hops_have_no_say::<HeaderOnly>();
 }

@@ -29,9 +29,9 @@ use rand_core::SeedableRng;
 type TorLayer = <Tor as CellModel>::Layer;
 
 /// Consumes everything and sends nothing.
-struct Keeps(Rc<RefCell<Vec<u8>>>);
+struct Collector(Rc<RefCell<Vec<u8>>>);
 
-impl Application<Tor> for Keeps {
+impl Application<Tor> for Collector {
     fn has_more(&self, _sent_bytes: u64) -> bool {
         false
     }
@@ -53,7 +53,7 @@ const EARLY_MAX: usize = 40;
 
 /// A client with a linked set, a stream on it, and the exit's side of its legs.
 struct World {
-    core: Core<Tor, Keeps, ChaCha8Rng>,
+    core: Core<Tor, Collector, ChaCha8Rng>,
     now: Instant,
     conn: ConnId,
     set: CircuitNumber,
@@ -106,17 +106,17 @@ impl World {
             let link = ConfluxLink { resumes, leg: number, ..world.link };
             let mut data = Vec::new();
             link.encode_into(&mut data);
-            world.say(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
+            world.send(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
         }
         assert!(world.core.is_built(world.set));
         assert_eq!(world.core.resumes(world.set), resumes);
         let to = Destination::from(SocketAddr::from(([192, 0, 2, 99], 80)));
-        world.core.begin(world.now, world.set, to, Keeps(Rc::clone(&world.got)));
-        let heard = world.hear();
-        let heard: Vec<u8> = heard.iter().map(|(_, command, _)| command.0).collect();
-        assert_eq!(heard.iter().filter(|it| **it == 21).count(), legs, "LINKED_ACK on each");
-        assert_eq!(heard.last(), Some(&RelayCommand::BEGIN.0), "no SWITCH before the first");
-        world.say(0, RelayCommand::CONNECTED, 1, &[]);
+        world.core.begin(world.now, world.set, to, Collector(Rc::clone(&world.got)));
+        let sent = world.take_sent();
+        let sent: Vec<u8> = sent.iter().map(|(_, command, _)| command.0).collect();
+        assert_eq!(sent.iter().filter(|it| **it == 21).count(), legs, "LINKED_ACK on each");
+        assert_eq!(sent.last(), Some(&RelayCommand::BEGIN.0), "no SWITCH before the first");
+        world.send(0, RelayCommand::CONNECTED, 1, &[]);
         world.numbers[0] = 1;
         world
     }
@@ -139,22 +139,22 @@ impl World {
     }
 
     fn expect_links(&mut self) {
-        let heard = self.hear();
-        assert_eq!(heard.len(), self.layers.len());
-        for (_, command, data) in heard {
+        let sent = self.take_sent();
+        assert_eq!(sent.len(), self.layers.len());
+        for (_, command, data) in sent {
             assert_eq!(command, RelayCommand::CONFLUX_LINK);
             self.link.nonce = ConfluxLink::parse(&data).expect("well-formed").nonce;
         }
     }
 
     /// The client's messages by leg.
-    fn hear(&mut self) -> Vec<(usize, RelayCommand, Vec<u8>)> {
+    fn take_sent(&mut self) -> Vec<(usize, RelayCommand, Vec<u8>)> {
         let mut out = vec![Cell::EMPTY; 64];
-        let mut heard = Vec::new();
+        let mut sent = Vec::new();
         loop {
             let count = self.core.poll_cells(self.now, self.conn, &mut out);
             if count == 0 {
-                return heard;
+                return sent;
             }
             for cell in &out[..count] {
                 let leg = (Cell::circ_id(cell).get() & 0xff) as usize - 1;
@@ -166,12 +166,12 @@ impl World {
                 assert!(Layer::<Tor>::decrypt(layer, Command::RELAY, &mut body), "it is for us");
                 let message = Body::<Tor>::message(&body, Layer::<Tor>::format(layer));
                 let Message { command, data, .. } = message.expect("well-formed");
-                heard.push((leg, command, data.to_vec()));
+                sent.push((leg, command, data.to_vec()));
             }
         }
     }
 
-    fn say(&mut self, leg: usize, command: RelayCommand, stream_id: u16, data: &[u8]) {
+    fn send(&mut self, leg: usize, command: RelayCommand, stream_id: u16, data: &[u8]) {
         self.now += Duration::from_millis(1);
         let layer = &mut self.layers[leg];
         let mut body = Body::<Tor>::from_bytes(&[]);
@@ -186,12 +186,12 @@ impl World {
     fn switch(&mut self, leg: usize, skipped: i32) {
         let mut data = Vec::new();
         ConfluxSwitch { skipped: skipped.cast_unsigned() }.encode_into(&mut data);
-        self.say(leg, RelayCommand::CONFLUX_SWITCH, 0, &data);
+        self.send(leg, RelayCommand::CONFLUX_SWITCH, 0, &data);
         self.numbers[leg] = self.numbers[leg].saturating_add_signed(skipped.into());
     }
 
     fn data(&mut self, leg: usize, data: &[u8]) -> u64 {
-        self.say(leg, RelayCommand::DATA, 1, data);
+        self.send(leg, RelayCommand::DATA, 1, data);
         self.numbers[leg] += 1;
         self.numbers[leg]
     }
@@ -212,19 +212,19 @@ fn a_set_is_usable_once_all_its_legs_are_linked() {
     world.link.encode_into(&mut data);
     for leg in 0..3 {
         assert!(!world.core.is_built(world.set));
-        world.say(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
+        world.send(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
     }
     assert!(world.core.is_built(world.set));
     assert!(matches!(world.events.last(), Some(ClientEvent::Built { .. })), "{:?}", world.events);
 }
 
 #[test]
-fn a_leg_that_is_destroyed_before_it_is_linked_is_told_of_and_not_waited_for() {
+fn a_leg_destroyed_before_linking_is_reported_and_dropped() {
     let mut world = World::new(2);
     world.expect_links();
     let mut data = Vec::new();
     world.link.encode_into(&mut data);
-    world.say(1, RelayCommand::CONFLUX_LINKED, 0, &data);
+    world.send(1, RelayCommand::CONFLUX_LINKED, 0, &data);
     let body = Body::<Tor>::from_bytes(&[DestroyReason::RESOURCE_LIMIT.get()]);
     let circ_id = CircId::of_initiator(1);
     world.core.handle_cell(world.now, world.conn, circ_id, Command::DESTROY, &body);
@@ -235,7 +235,7 @@ fn a_leg_that_is_destroyed_before_it_is_linked_is_told_of_and_not_waited_for() {
 
 /// Proposal 329 §4.2.1, and C tor's checks of LINKED: each violation would at least be a side channel.
 #[test]
-fn an_exit_that_breaks_the_handshake_loses_the_set() {
+fn a_conflux_handshake_violation_closes_the_set() {
     let link = |world: &World, change: fn(&mut ConfluxLink)| {
         let (mut link, mut data) = (world.link, Vec::new());
         change(&mut link);
@@ -245,14 +245,14 @@ fn an_exit_that_breaks_the_handshake_loses_the_set() {
     type Change = fn(&mut ConfluxLink);
     let wrong: [(&str, Change, ConfluxError); 3] = [
         ("another set's nonce", |it| it.nonce.0[5] ^= 1, ConfluxError::Handshake),
-        ("data that has not come", |it| it.last_sent = 1, ConfluxError::Desynchronised),
+        ("data that has not arrived", |it| it.last_sent = 1, ConfluxError::Desynchronised),
         ("data that we have not sent", |it| it.last_received = 1, ConfluxError::Desynchronised),
     ];
     for (what, change, expected) in wrong {
         let mut world = World::new(2);
         world.expect_links();
         let data = link(&world, change);
-        world.say(0, RelayCommand::CONFLUX_LINKED, 0, &data);
+        world.send(0, RelayCommand::CONFLUX_LINKED, 0, &data);
         assert_eq!(world.loss(), Some(&Loss::Conflux(expected)), "{what}");
         assert_eq!(world.core.open_circuits(), 0, "{what}");
     }
@@ -261,17 +261,17 @@ fn an_exit_that_breaks_the_handshake_loses_the_set() {
     {
         let mut world = World::linked(2);
         let data = link(&world, |_| ());
-        world.say(1, command, 0, &data);
+        world.send(1, command, 0, &data);
         assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Handshake)), "{command:?}");
     }
     let mut world = World::new(2);
     world.expect_links();
-    world.say(0, RelayCommand::CONFLUX_LINKED, 0, &[1; 30]);
+    world.send(0, RelayCommand::CONFLUX_LINKED, 0, &[1; 30]);
     assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Malformed)));
 }
 
 #[test]
-fn data_before_the_leg_is_linked_loses_the_set() {
+fn data_before_linked_closes_the_set() {
     let mut world = World::new(2);
     world.expect_links();
     world.data(0, b"early");
@@ -283,17 +283,17 @@ fn data_before_the_leg_is_linked_loses_the_set() {
 }
 
 #[test]
-fn what_comes_out_of_order_waits_and_each_leg_is_acknowledged_as_it_comes() {
+fn out_of_order_data_is_buffered_and_acknowledged_on_arrival() {
     let mut world = World::linked(2);
     world.switch(1, 32);
     for _ in 0..31 {
         world.data(1, b"b");
     }
-    assert!(world.got.borrow().is_empty(), "others come before it");
+    assert!(world.got.borrow().is_empty(), "earlier data is missing");
     // Congestion control counts arrivals, whatever their order.
-    let heard = world.hear();
-    let sendmes = heard.iter().filter(|it| (it.0, it.1) == (1, RelayCommand::SENDME)).count();
-    assert_eq!(sendmes, 1, "{heard:?}");
+    let sent = world.take_sent();
+    let sendmes = sent.iter().filter(|it| (it.0, it.1) == (1, RelayCommand::SENDME)).count();
+    assert_eq!(sendmes, 1, "{sent:?}");
     for _ in 0..31 {
         world.data(0, b"a");
     }
@@ -304,31 +304,31 @@ fn what_comes_out_of_order_waits_and_each_leg_is_acknowledged_as_it_comes() {
 
 /// The client's reports for a leg with nothing but answers: their number, after every 128.
 #[test]
-fn what_no_sendme_acknowledges_is_told_of() {
+fn messages_without_sendme_are_acknowledged_by_reports() {
     for resumes in [false, true] {
         let mut world = World::linked_by(2, resumes);
         world.switch(1, 1);
         for _ in 0..300 {
-            world.say(1, RelayCommand::XON, 1, &[0, 0, 0, 0, 0]);
+            world.send(1, RelayCommand::XON, 1, &[0, 0, 0, 0, 0]);
         }
         assert_eq!(world.loss(), None);
-        let told: Vec<_> = world.hear().into_iter().filter(|it| it.1.0 == 21).collect();
-        let came = |count: u64| {
+        let reports: Vec<_> = world.take_sent().into_iter().filter(|it| it.1.0 == 21).collect();
+        let arrived = |count: u64| {
             let mut data = Vec::new();
-            ConfluxNote::Came(count).encode_into(&mut data);
+            ConfluxNote::Arrived(count).encode_into(&mut data);
             (1, RelayCommand::CONFLUX_LINKED_ACK, data)
         };
-        let expected = if resumes { vec![came(128), came(256)] } else { vec![] };
-        assert_eq!(told, expected);
-        world.say(1, RelayCommand::CONFLUX_LINKED_ACK, 0, &came(1).2);
+        let expected = if resumes { vec![arrived(128), arrived(256)] } else { vec![] };
+        assert_eq!(reports, expected);
+        world.send(1, RelayCommand::CONFLUX_LINKED_ACK, 0, &arrived(1).2);
         assert_eq!(
             world.loss().is_some(),
             !resumes,
-            "an exit with retransmission may report that, too"
+            "only an exit with retransmission may report that"
         );
-        let mut gone = Vec::new();
-        ConfluxNote::Gone(&[0]).encode_into(&mut gone);
-        world.say(0, RelayCommand::CONFLUX_LINKED_ACK, 0, &gone);
+        let mut lost = Vec::new();
+        ConfluxNote::LostLegs(&[0]).encode_into(&mut lost);
+        world.send(0, RelayCommand::CONFLUX_LINKED_ACK, 0, &lost);
         // The leg that blocks the set, if it retransmits: the client gives it up.
         let expected = (!resumes).then_some(&Loss::Conflux(ConfluxError::Handshake));
         assert_eq!(world.loss(), expected);
@@ -339,18 +339,18 @@ fn what_no_sendme_acknowledges_is_told_of() {
 
 /// A message of the exit on a leg.
 #[derive(Clone, Copy, Debug)]
-enum Said {
+enum ExitMessage {
     Data,
     Switch(i32),
     /// For the next number in order, so that runs continue.
     ToNext,
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn exit_message() -> impl Strategy<Value = ExitMessage> {
     prop_oneof![
-        5 => Just(Said::Data),
-        1 => (0i32..4).prop_map(Said::Switch),
-        3 => Just(Said::ToNext),
+        5 => Just(ExitMessage::Data),
+        1 => (0i32..4).prop_map(ExitMessage::Switch),
+        3 => Just(ExitMessage::ToNext),
     ]
 }
 
@@ -360,22 +360,22 @@ proptest! {
     /// For an exit that numbers messages arbitrarily: the application gets the messages in order from the
     /// first, without gaps and duplicates, or the set is closed; the reordering buffer stays within its limit.
     #[test]
-    fn whatever_an_exit_says_nothing_is_lost_reordered_or_invented(
+    fn any_exit_behavior_preserves_order_or_closes_the_set(
         resumes: bool,
-        steps in prop::collection::vec((0usize..3, said()), 1..200),
+        steps in prop::collection::vec((0usize..3, exit_message()), 1..200),
     ) {
         let mut world = World::linked_by(3, resumes);
         // The content sent under each number, from the first that is data.
         let mut by_number: BTreeMap<u64, [u8; 4]> = BTreeMap::new();
-        for (count, (leg, said)) in (0u32..).zip(steps) {
+        for (count, (leg, message)) in (0u32..).zip(steps) {
             let content = count.to_be_bytes();
-            match said {
-                Said::Data => {
+            match message {
+                ExitMessage::Data => {
                     let number = world.data(leg, &content);
                     by_number.entry(number).or_insert(content);
                 }
-                Said::Switch(skipped) => world.switch(leg, skipped),
-                Said::ToNext => {
+                ExitMessage::Switch(skipped) => world.switch(leg, skipped),
+                ExitMessage::ToNext => {
                     let next = (2..).find(|it| !by_number.contains_key(it)).expect("endless");
                     let skipped = (next - 1).cast_signed() - world.numbers[leg].cast_signed();
                     if skipped < 0 && !resumes {

@@ -24,7 +24,7 @@ fn key(name: &str) -> [u8; 32] {
 }
 
 #[test]
-fn both_sides_say_what_proposal_332_says() {
+fn both_sides_match_the_vectors_of_proposal_332() {
     assert_eq!(vector("verification"), b"xyzzy");
     let relay = RelayKeys { ed25519_id: key("identity"), onion_key: key("onion_key") };
     let message = vector("client_message");
@@ -45,20 +45,20 @@ fn both_sides_say_what_proposal_332_says() {
     assert_eq!(answer, vector("server_data"));
     assert_eq!(relay_stream[..], vector("key_stream"));
 
-    let said = client.finish_with(&answer, &mut client_stream).expect("honest");
-    assert_eq!(said, vector("server_message"));
+    let message = client.finish_with(&answer, &mut client_stream).expect("honest");
+    assert_eq!(message, vector("server_message"));
     assert_eq!(client_stream, relay_stream);
 }
 
 #[test]
-fn a_handshake_for_something_else_is_refused() {
+fn a_handshake_for_another_purpose_is_rejected() {
     let onion_secret = StaticSecret::from(key("onion_secret"));
     let error = Server::open(&key("identity"), &onion_secret, &vector("client_data"));
     assert_eq!(error.expect_err("another use").problem, "message altered");
 }
 
 #[test]
-fn keys_of_low_order_are_refused() {
+fn keys_of_low_order_are_rejected() {
     let relay = RelayKeys { ed25519_id: [1; 32], onion_key: [0; 32] };
     assert!(Client::new(relay, [7; 32], &[]).is_err());
     let relay = RelayKeys { ed25519_id: [1; 32], onion_key: [9; 32] };
@@ -71,7 +71,7 @@ fn keys_of_low_order_are_refused() {
 
 proptest! {
     #[test]
-    fn both_sides_derive_the_same_keys_and_no_bit_may_change(
+    fn both_sides_derive_the_same_keys_and_any_altered_bit_is_rejected(
         ed25519_id: [u8; 32], onion: [u8; 32], client_secret: [u8; 32], server_secret: [u8; 32],
         question in prop::collection::vec(any::<u8>(), 0..280),
         reply in prop::collection::vec(any::<u8>(), 0..280),
@@ -85,8 +85,8 @@ proptest! {
         let server = Server::open(&ed25519_id, &onion_secret, client.data()).expect("honest");
         prop_assert_eq!(server.message(), &question[..]);
         let (answer, relay_keys) = server.respond(server_secret, &reply, format).expect("honest");
-        let (said, client_keys) = client.finish(&answer, format).expect("honest");
-        prop_assert_eq!(said, reply);
+        let (message, client_keys) = client.finish(&answer, format).expect("honest");
+        prop_assert_eq!(message, reply);
         prop_assert_eq!(client_keys.format(), format);
         let (mut layers, mut relay) = (Layers::default(), RelayLayer::new(&relay_keys));
         layers.push(&client_keys);
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn extensions_come_back_and_unknown_ones_are_skipped(
+    fn extensions_survive_a_round_trip_and_unknown_ones_are_skipped(
         wants_congestion_control: bool, wants_cgo: bool, sendme in prop::option::of(1u8..),
         unknown in 4u8.., content in prop::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -131,7 +131,7 @@ proptest! {
 }
 
 #[test]
-fn extensions_that_are_cut_off_are_refused_and_second_ones_ignored() {
+fn truncated_extensions_are_rejected_and_repeated_ones_ignored() {
     for cut in [&[][..], &[1], &[1, 1], &[1, 9, 5, 0], &[2, 1, 0]] {
         assert!(Request::parse(cut).is_err(), "{cut:?}");
     }
@@ -143,7 +143,7 @@ fn extensions_that_are_cut_off_are_refused_and_second_ones_ignored() {
 
 /// As in C tor: each pair once, in order, and only `Relay=6`.
 #[test]
-fn protocols_that_nobody_can_ask_for_are_told_from_the_one() {
+fn only_relay_6_may_be_requested() {
     let asked = |pairs: &[u8]| {
         let len = u8::try_from(pairs.len()).expect("short");
         let message = [&[2, 1, 0, 3, len][..], pairs].concat();

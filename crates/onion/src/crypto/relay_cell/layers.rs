@@ -17,7 +17,10 @@ use alloc::vec::Vec;
 ///
 /// Most circuits at a relay end elsewhere and have a keystream here: C tor's clients request Counter Galois
 /// Onion from their last hop only. Its state is boxed, so that other circuits do not pay for it.
-#[expect(clippy::large_enum_variant, reason = "nearly all are of this kind: a box would be dearer")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all values are of this variant: a box would cost more"
+)]
 #[derive(Debug)]
 pub enum RelayLayer {
     /// A keystream and running digests.
@@ -216,7 +219,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_cell_is_recognized_by_its_hop_alone(
+        fn only_the_addressed_hop_recognizes_a_cell(
             cells in prop::collection::vec((0usize..3, any::<bool>(), any::<u8>()), 1..40),
         ) {
             let (mut layers, mut relays) = circuit();

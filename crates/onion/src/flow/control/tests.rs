@@ -29,7 +29,7 @@ impl End {
 
 proptest! {
     #[test]
-    fn the_fixed_window_holds_and_sendmes_open_it_again(steps in prop::collection::vec(1usize..300, 1..100)) {
+    fn the_fixed_window_is_respected_and_reopened_by_sendmes(steps in prop::collection::vec(1usize..300, 1..100)) {
         let (mut sender, mut receiver) = (End::default(), Flow::default());
         let mut acknowledged = 0;
         for cells in steps {
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn the_mark_of_a_full_queue_has_a_gap(lengths in prop::collection::vec(0u32..400, 1..100)) {
+    fn the_blocked_mark_has_hysteresis(lengths in prop::collection::vec(0u32..400, 1..100)) {
         let mut mark = BlockedMark::default();
         for queued in lengths {
             let before = mark.is_blocked();
@@ -57,7 +57,7 @@ proptest! {
 }
 
 #[test]
-fn a_sendme_that_does_not_prove_its_cells_is_refused() {
+fn a_sendme_with_a_wrong_tag_is_rejected() {
     for (sendme, refusal) in [
         (Sendme::Tagged(&tag(99)), FlowError::WrongTag),
         (Sendme::Tagged(&tag(100)[..16]), FlowError::WrongTag),
@@ -72,7 +72,7 @@ fn a_sendme_that_does_not_prove_its_cells_is_refused() {
 }
 
 #[test]
-fn a_sendme_before_its_cells_is_refused() {
+fn a_sendme_before_its_cells_is_rejected() {
     let mut sender = End::default();
     (0..99).for_each(|_| sender.send());
     assert_eq!(sender.handle(&Sendme::Tagged(&tag(99))), Err(FlowError::UnexpectedSendme));
@@ -82,7 +82,7 @@ fn a_sendme_before_its_cells_is_refused() {
 }
 
 #[test]
-fn old_clients_fetch_directories_without_tags() {
+fn old_directory_clients_may_omit_tags() {
     let mut tags = SendmeTags::new();
     tags.expect(tag(1));
     assert_eq!(tags.handle_sendme(&Sendme::Bare, true), Ok(()));

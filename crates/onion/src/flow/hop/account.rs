@@ -84,9 +84,9 @@ impl HopAccount {
     /// never more, and in the end all of them.
     #[inline]
     pub(crate) fn pass_on(&mut self, cells: u32) {
-        let came = cells.min(self.owed);
-        self.owed -= came;
-        self.unreported = self.unreported.saturating_add(came);
+        let forwarded = cells.min(self.owed);
+        self.owed -= forwarded;
+        self.unreported = self.unreported.saturating_add(forwarded);
     }
 
     /// The next hop reports this number of forwarded cells.
@@ -117,10 +117,10 @@ impl HopAccount {
     /// Takes the number to report, at most as many as one entry can hold. Only a peer that exceeds its window
     /// has more; the rest is reported with the next entry.
     pub(crate) fn take_unreported(&mut self) -> u16 {
-        let told = u16::try_from(self.unreported).unwrap_or(u16::MAX);
+        let reported = u16::try_from(self.unreported).unwrap_or(u16::MAX);
         self.is_noted = false;
-        self.unreported -= u32::from(told);
-        told
+        self.unreported -= u32::from(reported);
+        reported
     }
 
     /// The remaining account after the next hop is cut off and its queued cells are dropped: for the previous
@@ -147,30 +147,30 @@ mod tests {
     proptest! {
         /// With cells of the relay's own among them, in any mixture.
         #[test]
-        fn no_more_is_told_than_came_and_in_the_end_all_of_it(
+        fn all_forwarded_cells_are_reported_and_no_others(
             steps in prop::collection::vec((0u32..5, 0u32..3, 0u32..9, any::<bool>()), 0..200),
         ) {
             let mut hops = HopAccount::default();
             hops.enable_reports();
-            let (mut came, mut waiting, mut told) = (0, 0, 0);
-            for (comes, own, leaves, reports) in steps {
-                (0..comes).for_each(|_| hops.handle_arrived());
-                came += comes;
-                waiting += comes + own;
+            let (mut received, mut waiting, mut reported) = (0, 0, 0);
+            for (arrives, own, leaves, reports) in steps {
+                (0..arrives).for_each(|_| hops.handle_arrived());
+                received += arrives;
+                waiting += arrives + own;
                 let leaves = leaves.min(waiting);
                 hops.handle_left(NOW, leaves);
                 waiting -= leaves;
                 if reports {
-                    told += u32::from(hops.take_unreported());
+                    reported += u32::from(hops.take_unreported());
                 }
-                prop_assert!(told <= came);
+                prop_assert!(reported <= received);
             }
             hops.handle_left(NOW, waiting);
-            prop_assert_eq!(told + u32::from(hops.take_unreported()), came);
+            prop_assert_eq!(reported + u32::from(hops.take_unreported()), received);
         }
 
         #[test]
-        fn what_the_next_hop_was_not_given_it_cannot_have_passed_on(
+        fn feedback_for_unsent_cells_is_rejected(
             steps in prop::collection::vec((0u32..9, 0u32..9), 0..100),
         ) {
             let mut hops = HopAccount::default();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_news_once_until_it_is_told() {
+    fn a_report_is_announced_once_until_it_is_taken() {
         let mut hops = HopAccount::default();
         hops.handle_arrived();
         hops.pass_on(1);

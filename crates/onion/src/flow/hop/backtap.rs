@@ -146,7 +146,7 @@ impl BackTap {
                 let (before, doubles) = (*size_before, *doubles);
                 let path = HopPath { base, grain: self.grain };
                 match train.handle_passed(sent_at, now, number, path) {
-                    Sign::Going => self.begin_again_if_paused(),
+                    Sign::Going => self.restart_if_paused(),
                     Sign::Full(cells) => self.end_ramp(cells, before),
                     Sign::Whole if !doubles => self.end_ramp(self.size, before),
                     Sign::Whole => {
@@ -173,7 +173,7 @@ impl BackTap {
     }
 
     /// The source had nothing to send for a round trip: the rest of the train becomes a new one.
-    fn begin_again_if_paused(&mut self) {
+    fn restart_if_paused(&mut self) {
         if let Phase::Trains { train, .. } = &mut self.phase
             && self.flight.cells() == 0
             && train.left() > 0

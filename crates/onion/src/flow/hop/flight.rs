@@ -92,7 +92,7 @@ mod tests {
         /// No cell is lost, few times are kept, and none is off by more than two parts of the whole time span:
         /// merged cells may be merged once more, but by then the span has doubled.
         #[test]
-        fn times_are_few_and_near_the_truth(
+        fn few_send_times_are_kept_and_their_error_is_small(
             gaps in prop::collection::vec((0u64..5_000_000, 1u32..4), 1..1_500),
         ) {
             let (mut flight, mut now, mut truth) = (Flight::default(), Instant::ORIGIN, Vec::new());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn as_long_as_they_are_few_all_times_are_exact() {
+    fn few_cells_in_flight_have_exact_send_times() {
         let mut flight = Flight::default();
         let at = |number: usize| Instant::from_nanos(number as u64);
         (0..TIMES_MAX).for_each(|number| flight.handle_sent(at(number), 1));

@@ -72,7 +72,7 @@ mod tests {
     const HALF: Duration = Duration::from_millis(5);
 
     /// The result for cells that are forwarded at these times in milliseconds and sent this many times as fast.
-    fn said(passed_ms: impl IntoIterator<Item = u64>, faster: u64) -> Vec<f64> {
+    fn paces(passed_ms: impl IntoIterator<Item = u64>, faster: u64) -> Vec<f64> {
         let mut pace = Pace::new();
         let marks = (1..).zip(passed_ms).map(|(passed, ms)| Mark {
             passed,
@@ -83,26 +83,26 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_come_evenly_have_a_pace() {
-        let found = said((0..30).map(|cell| cell * 2), 1_000);
+    fn evenly_forwarded_cells_have_a_pace() {
+        let found = paces((0..30).map(|cell| cell * 2), 1_000);
         assert!(found.len() > 3 && found.iter().all(|it| (it - 0.002).abs() < 1e-9), "{found:?}");
     }
 
     #[test]
-    fn few_cells_or_a_short_time_have_none() {
-        assert_eq!(said([0, 4, 8, 12], 1_000), []);
-        assert_eq!(said([0, 1, 2, 3, 4, 4, 5, 5, 6], 1_000), []);
+    fn few_cells_or_a_short_time_have_no_pace() {
+        assert_eq!(paces([0, 4, 8, 12], 1_000), []);
+        assert_eq!(paces([0, 1, 2, 3, 4, 4, 5, 5, 6], 1_000), []);
     }
 
     #[test]
-    fn between_a_burst_and_what_follows_there_is_none() {
+    fn a_burst_and_its_successors_have_no_common_pace() {
         let burst = [0; 20].into_iter().chain((0..4).map(|cell| 20 + cell * 2));
-        assert_eq!(said(burst, 1_000), []);
+        assert_eq!(paces(burst, 1_000), []);
     }
 
     #[test]
-    fn cells_that_are_sent_no_faster_say_nothing_of_the_next_hop() {
-        assert_eq!(said((0..30).map(|cell| cell * 2), 1), []);
-        assert!(!said((0..30).map(|cell| cell * 2), 2).is_empty());
+    fn cells_sent_at_the_forwarding_rate_have_no_pace() {
+        assert_eq!(paces((0..30).map(|cell| cell * 2), 1), []);
+        assert!(!paces((0..30).map(|cell| cell * 2), 2).is_empty());
     }
 }

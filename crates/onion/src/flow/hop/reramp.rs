@@ -152,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn each_calm_round_adds_twice_as_much_and_the_third_ramps() {
+    fn each_calm_round_doubles_the_step_and_the_third_starts_a_ramp_up() {
         assert_eq!(calm(&mut balanced(50), 50), [50, 51, 53]);
     }
 
     #[test]
-    fn rounds_are_not_calm_in_a_row_if_cells_wait_in_one_or_the_window_is_not_full() {
+    fn queued_cells_or_an_unfilled_window_interrupt_the_calm_rounds() {
         for (queued, was_full) in [(2.0, true), (1.5, true), (0.0, false)] {
             let mut reramp = balanced(50);
             (0..2).for_each(|_| _ = reramp.handle_round(51, 0.0, true));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn until_a_window_was_larger_than_when_cells_last_began_to_wait_calm_rounds_say_nothing() {
+    fn calm_rounds_count_only_above_the_window_at_which_cells_were_last_queued() {
         let falling = || {
             let mut reramp = balanced(60);
             for cells in [59, 58, 57] {
@@ -186,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn no_window_goes_back_to_one_that_is_much_larger() {
+    fn a_much_larger_earlier_window_is_not_restored() {
         let mut reramp = balanced(100);
         (0..10).for_each(|_| _ = reramp.handle_round(40, 9.0, true));
         assert_eq!(reramp.handle_round(40, 0.0, true), Advice::Step(10));
     }
 
     #[test]
-    fn where_cells_wait_for_long_the_way_has_become_narrower_and_what_was_is_forgotten() {
+    fn long_queueing_makes_the_earlier_window_obsolete() {
         let mut reramp = balanced(100);
         for cells in (50..100).rev() {
             reramp.handle_round(cells, 9.0, true);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_ramp_up_for_nothing_it_takes_more_until_cells_have_waited_for_some_time() {
+    fn a_useless_ramp_up_raises_the_threshold_until_cells_are_queued_again() {
         let after = |rounds| {
             let mut reramp = balanced(50);
             calm(&mut reramp, 50);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_up_after_which_no_cells_have_waited_ended_too_soon() {
+    fn a_ramp_up_without_queueing_ended_too_early() {
         let mut reramp = balanced(50);
         calm(&mut reramp, 50);
         reramp.handle_ramp_end(55, 53);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_step_is_more_than_a_part_of_the_window() {
+    fn each_step_is_at_most_a_fraction_of_the_window() {
         let mut reramp = Reramp::new();
         reramp.waited_cells = u32::MAX - 1;
         assert_eq!(reramp.handle_round(40, 0.0, true), Advice::Step(10), "back");

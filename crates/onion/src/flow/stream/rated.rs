@@ -63,7 +63,7 @@ pub struct XonXoff {
     grace_began: Option<Instant>,
     drain: Drain,
     /// The rate in the last XON that was sent.
-    told_kbyte_per_s: u32,
+    advised_kbyte_per_s: u32,
     signal: Option<StreamSignal>,
 }
 
@@ -89,7 +89,7 @@ impl XonXoff {
             has_stopped_peer: false,
             grace_began: None,
             drain: Drain { began: None, bytes: 0, average_kbyte_per_s: 0 },
-            told_kbyte_per_s: 0,
+            advised_kbyte_per_s: 0,
             signal: None,
         }
     }
@@ -188,7 +188,7 @@ impl XonXoff {
         if is_empty {
             self.drain.began = None;
             // The edge has drained a large buffer completely: it could take more than the advised rate.
-            if self.drain.bytes >= self.params.xon_rate_bytes() && self.told_kbyte_per_s > 0 {
+            if self.drain.bytes >= self.params.xon_rate_bytes() && self.advised_kbyte_per_s > 0 {
                 let doubled = self.drain.average_kbyte_per_s.saturating_mul(2);
                 self.drain.average_kbyte_per_s = doubled.min(i32::MAX.unsigned_abs());
                 self.drain.bytes = 0;
@@ -204,18 +204,19 @@ impl XonXoff {
     /// Sends XON with the estimated rate.
     fn report(&mut self) {
         let advised_kbyte_per_s = self.drain.average_kbyte_per_s;
-        self.told_kbyte_per_s = advised_kbyte_per_s;
+        self.advised_kbyte_per_s = advised_kbyte_per_s;
         self.has_stopped_peer = false;
         self.signal = Some(StreamSignal::Xon(Xon { advised_kbyte_per_s }));
     }
 
     /// Whether the rate differs from the advised one.
     fn has_rate_changed(&self) -> bool {
-        let (told, percent) = (u64::from(self.told_kbyte_per_s), self.params.change_percent);
+        let (advised, percent) = (u64::from(self.advised_kbyte_per_s), self.params.change_percent);
         let percent = u64::from(percent.min(99));
         let average = u64::from(self.drain.average_kbyte_per_s);
-        told > 0
-            && (average > (100 + percent) * told / 100 || average < (100 - percent) * told / 100)
+        advised > 0
+            && (average > (100 + percent) * advised / 100
+                || average < (100 - percent) * advised / 100)
     }
 }
 

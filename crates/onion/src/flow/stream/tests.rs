@@ -15,7 +15,7 @@ fn signals(flow: &mut StreamFlow) -> Vec<StreamSignal> {
 }
 
 #[test]
-fn a_full_buffer_stops_the_peer_once_and_an_empty_one_lets_it_go_on() {
+fn a_full_buffer_sends_one_xoff_and_an_empty_one_sends_xon() {
     let (mut flow, mut now) = (rated(), Instant::ORIGIN);
     let mut buffered = 0;
     // A burst may be that large: the edge gets time to absorb it.
@@ -42,7 +42,7 @@ fn a_full_buffer_stops_the_peer_once_and_an_empty_one_lets_it_go_on() {
 }
 
 #[test]
-fn an_edge_that_takes_all_at_once_is_never_stopped() {
+fn an_edge_that_drains_immediately_never_sends_xoff() {
     let (mut flow, mut now) = (rated(), Instant::ORIGIN);
     for _ in 0..5000 {
         flow.handle_delivered(now, CELL).expect("no window");
@@ -53,9 +53,9 @@ fn an_edge_that_takes_all_at_once_is_never_stopped() {
 }
 
 #[test]
-fn another_rate_is_told_once_it_is_another() {
+fn a_changed_rate_sends_another_xon() {
     let (mut flow, mut now) = (rated(), Instant::ORIGIN);
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     // Always much data in the buffer, after it was once too much.
     flow.handle_delivered(now, 600 * CELL).expect("no window");
     now += Duration::from_millis(6);
@@ -64,18 +64,18 @@ fn another_rate_is_told_once_it_is_another() {
         now += Duration::from_millis(if round < 2000 { 1 } else { 4 });
         let buffered = if round == 1000 { 0 } else { 40 * CELL };
         flow.handle_drained(now, CELL, buffered);
-        told.extend(signals(&mut flow));
+        sent.extend(signals(&mut flow));
     }
-    let rates: Vec<u32> = told
+    let rates: Vec<u32> = sent
         .iter()
         .filter_map(|signal| match signal {
             StreamSignal::Xon(xon) => Some(xon.advised_kbyte_per_s),
             _ => None,
         })
         .collect();
-    assert_eq!(told[0], StreamSignal::Xoff);
+    assert_eq!(sent[0], StreamSignal::Xoff);
     assert!((490..=500).contains(&rates[0]), "{rates:?}");
-    assert!((120..=166).contains(rates.last().expect("told")), "{rates:?}");
+    assert!((120..=166).contains(rates.last().expect("sent")), "{rates:?}");
     assert!(rates.len() <= 4, "{rates:?}");
 }
 
@@ -104,7 +104,7 @@ fn xoff_stops_reading_and_xon_sets_its_rate() {
 }
 
 #[test]
-fn messages_of_the_other_kind_are_refused() {
+fn messages_of_the_other_kind_are_rejected() {
     let mut windowed = StreamFlow::Windowed(StreamWindow::default());
     assert_eq!(windowed.handle_xoff(), Err(FlowError::WrongKind));
     let xon = Xon { advised_kbyte_per_s: 0 };
@@ -115,7 +115,7 @@ fn messages_of_the_other_kind_are_refused() {
 
 proptest! {
     #[test]
-    fn the_window_holds_and_its_sendmes_match_what_has_come(
+    fn the_window_is_respected_and_sendmes_match_received_cells(
         steps in prop::collection::vec((1usize..600, any::<bool>()), 1..60),
     ) {
         let (mut sender, mut receiver) = (StreamWindow::default(), StreamWindow::default());
@@ -146,24 +146,24 @@ proptest! {
     }
 
     #[test]
-    fn xoff_and_xon_alternate_whatever_the_edge_does(
+    fn xoff_and_xon_always_alternate(
         steps in prop::collection::vec((0usize..400, 0usize..400, 0u64..20_000), 1..300),
     ) {
         let (mut flow, mut now) = (rated(), Instant::ORIGIN);
         let (mut buffered, mut is_stopped) = (0, false);
         for (come, drain, micros) in steps {
             now += Duration::from_micros(micros);
-            let mut told = Vec::new();
+            let mut sent = Vec::new();
             for _ in 0..if is_stopped { 0 } else { come } {
                 buffered += CELL;
                 flow.handle_delivered(now, buffered).expect("no window");
-                told.extend(signals(&mut flow));
+                sent.extend(signals(&mut flow));
             }
             let drained = buffered.min(drain * CELL);
             buffered -= drained;
             flow.handle_drained(now, drained, buffered);
-            told.extend(signals(&mut flow));
-            for signal in told {
+            sent.extend(signals(&mut flow));
+            for signal in sent {
                 match signal {
                     StreamSignal::Xoff => {
                         prop_assert!(!is_stopped);

@@ -61,7 +61,7 @@ impl Path {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn any_path_that_fits_under_the_cap_is_filled_and_the_cap_holds(
+    fn any_path_below_the_cap_is_saturated_and_the_cap_is_respected(
         cells_per_s in 200u64..20_000, delay_ms in 1u64..200, cap in 60u32..2500,
     ) {
         let mut path = Path::new(cap, cells_per_s, Duration::from_millis(delay_ms));
@@ -75,14 +75,14 @@ proptest! {
 }
 
 #[test]
-fn a_slow_path_does_not_get_the_whole_cap() {
+fn the_window_of_a_slow_path_stays_below_the_cap() {
     let mut path = Path::new(2250, 300, Duration::from_millis(5));
     path.run(Instant::from_millis(10_000));
     assert!(path.window.limit_cells() < 200, "{}", path.window.limit_cells());
 }
 
 #[test]
-fn a_sender_that_is_limited_elsewhere_does_not_grow_the_window() {
+fn an_application_limited_sender_does_not_grow_the_window() {
     let mut window = InFlightWindow::new(2000);
     let mut now = Instant::ORIGIN;
     for _ in 0..100 {

@@ -57,7 +57,7 @@ impl fmt::Display for ChannelError {
             Self::CannotAuthenticate => {
                 f.write_str("the relay does not offer link authentication of type 3")
             }
-            Self::Tls(problem) => write!(f, "our TLS session is of no use: {problem}"),
+            Self::Tls(problem) => write!(f, "our TLS session is unusable: {problem}"),
         }
     }
 }

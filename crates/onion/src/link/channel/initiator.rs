@@ -63,7 +63,7 @@ impl Initiating {
         out: &mut Vec<u8>,
     ) -> Result<Self, ChannelError> {
         let certificate =
-            tls.peer_certificate().ok_or(ChannelError::Tls("the peer showed no certificate"))?;
+            tls.peer_certificate().ok_or(ChannelError::Tls("the peer presented no certificate"))?;
         let tls_cert_sha256 = Sha256::digest(certificate).into();
         let tls_secret = match &authentication {
             Authentication::Anonymous => [0; 32],

@@ -59,8 +59,8 @@ impl Proof<'_> {
             (self.responder_rsa_sha256, "it is for another relay, by its RSA identity"),
             (self.initiator_ed25519, "it is another relay's, by its Ed25519 identity"),
             (self.responder_ed25519, "it is for another relay, by its Ed25519 identity"),
-            (self.responder_log, "it has heard something else than we said"),
-            (self.initiator_log, "it has said something else than we heard"),
+            (self.responder_log, "it has received other cells than we sent"),
+            (self.initiator_log, "it has sent other cells than we received"),
             (self.tls_cert_sha256, "it has seen another TLS certificate"),
             (self.tls_secret, "it is bound to another TLS session"),
         ]
@@ -118,7 +118,7 @@ impl ToProve {
         let proof = reader.take(len)?; // as C tor, whatever is behind it
         let not_proven = |problem| ChannelError::NotProven { claimed: peer.ids, problem };
         if method != AUTH_ED25519_SHA256_RFC5705 {
-            return Err(not_proven("its way to authenticate is not the one that we offer"));
+            return Err(not_proven("its authentication method is not the offered one"));
         }
         if len != Proof::LEN + SIGNATURE_LEN {
             return Err(not_proven("its length is not that of a proof of type 3"));

@@ -91,7 +91,7 @@ impl Responding {
             Command::VERSIONS => self.answer_versions(out),
             Command::CERTS if self.certs.is_none() => {
                 if cell.circ_id != CircId::LINK {
-                    let (message, problem) = ("CERTS", "it is on a circuit");
+                    let (message, problem) = ("CERTS", "it has a circuit ID");
                     return Err(Malformed { message, problem }.into());
                 }
                 Certs::parse(cell.body())?;
@@ -129,7 +129,7 @@ impl Responding {
                 Some(Box::new(ToProve {
                     body,
                     identity: Arc::clone(&self.identity),
-                    tls: tls.ok_or(ChannelError::Tls("it is gone"))?,
+                    tls: tls.ok_or(ChannelError::Tls("it is closed"))?,
                     responder_log: self.responder_log.unwrap_or_default(),
                     initiator_log,
                 }))

@@ -143,7 +143,7 @@ impl<R: Rng> LoadGenerator<R> {
                 self.fail(LoadFailure::Refused { code, text });
                 Ok(())
             }
-            _ => Err(String::from("the relay sends a MEASURE message that must not come here")),
+            _ => Err(String::from("the relay sends a MEASURE message that is not allowed here")),
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) struct Circuit {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large one is the one that lasts")]
+#[expect(clippy::large_enum_variant, reason = "the large variant is the long-lived one")]
 pub(super) enum State {
     /// Waits for its link to open.
     Waiting,

@@ -85,12 +85,11 @@ impl fmt::Display for LoadFailure {
                 f,
                 "the relay has no room for more circuits: only {open} of a measurer's {wanted} sockets work"
             ),
-            Self::Unsolicited { cells, load_cells } => write!(
-                f,
-                "the relay sent {cells} cells that answer nothing, next to {load_cells} that do"
-            ),
+            Self::Unsolicited { cells, load_cells } => {
+                write!(f, "the relay sent {cells} unsolicited cells and {load_cells} answers")
+            }
             Self::Stalled { silent_ms } => {
-                write!(f, "the relay stalled: no cell for {silent_ms} ms with cells under way")
+                write!(f, "the relay stalled: no cell for {silent_ms} ms with cells in flight")
             }
             Self::CheckFailed { circuit, cell, mismatch } => {
                 write!(f, "cell {cell} of circuit {circuit} fails its check: {mismatch}")
@@ -98,7 +97,7 @@ impl fmt::Display for LoadFailure {
             Self::Refused { code, text } => write_refusal(f, *code, text),
             Self::AnsweredEarly { circuit, sent } => write!(
                 f,
-                "circuit {circuit} brought more than the {sent} cells sent on it: the relay makes up answers"
+                "circuit {circuit} returned more than the {sent} cells sent on it: the relay fabricates answers"
             ),
         }
     }

@@ -21,7 +21,7 @@ impl<R: Rng> LoadGenerator<R> {
             return 0; // landings only receive: their circuits are fed from the other end
         }
         if conn.is_held_back && running.held_back_until.is_some() {
-            return 0; // woken when its time comes
+            return 0; // a timer wakes it
         }
         let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
         let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_in_which_something_is_held_back_add_up_each_once() {
+    fn overlapping_throttled_intervals_count_once() {
         let mut throttle = Throttle::default();
         let at = Instant::from_millis;
         let ms = Duration::from_millis;

@@ -22,9 +22,9 @@ pub enum OrderFailure {
         /// Its own words, if any.
         text: String,
     },
-    /// The target said what it must not say.
+    /// The target violated the protocol.
     Violation(OrderViolation),
-    /// The link is gone.
+    /// The link was closed.
     Closed {
         /// Whether the order had been accepted by then.
         was_accepted: bool,
@@ -33,16 +33,16 @@ pub enum OrderFailure {
     },
 }
 
-/// What a target must not say to its coordinator.
+/// A protocol violation of a target towards its coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderViolation {
-    /// A message that cannot be read.
+    /// A malformed message.
     Malformed(&'static str),
-    /// A message of a kind that only others send, or that comes at another time.
+    /// A message that a target must not send, or not at this time.
     OutOfOrder,
     /// It accepts another order than it was given.
     OtherNonce,
-    /// A second that is not the next one: it was reported before, or one was left out.
+    /// A second other than the next: a repeated one, or one after a gap.
     WrongSecond {
         /// The one that is next.
         expected: u32,
@@ -54,8 +54,8 @@ pub enum OrderViolation {
 impl fmt::Display for OrderViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Malformed(problem) => write!(f, "sends a message that cannot be read: {problem}"),
-            Self::OutOfOrder => f.write_str("sends a message that must not come here or now"),
+            Self::Malformed(problem) => write!(f, "sends a malformed message: {problem}"),
+            Self::OutOfOrder => f.write_str("sends a message that is not allowed here or now"),
             Self::OtherNonce => f.write_str("accepts another order than it was given"),
             Self::WrongSecond { expected, found } => {
                 write!(f, "reports second {found} where second {expected} is next")
@@ -87,7 +87,7 @@ impl fmt::Display for OrderFailure {
 
 impl core::error::Error for OrderFailure {}
 
-/// What a target says when it ends a measurement.
+/// Writes the reason for which a target ends a measurement.
 pub(crate) fn write_refusal(
     f: &mut fmt::Formatter<'_>,
     code: ErrorCode,

@@ -49,12 +49,12 @@ fn messages() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn a_message_comes_out_as_it_went_in(message in messages()) {
+    fn a_message_survives_a_round_trip(message in messages()) {
         prop_assert_eq!(Message::parse(&message.encode()), Ok(message));
     }
 
     #[test]
-    fn a_truncated_message_is_refused(message in messages(), cut in 1usize..400) {
+    fn a_truncated_message_is_rejected(message in messages(), cut in 1usize..400) {
         let encoded = message.encode();
         let kept = encoded.len().saturating_sub(cut);
         let Ok(found) = Message::parse(&encoded[..kept]) else { return Ok(()) };
@@ -89,7 +89,7 @@ proptest! {
     }
 
     #[test]
-    fn no_altered_order_verifies(at in 0usize..300, bit in 0u8..8) {
+    fn an_altered_order_does_not_verify(at in 0usize..300, bit in 0u8..8) {
         let mut signed = order().sign(&SEED, &SESSION);
         let len = signed.body.len();
         signed.body[at % len] ^= 1 << bit;
@@ -106,7 +106,7 @@ fn an_order_is_bound_to_its_session_and_its_signer() {
     assert_eq!(claims, order());
     assert_eq!(signed.verify(&claims, &SESSION), Ok(()));
     assert_eq!(signed.verify(&claims, &[8; 32]), Err(SignatureInvalid));
-    // With another key nobody can claim this identity.
+    // The holder of another key cannot claim this identity.
     let other = order().sign(&[6; 32], &SESSION);
     let claimed = other.claims().expect("readable");
     assert_eq!(claimed.coordinator, CoordinatorKey::of_seed(&[6; 32]));
@@ -126,7 +126,7 @@ fn a_proof_is_bound_to_session_target_and_measurement() {
 }
 
 #[test]
-fn an_order_is_no_proof_even_by_the_same_key() {
+fn an_order_is_not_a_valid_proof_even_with_the_same_key() {
     let signed = order().sign(&SEED, &SESSION);
     let forged = Proof {
         nonce: Nonce([5; 32]),
@@ -137,7 +137,7 @@ fn an_order_is_no_proof_even_by_the_same_key() {
 }
 
 #[test]
-fn oversized_and_doubled_fields_are_refused() {
+fn oversized_and_repeated_fields_are_rejected() {
     // Complete except for its length: fields of unknown types would be skipped.
     let mut long = Message::Proven.encode();
     fields::push(&mut long, 1000, &[0; MESSAGE_LEN_MAX - 5]);
@@ -157,7 +157,7 @@ fn oversized_and_doubled_fields_are_refused() {
 }
 
 #[test]
-fn what_a_peer_says_cannot_draw_on_a_terminal() {
+fn control_characters_of_a_peer_are_removed() {
     let nasty = String::from("\x1b[2Jgone\nand more");
     let message = Message::Error { code: ErrorCode::OTHER, text: nasty };
     let Ok(Message::Error { text, .. }) = Message::parse(&message.encode()) else {
@@ -175,7 +175,7 @@ fn codes_have_distinct_numbers() {
 }
 
 #[test]
-fn clients_get_their_share_beside_the_measurement() {
+fn clients_get_their_share_during_a_measurement() {
     assert_eq!(ClientShare::DEFAULT.allowance(300), 100);
     assert_eq!(ClientShare::from_permille(0).map(|none| none.allowance(300)), Some(0));
     assert_eq!(ClientShare::from_permille(1000), None);

@@ -69,7 +69,7 @@ impl Target {
         let order = signed
             .claims()
             .map_err(|error| Refusal { code: ErrorCode::MALFORMED, text: error.to_string() })?;
-        // One answer to both, after the same work: otherwise anybody could find out which coordinators the
+        // One answer to both, after the same work: otherwise an outsider could find out which coordinators the
         // relay allows.
         let is_signed = signed.verify(&order, exported).is_ok();
         if !is_signed || !self.params.coordinators.contains(&order.coordinator) {

@@ -59,7 +59,7 @@ fn prove(target: &mut Target, conn: u32, seed: &[u8; 32], nonce: u8) -> Result<(
 }
 
 #[test]
-fn each_wrong_order_is_refused_with_its_number() {
+fn each_invalid_order_is_refused_with_its_code() {
     let mut it = target();
     let wrong = [
         (
@@ -87,8 +87,7 @@ fn each_wrong_order_is_refused_with_its_number() {
 }
 
 #[test]
-fn only_a_listed_coordinators_signature_on_this_session_counts_and_a_refusal_does_not_say_which_it_lacks()
- {
+fn an_order_needs_a_listed_coordinators_signature_on_this_session() {
     let mut it = target();
     let stranger = order(1).sign(&[9; 32], &SESSION);
     let refusal = it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &stranger);
@@ -103,7 +102,7 @@ fn only_a_listed_coordinators_signature_on_this_session_counts_and_a_refusal_doe
 }
 
 #[test]
-fn a_coordinator_has_its_quota_in_any_period_and_no_more() {
+fn a_coordinator_cannot_exceed_its_quota_in_any_period() {
     let mut it = target();
     let hour = 3_600_000;
     for (nonce, hours) in [(1, 0), (2, 10)] {
@@ -118,7 +117,7 @@ fn a_coordinator_has_its_quota_in_any_period_and_no_more() {
 }
 
 #[test]
-fn what_was_accepted_before_the_relay_began_again_counts_until_its_period_is_over() {
+fn measurements_before_a_restart_count_towards_the_quota() {
     let mut it = target();
     let coordinator = CoordinatorKey::of_seed(&COORDINATOR);
     let hour_s = 3600;
@@ -152,7 +151,7 @@ fn measurers_prove_themselves_up_to_the_number_of_sockets() {
 }
 
 #[test]
-fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
+fn seconds_are_reported_from_the_first_cell_until_the_last_second() {
     let mut it = target();
     let both = [MEASURER, OTHER].map(|seed| MeasurerKey::of_seed(&seed));
     let order = Order { measurers: Vec::from(both), ..order(1) };
@@ -193,7 +192,7 @@ fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
 }
 
 #[test]
-fn a_measurement_that_brings_nothing_for_three_seconds_is_over() {
+fn three_seconds_without_cells_end_a_measurement() {
     let mut it = target();
     give(&mut it, at_ms(0), &Order { seconds: 30, ..order(1) }).expect("accepted");
     prove(&mut it, 1, &MEASURER, 1).expect("proven");
@@ -218,7 +217,7 @@ fn a_measurement_that_brings_nothing_for_three_seconds_is_over() {
 }
 
 #[test]
-fn violation_loss_of_the_coordinator_and_time_end_it() {
+fn a_violation_a_lost_coordinator_or_a_timeout_ends_it() {
     let started = || {
         let mut it = target();
         give(&mut it, at_ms(0), &order(1)).expect("accepted");
@@ -230,7 +229,7 @@ fn violation_loss_of_the_coordinator_and_time_end_it() {
         other => panic!("not over: {other:?}"),
     };
     let mut violated = started();
-    violated.handle_violation(ConnId(7), String::from("a stranger's")); // has no part in it
+    violated.handle_violation(ConnId(7), String::from("another link")); // has no part in it
     assert_eq!(violated.poll_event(), None);
     violated.handle_violation(ConnId(1), String::from("CREATE2"));
     assert_eq!(code(violated), ErrorCode::VIOLATION);
@@ -272,7 +271,7 @@ fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
 }
 
 #[test]
-fn no_order_takes_more_than_three_quarters_of_what_clients_had() {
+fn an_order_leaves_clients_at_least_a_quarter_of_their_usual_traffic() {
     // r of the order; what is left of 800 Mbit/s.
     for (permille, measured, least, most) in [
         (0, 0.0, 195.0, 215.0),
@@ -291,7 +290,7 @@ fn no_order_takes_more_than_three_quarters_of_what_clients_had() {
 proptest! {
     /// Greedy clients during a steady measurement get what the ratio allows.
     #[test]
-    fn clients_get_their_share_and_no_more(
+    fn greedy_clients_get_exactly_their_share(
         mbit in 20u64..5000, permille in 10u16..500, look_us in 100u64..9000,
     ) {
         let share = ClientShare::from_permille(permille).expect("under one");
@@ -316,7 +315,7 @@ proptest! {
 
     /// Clients that were idle for a while have accumulated four rounds, and no more.
     #[test]
-    fn clients_do_not_save_up_what_they_have_not_used(mbit in 20u64..5000, idle_ms in 100u64..5000) {
+    fn idle_clients_accumulate_at_most_four_rounds(mbit in 20u64..5000, idle_ms in 100u64..5000) {
         let rate = Rate::from_bit_per_s(mbit * 1_000_000);
         let mut limit = ClientLimit::new(ClientShare::DEFAULT, NONE, Instant::ORIGIN);
         limit.handle_measured(rate.bytes_in(Duration::from_millis(idle_ms)));

@@ -273,7 +273,7 @@ mod tests {
     use crate::cell_model::{HeaderOnly, Tor};
 
     #[test]
-    fn a_circuit_that_rests_is_small() {
+    fn an_idle_circuit_is_small() {
         // Everything but its entries in the tables of its two links.
         let bytes = size_of::<Circuit<Tor>>();
         assert!(bytes <= 512, "{bytes} bytes");

@@ -1,7 +1,9 @@
 //! Circuit creation.
 
 use super::handshakes::Next;
-use super::{Asker, Circuit, CircuitIndex, Direction, HandshakeDone, HandshakeJob, Hop, OnLink};
+use super::{
+    Circuit, CircuitIndex, Direction, HandshakeDone, HandshakeJob, Hop, OnLink, Requester,
+};
 use crate::cell::Command;
 use crate::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use crate::cell::relay::RelayFormat;
@@ -68,9 +70,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.create(at, answer);
             return;
         }
-        let asker = self.conns.link(at.conn).and_then(Link::ip);
-        let asker = asker.map_or(Asker::Link(at.conn), |ip| Asker::Place(Place::of(ip)));
-        if let Some(loser) = self.handshakes.add(self.outputs.now(), asker, at, body) {
+        let ip = self.conns.link(at.conn).and_then(Link::ip);
+        let requester = ip.map_or(Requester::Link(at.conn), |ip| Requester::Place(Place::of(ip)));
+        if let Some(loser) = self.handshakes.add(self.outputs.now(), requester, at, body) {
             self.refuse_handshake(loser);
         }
     }

@@ -23,7 +23,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         reason: DestroyReason,
         but: Option<OnLink>,
     ) {
-        self.forget_waiting(index);
+        self.stop_waiting(index);
         let Some(circuit) = self.circuits.remove(index) else { return };
         self.measurement_circuits -= usize::from(matches!(circuit.hop, Hop::Echo(_)));
         let others = match &circuit.end {
@@ -56,7 +56,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// The origin truncates the circuit.
     pub(crate) fn truncate(&mut self, index: CircuitIndex) {
-        self.forget_waiting(index);
+        self.stop_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let next_link = core::mem::replace(&mut circuit.next_link, NextLink::None);
         let dropped = circuit.forward_queue.cut();
@@ -79,16 +79,16 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// A circuit no longer waits for a link, so its number may be reused. A link that no circuit waits for is
     /// no longer dialled.
-    fn forget_waiting(&mut self, index: CircuitIndex) {
+    fn stop_waiting(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get(index) else { return };
         let NextLink::Dialing(conn) = circuit.next_link else { return };
         let Some(link) = self.conns.link_mut(conn) else { return };
         if link.waiting.remove(&index).is_none() {
             return;
         }
-        let is_in_vain = link.is_dial() && link.waiting.is_empty();
+        let is_useless = link.is_dial() && link.waiting.is_empty();
         self.waiting -= 1;
-        if is_in_vain {
+        if is_useless {
             self.reject(conn);
         }
     }

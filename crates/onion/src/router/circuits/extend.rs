@@ -26,7 +26,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
         // Not a public address: unroutable, or inside the operator's own network.
         let allows_private = self.config.extends_to_private;
-        addresses.retain(|it| is_somewhere(*it) && (allows_private || !is_private(it.ip())));
+        addresses.retain(|it| is_routable(*it) && (allows_private || !is_private(it.ip())));
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
         let circuit = self.circuits.get(index).ok_or(DestroyReason::PROTOCOL)?;
         let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);
@@ -65,7 +65,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     fn dial_relay(&mut self, to: SocketAddr, ids: RelayIds, asked_by: Option<IpAddr>) -> ConnId {
         let is_listed = self.config.relays.contain(to);
-        while let Some(victim) = self.conns.relays.dials.in_the_way(asked_by, is_listed) {
+        while let Some(victim) = self.conns.relays.dials.victim(asked_by, is_listed) {
             self.reject(victim);
         }
         let link = Link::dialled(self.outputs.now(), self.outputs.begin(), to, ids);
@@ -121,7 +121,7 @@ fn is_same(one: &RelayIds, other: &RelayIds) -> bool {
 }
 
 /// Whether a relay may have this address.
-fn is_somewhere(address: SocketAddr) -> bool {
+fn is_routable(address: SocketAddr) -> bool {
     let is_one = match address.ip().to_canonical() {
         IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),
         IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),

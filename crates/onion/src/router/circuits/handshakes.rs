@@ -29,7 +29,7 @@ const WAIT_MAX: Duration = Duration::from_millis(1750);
 
 /// The requesting party: an address with all its links, or a link without a known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Asker {
+pub(crate) enum Requester {
     /// An address.
     Place(Place),
     /// A link whose address is unknown.
@@ -116,9 +116,9 @@ pub(crate) struct Handshakes<S: CellModel> {
     /// Handshakes whose peer still expects an answer.
     known: BTreeMap<OnLink, Ticket>,
     /// Requesters in round-robin order. A requester without handshakes stays until its turn, and counts.
-    waiting: BTreeMap<Asker, VecDeque<Waiting<S>>>,
-    by_count: BTreeSet<(usize, Asker)>,
-    turns: VecDeque<Asker>,
+    waiting: BTreeMap<Requester, VecDeque<Waiting<S>>>,
+    by_count: BTreeSet<(usize, Requester)>,
+    turns: VecDeque<Requester>,
     len: usize,
     under_way: usize,
     tickets: u64,
@@ -159,7 +159,7 @@ impl<S: CellModel> Handshakes<S> {
     pub(crate) fn add(
         &mut self,
         now: Instant,
-        asker: Asker,
+        requester: Requester,
         at: OnLink,
         body: &S::Body,
     ) -> Option<OnLink> {
@@ -167,15 +167,15 @@ impl<S: CellModel> Handshakes<S> {
         self.tickets += 1;
         self.known.insert(at, ticket);
         let one = Waiting { at, ticket, since: now, body: body.clone() };
-        if !self.waiting.contains_key(&asker) {
-            self.turns.push_back(asker);
+        if !self.waiting.contains_key(&requester) {
+            self.turns.push_back(requester);
         }
-        self.change(asker, |queue| queue.push_back(one));
+        self.change(requester, |queue| queue.push_back(one));
         if self.len <= WAITING_MAX {
             return None;
         }
         let (most, greediest) = *self.by_count.last()?;
-        let loser = if most > 1 { greediest } else { asker };
+        let loser = if most > 1 { greediest } else { requester };
         let dropped = self.change(loser, VecDeque::pop_back)?;
         if !self.waiting.contains_key(&loser) {
             // It was the requester's only one, added just now.
@@ -187,10 +187,10 @@ impl<S: CellModel> Handshakes<S> {
     /// The next handshake, requesters round-robin.
     pub(crate) fn next(&mut self, now: Instant) -> Option<Next<S>> {
         loop {
-            let asker = self.turns.pop_front()?;
-            let one = self.change(asker, VecDeque::pop_front);
-            if self.waiting.contains_key(&asker) {
-                self.turns.push_back(asker);
+            let requester = self.turns.pop_front()?;
+            let one = self.change(requester, VecDeque::pop_front);
+            if self.waiting.contains_key(&requester) {
+                self.turns.push_back(requester);
             }
             let Some(one) = one else { continue };
             if self.known.get(&one.at) != Some(&one.ticket) {
@@ -240,18 +240,18 @@ impl<S: CellModel> Handshakes<S> {
     /// Changes a requester's queue and updates the index by length.
     fn change<T>(
         &mut self,
-        asker: Asker,
+        requester: Requester,
         change: impl FnOnce(&mut VecDeque<Waiting<S>>) -> T,
     ) -> T {
-        let queue = self.waiting.entry(asker).or_default();
+        let queue = self.waiting.entry(requester).or_default();
         let before = queue.len();
         let outcome = change(queue);
         let after = queue.len();
-        self.by_count.remove(&(before, asker));
+        self.by_count.remove(&(before, requester));
         if after == 0 {
-            self.waiting.remove(&asker);
+            self.waiting.remove(&requester);
         } else {
-            self.by_count.insert((after, asker));
+            self.by_count.insert((after, requester));
         }
         self.len = self.len + after - before;
         outcome

@@ -23,7 +23,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(number) = set.conflux.number_of(silent) else { return };
         let others: Vec<_> = set.conflux.legs().filter(|leg| *leg != silent).collect();
         let mut data = Vec::new();
-        ConfluxNote::Gone(&[number]).encode_into(&mut data);
+        ConfluxNote::LostLegs(&[number]).encode_into(&mut data);
         for leg in others {
             self.originate(leg, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
         }

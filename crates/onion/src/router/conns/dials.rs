@@ -42,7 +42,7 @@ impl Dials {
     }
 
     /// The dial to drop before this neighbour can have another one; `None` if there is space.
-    pub(crate) fn in_the_way(&self, asked_by: Option<IpAddr>, is_listed: bool) -> Option<ConnId> {
+    pub(crate) fn victim(&self, asked_by: Option<IpAddr>, is_listed: bool) -> Option<ConnId> {
         let unlisted = self.all.iter().filter(|it| !it.is_listed).count();
         let is_full = self.all.len() >= DIALS_MAX;
         if !is_full && (is_listed || unlisted < UNLISTED_MAX) {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     fn dial(dials: &mut Dials, number: u32, asked_by: Option<IpAddr>, is_listed: bool) {
-        while let Some(victim) = dials.in_the_way(asked_by, is_listed) {
+        while let Some(victim) = dials.victim(asked_by, is_listed) {
             dials.remove(victim);
         }
         dials.add(ConnId(number), asked_by, is_listed);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_many_loses_his_own() {
+    fn excess_dials_displace_only_the_same_clients() {
         let mut dials = Dials::default();
         dial(&mut dials, 0, neighbour(2), false);
         for number in 1..=10_000 {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_of_the_consensus_have_room_of_their_own() {
+    fn listed_relays_have_a_separate_limit() {
         let mut dials = Dials::default();
         for number in 0..1000 {
             dial(&mut dials, number, neighbour(number), false);

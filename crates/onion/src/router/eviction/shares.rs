@@ -124,7 +124,7 @@ fn kept_inside(group: &[Holding], level: u64, scope: Scope) -> u64 {
 fn fill_quotas(holdings: &[Holding], level: u64, scope: Scope, mut quotas: &mut [u64]) {
     for group in holdings.chunk_by(|one, other| one.neighbour.shares(other.neighbour, scope)) {
         let limit = limit(group, level, scope);
-        // Where the limit binds, the members share it by a level of their own.
+        // Where the limit binds, the members share it at their own level.
         let level = largest_level(level, |level| kept_inside(group, level, scope) <= limit);
         let (of_group, others) = core::mem::take(&mut quotas).split_at_mut(group.len());
         quotas = others;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_one_address_share_what_one_link_would_have() {
+    fn links_of_one_address_share_the_quota_of_one_link() {
         let mut holdings: Vec<Holding> = (0..40).map(|link| v4([10, 0, 0, 1], link, 500)).collect();
         holdings.push(v4([192, 0, 2, 7], 40, 300));
         holdings.push(v4([198, 51, 100, 7], 41, 9_000));
@@ -182,13 +182,13 @@ mod tests {
     }
 
     #[test]
-    fn a_client_keeps_what_it_has_next_to_a_greedy_one_at_its_own_address() {
+    fn a_client_is_unaffected_by_a_greedy_one_at_its_address() {
         let mut holdings = [v4([10, 0, 0, 1], 0, 20_000), v4([10, 0, 0, 1], 1, 10)];
         assert_eq!(kept_by(&shared(&mut holdings, 5_000), 1), 10);
     }
 
     #[test]
-    fn a_network_of_many_addresses_counts_as_eight_and_a_provider_as_64() {
+    fn a_network_counts_as_8_addresses_and_a_provider_as_64() {
         let of_networks = |bits: u32| {
             let networks = (0..4096u128).map(|number| {
                 let ip = Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << bits));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_relay_has_as_much_as_16_addresses() {
+    fn a_listed_relay_counts_as_16_addresses() {
         let relay = Neighbour::Relay(RsaId([7; 20]));
         let mut holdings = [
             Holding { neighbour: relay, link: ConnId(0), amount: 8_000 },
@@ -240,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_is_kept_fits_and_nobody_loses_who_holds_less_than_an_address_that_keeps_more(
+        fn quotas_fit_and_are_max_min_fair(
             mut holdings in prop::collection::vec(any_holding(), 1..60),
             part in 1u64..=100,
         ) {
@@ -258,7 +258,7 @@ mod tests {
             }
             let alone = |neighbour: &Neighbour| !matches!(neighbour, Neighbour::Place(_));
             for (loser, (held, keeps)) in &sums {
-                // Networks have limits of their own; of others nobody loses who holds less than somebody keeps.
+                // Networks have their own limits. Of the others, none loses that holds less than another keeps.
                 if held > keeps && alone(loser) {
                     let most = sums.iter().filter(|(it, _)| !matches!(it, Neighbour::Relay(_)));
                     let most = most.map(|(_, (_, keeps))| *keeps).max().unwrap_or(0);
@@ -268,7 +268,7 @@ mod tests {
         }
 
         #[test]
-        fn more_room_takes_nothing_from_anybody(
+        fn more_room_reduces_no_quota(
             mut holdings in prop::collection::vec(any_holding(), 1..60),
             level in 0u64..5_000,
             more in 0u64..5_000,

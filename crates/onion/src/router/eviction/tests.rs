@@ -6,7 +6,7 @@ use crate::cell_model::{
     Body, HeaderOnly, HeaderOnlyPayload, Layers, Message, PayloadSlice, StreamId,
 };
 use crate::identity::RelayIds;
-use crate::router::{Honest, KnownRelays, LinkPeer, RouterConfig, looks};
+use crate::router::{Honest, KnownRelays, LinkPeer, RouterConfig, table_lookups};
 use alloc::vec;
 use core::net::{IpAddr, Ipv6Addr};
 use proptest::prelude::*;
@@ -105,7 +105,7 @@ fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::from([a, b, c, d])
 }
 
-/// Where the links of an attacker come from, and as which relays.
+/// The addresses and relay identities of an attacker's links.
 fn places(kind: usize, link: u8) -> (IpAddr, Option<RsaId>) {
     match kind {
         0 => (v4(10, 0, 0, 1), None),
@@ -121,7 +121,7 @@ fn places(kind: usize, link: u8) -> (IpAddr, Option<RsaId>) {
 }
 
 #[test]
-fn idle_circuits_shut_nobody_out_from_wherever_and_over_however_many_links_they_come() {
+fn idle_circuits_from_any_number_of_links_never_exclude_newcomers() {
     for kind in 0..=6 {
         for links in [1, 3, 40] {
             let mut world = World::new();
@@ -164,7 +164,7 @@ fn idle_circuits_shut_nobody_out_from_wherever_and_over_however_many_links_they_
 }
 
 #[test]
-fn of_the_neighbour_that_has_most_unused_circuits_end_first_and_then_the_longest_idle() {
+fn the_largest_neighbour_loses_unused_circuits_first_then_the_longest_idle() {
     let mut world = World::new();
     let (small, big) = (world.link(v4(10, 1, 0, 1), None), world.link(v4(10, 2, 0, 1), None));
     // The oldest of all, and of a neighbour that has little.
@@ -179,12 +179,12 @@ fn of_the_neighbour_that_has_most_unused_circuits_end_first_and_then_the_longest
     let newcomer = world.link(v4(10, 3, 0, 1), None);
     world.flood(newcomer, 150);
     assert_eq!(world.evicted(), world.relay.totals().evicted_circuits);
-    assert_eq!(world.count(small), 50, "who has little loses nothing");
+    assert_eq!(world.count(small), 50, "a small neighbour loses nothing");
     let lost = 1_800 - world.count(big);
     assert!((150..400).contains(&lost), "{lost}");
-    assert!((1..=100).all(|number| world.has(big, number)), "unused ones go first");
+    assert!((1..=100).all(|number| world.has(big, number)), "unused circuits are evicted first");
     assert!((101..=1_800).filter(|number| !world.has(big, *number)).count() == lost);
-    // All unused ones are gone: the longest idle of the used ones follow.
+    // All unused circuits are evicted: the longest idle of the used ones follow.
     let others: Vec<ConnId> = (0..150).map(|it| world.link(v4(11, it, 0, 1), None)).collect();
     for number in 1..=25 {
         others.iter().for_each(|conn| assert!(world.create(*conn, number)));
@@ -212,7 +212,7 @@ fn an_active_circuit_outlives_thousands_of_idle_ones_at_its_own_address() {
 }
 
 #[test]
-fn circuits_that_are_kept_active_have_a_bound_as_well() {
+fn active_circuits_have_a_limit_too() {
     let mut world = World::new();
     let greedy: Vec<ConnId> = (0..4).map(|it| world.link(v4(10, it, 0, 1), None)).collect();
     for number in 1..=ROOM {
@@ -229,7 +229,7 @@ fn circuits_that_are_kept_active_have_a_bound_as_well() {
 }
 
 #[test]
-fn circuits_of_a_measurement_never_end_for_others_and_always_begin() {
+fn measurement_circuits_are_never_evicted_or_refused() {
     let mut world = World::new();
     let from = v4(10, 0, 0, 1);
     let (measurer, greedy) = (world.link(from, None), world.link(from, None));
@@ -238,7 +238,7 @@ fn circuits_of_a_measurement_never_end_for_others_and_always_begin() {
     world.wait(60);
     world.flood(greedy, 3 * ROOM);
     assert_eq!(world.count(measurer), 10);
-    // More than there is room for, so that nothing is left that could end.
+    // More than there is room for, so that nothing else can be evicted.
     let measurers: Vec<ConnId> = (0..ROOM / 16).map(|_| world.link(from, None)).collect();
     for conn in measurers {
         world.relay.conns.link_mut(conn).expect("open").role = Role::Measurer;
@@ -247,12 +247,12 @@ fn circuits_of_a_measurement_never_end_for_others_and_always_begin() {
     assert!(world.relay.open_circuits() >= ROOM as usize);
     let others = world.count(greedy);
     assert!((100..ROOM as usize / 4).contains(&others), "{others}");
-    assert!(world.create(greedy, 4 * ROOM), "others still have a quarter of the room");
+    assert!(world.create(greedy, 4 * ROOM), "a quarter of the room is left for others");
     assert_eq!(world.count(measurer), 10);
 }
 
 #[test]
-fn links_without_circuits_keep_no_circuit_from_beginning() {
+fn links_without_circuits_do_not_prevent_new_circuits() {
     let mut world = World::new();
     let idle: Vec<ConnId> = (0..1_000).map(|_| world.link(v4(10, 0, 0, 1), None)).collect();
     world.wait(20);
@@ -266,7 +266,7 @@ fn links_without_circuits_keep_no_circuit_from_beginning() {
 }
 
 #[test]
-fn networks_of_many_addresses_take_no_more_room_than_a_few_addresses() {
+fn a_large_network_gets_no_more_room_than_a_few_addresses() {
     let mut world = World::new();
     let honest = world.link(v4(198, 51, 100, 1), None);
     world.flood(honest, 100);
@@ -279,27 +279,27 @@ fn networks_of_many_addresses_take_no_more_room_than_a_few_addresses() {
 }
 
 #[test]
-fn with_full_memory_a_new_circuit_costs_a_constant_on_average() {
+fn with_full_memory_a_new_circuit_has_constant_amortized_cost() {
     let mut world = World::new();
     let flooders: Vec<ConnId> = (0..10).map(|it| world.link(v4(10, it, 0, 1), None)).collect();
     for flooder in &flooders {
         world.flood(*flooder, ROOM / 10);
     }
-    let looks = looks::during(|| {
+    let lookups = table_lookups::during(|| {
         for number in 0..ROOM {
             let conn = flooders[number as usize % 10];
             assert!(world.create(conn, ROOM + number));
         }
     });
     assert!(world.evicted() >= u64::from(ROOM) * 9 / 10);
-    assert!(looks / u64::from(ROOM) < 150, "{looks} looks at entries for {ROOM} circuits");
+    assert!(lookups / u64::from(ROOM) < 150, "{lookups} lookups for {ROOM} circuits");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_neighbours_that_have_most_lose_and_never_a_measurer(
+    fn only_the_largest_neighbours_lose_circuits_and_never_measurers(
         held in prop::collection::vec((0u8..4, 1u32..500, any::<bool>()), 2..12),
         waits in 0u64..60,
     ) {

@@ -168,11 +168,11 @@ impl Link {
     /// clients send to that relay through this one.
     pub(crate) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
         let Some(peer) = self.peer() else { return false };
-        let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == self.ip());
+        let has_address = || addresses.iter().any(|address| Some(address.ip()) == self.ip());
         self.role == Role::Ordinary
             && peer.rsa == ids.rsa
             && ids.ed25519.is_none_or(|ed25519| peer.ed25519 == Some(ed25519))
-            && (self.is_canonical || is_asked_for())
+            && (self.is_canonical || has_address())
     }
 }
 
@@ -218,7 +218,7 @@ impl CircuitIds {
     }
 
     /// The circuits created by the peer.
-    pub(crate) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
+    pub(crate) fn created_by_peer(&self) -> impl Iterator<Item = CircuitIndex> {
         let theirs =
             self.entries.values().filter(|(_, direction)| *direction == Direction::Forward);
         theirs.map(|(index, _)| *index)

@@ -344,7 +344,7 @@ impl Outputs {
             return;
         }
         output.is_closing = true;
-        debug_assert!(output.pending_cells == 0, "its circuits are gone");
+        debug_assert!(output.pending_cells == 0, "its circuits are closed");
         output.mux.clear();
         // The driver asks for closes after it has written everything.
         self.wake(conns, id);
@@ -409,7 +409,7 @@ impl Output {
     /// Subtracts from `pending_cells`.
     #[inline]
     fn take_pending(&mut self, cells: usize) {
-        debug_assert!(cells <= self.pending_cells, "more cells gone than were pending");
+        debug_assert!(cells <= self.pending_cells, "no more cells leave than were pending");
         self.pending_cells = self.pending_cells.saturating_sub(cells);
     }
 }

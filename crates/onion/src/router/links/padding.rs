@@ -104,7 +104,7 @@ impl Padder {
     fn limits(&self, padding: &Padding) -> (u32, u32) {
         let low_ms = self.low_ms.max(padding.low_ms.into());
         if low_ms == 0 {
-            return (0, self.high_ms); // then C tor looks at neither of the peer's
+            return (0, self.high_ms); // then C tor ignores both limits of the peer
         }
         (low_ms, self.high_ms.max(padding.high_ms.into()).max(low_ms))
     }
@@ -201,13 +201,13 @@ impl Padder {
         self.entries.first().map(|(at, _)| *at)
     }
 
-    /// The next link whose time has come.
+    /// The next link whose timeout has expired.
     fn poll(&mut self, now: Instant) -> Option<ConnId> {
         self.entries.first().filter(|(at, _)| *at <= now)?;
         self.entries.pop_first().map(|(_, id)| id)
     }
 
-    /// A link's time has come: whether it gets a cell. `is_idle` if nothing is queued on it.
+    /// A link's timeout has expired: whether it gets a cell. `is_idle` if nothing is queued on it.
     fn handle_entry(
         &mut self,
         now: Instant,

@@ -15,13 +15,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_lot_is_below_its_bound(seed: u64, below in 1..=u32::MAX) {
+        fn a_random_number_is_below_its_bound(seed: u64, below in 1..=u32::MAX) {
             prop_assert!(uniform_below(&mut ChaCha8Rng::seed_from_u64(seed), below) < below);
         }
     }
 
     #[test]
-    fn lots_fall_evenly() {
+    fn random_numbers_are_uniform() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);
         for below in [1, 2, 3, 16, 1000, 1 << 31, u32::MAX] {
             let parts = below.min(16);
@@ -37,6 +37,6 @@ mod tests {
                 "{below}: {counts:?}"
             );
         }
-        assert_eq!(uniform_below(&mut rng, 0), 0, "where nothing can be drawn");
+        assert_eq!(uniform_below(&mut rng, 0), 0, "an empty range gives zero");
     }
 }

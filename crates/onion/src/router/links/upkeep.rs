@@ -40,14 +40,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Closes links that have never opened, and unused ones.
-    pub(crate) fn keep_up(&mut self) {
+    pub(crate) fn upkeep(&mut self) {
         let now = self.outputs.now();
         if now < self.upkept_at + PERIOD {
             return;
         }
         self.upkept_at = now;
         self.target.note_clients(now);
-        self.client_addresses.keep_up(now);
+        self.client_addresses.expire(now);
         let mut stale: Vec<ConnId> = Vec::new();
         for (id, link) in self.conns.links_mut() {
             let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;
@@ -63,7 +63,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         for id in stale {
             self.close(id);
         }
-        self.keep_streams_up();
+        self.expire_streams();
         self.look_at_sets();
         self.circuits.rest();
         self.drain_target();

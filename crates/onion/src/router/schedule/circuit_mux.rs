@@ -74,7 +74,7 @@ impl CircuitMux {
         ewma_tick: &EwmaTick,
         circuits: &mut Circuits<S>,
         out: &mut [S::Cell],
-    ) -> Taken {
+    ) -> ServedCells {
         let Served { conn, now, drained, passed } = served;
         let mut note = |id: QueueId, queue: &mut CellQueue<S::Cell>| {
             if queue.has_report() {
@@ -84,7 +84,7 @@ impl CircuitMux {
                 drained.push_back(id.index);
             }
         };
-        let mut taken = Taken::default();
+        let mut taken = ServedCells::default();
         match self {
             Self::RoundRobin(ring) => {
                 while taken.cells < out.len()
@@ -138,14 +138,14 @@ pub(crate) struct Served<'a> {
 
 /// The result of serving a link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ServedCells {
     /// Cells to send.
     pub(crate) cells: usize,
     /// Cells of circuits that have left the mux because their window is full.
     pub(crate) blocked_cells: usize,
 }
 
-impl Taken {
+impl ServedCells {
     /// Serves a circuit; returns true if it stays in the mux.
     #[inline]
     fn from<T: Cell>(&mut self, queue: &mut CellQueue<T>, now: Instant, out: &mut [T]) -> bool {

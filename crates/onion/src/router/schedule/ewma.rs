@@ -87,7 +87,7 @@ mod tests {
     proptest! {
         /// C tor's formula: a cell sent X ticks ago counts factor^X, factor = 0.5^(tick / half-life).
         #[test]
-        fn a_cell_counts_half_after_each_halflife(
+        fn a_cell_counts_half_after_each_half_life(
             sent_ms in 0u64..200_000, later_ms in 0u64..200_000, cells in 1usize..100,
         ) {
             let decay = Decay::new(&SchedulerConfig::default());
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_long_ago_vanish_and_stay_numbers() {
+    fn old_counts_decay_to_zero_and_stay_finite() {
         let config =
             SchedulerConfig { priority_halflife: Duration::from_millis(1), ..Default::default() };
         let decay = Decay::new(&config);

@@ -120,7 +120,7 @@ impl Stage {
         let mut cells = vec![[0; CELL_LEN]; wanted];
         let count = self.outputs.take_cells(&mut self.conns, &mut self.circuits, id, &mut cells);
         let has_windows = self.has_windows;
-        assert!(count == wanted || has_windows, "what is pending is there");
+        assert!(count == wanted || has_windows, "all pending cells are available");
         for cell in &cells[..count] {
             let circuit = u32::from_be_bytes(*cell.first_chunk().expect("long enough"));
             self.left.push((self.now, id, CircuitIndex(circuit)));
@@ -142,7 +142,7 @@ fn kist() -> SchedulerConfig {
 }
 
 #[test]
-fn a_quiet_circuits_cell_overtakes_those_of_bulk_ones() {
+fn cells_of_a_quiet_circuit_overtake_bulk_circuits() {
     for config in [kist(), SchedulerConfig::vanilla()] {
         let mut stage = Stage::new(config, 1);
         let bulk = [stage.circuit(0), stage.circuit(0)];
@@ -166,7 +166,7 @@ fn a_quiet_circuits_cell_overtakes_those_of_bulk_ones() {
 }
 
 #[test]
-fn the_link_of_the_quietest_circuit_goes_first() {
+fn the_link_with_the_quietest_circuit_is_served_first() {
     let mut stage = Stage::new(kist(), 3);
     let circuits = [stage.circuit(0), stage.circuit(1), stage.circuit(2)];
     for (circuit, cells) in circuits.into_iter().zip([500, 100, 300]) {
@@ -184,7 +184,7 @@ fn the_link_of_the_quietest_circuit_goes_first() {
 }
 
 #[test]
-fn what_was_sent_long_ago_counts_no_more() {
+fn cells_sent_long_ago_no_longer_count() {
     let mut stage = Stage::new(kist(), 1);
     let (once, lately) = (stage.circuit(0), stage.circuit(0));
     stage.queue(once, 1000);
@@ -200,7 +200,7 @@ fn what_was_sent_long_ago_counts_no_more() {
 }
 
 #[test]
-fn links_take_turns_of_some_records() {
+fn links_are_served_round_robin_by_records() {
     let mut stage = Stage::new(kist(), 2);
     let circuits = [stage.circuit(0), stage.circuit(1)];
     for circuit in circuits {
@@ -217,7 +217,7 @@ fn links_take_turns_of_some_records() {
 }
 
 #[test]
-fn a_run_is_at_once_if_there_was_none_for_long_and_later_cells_wait_for_the_next() {
+fn after_an_idle_time_a_run_starts_at_once_and_later_cells_wait() {
     let mut stage = Stage::new(kist(), 1);
     let circuit = stage.circuit(0);
     assert_eq!(stage.outputs.next_run_at(), None);
@@ -231,7 +231,7 @@ fn a_run_is_at_once_if_there_was_none_for_long_and_later_cells_wait_for_the_next
         } else {
             assert_eq!(due, Some(Instant::from_millis(expected_ms)));
             stage.drain_at(expected_ms - 1);
-            let (last, ..) = stage.left.last().expect("some have left");
+            let (last, ..) = stage.left.last().expect("cells were sent");
             assert!(*last < Instant::from_millis(queued_ms), "too soon");
             stage.drain_at(expected_ms);
         }
@@ -241,7 +241,7 @@ fn a_run_is_at_once_if_there_was_none_for_long_and_later_cells_wait_for_the_next
 }
 
 #[test]
-fn vanilla_waits_for_nothing_and_asks_nobody() {
+fn vanilla_sends_at_once_without_socket_states() {
     let mut stage = Stage::new(SchedulerConfig::vanilla(), 1);
     let circuit = stage.circuit(0);
     for _ in 0..10 {
@@ -254,7 +254,7 @@ fn vanilla_waits_for_nothing_and_asks_nobody() {
 }
 
 #[test]
-fn kist_lite_gives_each_link_the_same_without_asking() {
+fn kist_lite_gives_each_link_a_fixed_limit() {
     let mut stage = Stage::new(SchedulerConfig::kist_lite(Duration::from_millis(10)), 2);
     for link in [0, 1] {
         let circuit = stage.circuit(link);
@@ -269,7 +269,7 @@ fn kist_lite_gives_each_link_the_same_without_asking() {
 }
 
 #[test]
-fn all_links_with_cells_are_asked_once_in_a_run_and_no_others() {
+fn each_run_queries_exactly_the_links_with_cells_once() {
     let mut stage = Stage::new(kist(), 5);
     for link in [1, 2, 4] {
         let circuit = stage.circuit(link);
@@ -281,7 +281,7 @@ fn all_links_with_cells_are_asked_once_in_a_run_and_no_others() {
 }
 
 #[test]
-fn measurers_are_served_at_once_and_in_turn_beside_runs() {
+fn measurers_are_served_round_robin_outside_runs() {
     let mut stage = Stage::new(kist(), 2);
     Outputs::set_measurers(&mut stage.conns, ConnId(0));
     let circuits = [stage.circuit(0), stage.circuit(0)];
@@ -300,7 +300,7 @@ fn measurers_are_served_at_once_and_in_turn_beside_runs() {
 }
 
 #[test]
-fn a_driver_that_tells_nothing_gets_as_much_as_kist_lite_gives() {
+fn without_socket_states_kist_uses_the_limit_of_kist_lite() {
     let mut stage = Stage::new(kist(), 2);
     stage.states.insert(ConnId(0), None);
     for link in [0, 1] {
@@ -319,7 +319,7 @@ fn a_driver_that_tells_nothing_gets_as_much_as_kist_lite_gives() {
 }
 
 #[test]
-fn a_window_smaller_than_a_cell_silences_nobody_for_ever() {
+fn a_window_smaller_than_a_cell_does_not_starve_a_link() {
     let kist = Kist { interval: Duration::from_millis(10), sock_buf_size_factor: 1.0 };
     let cell = CELL_LEN as u64 + RECORD_OVERHEAD_BYTES;
     assert_eq!(kist.limit_bytes(Some(&state(1, 0, 48, 0, 0))), cell);
@@ -328,7 +328,7 @@ fn a_window_smaller_than_a_cell_silences_nobody_for_ever() {
 }
 
 #[test]
-fn another_scheduler_takes_over_what_waits() {
+fn a_changed_scheduler_takes_over_queued_cells() {
     let mut stage = Stage::new(kist(), 1);
     let circuit = stage.circuit(0);
     stage.queue(circuit, 5);
@@ -346,7 +346,7 @@ fn another_scheduler_takes_over_what_waits() {
 }
 
 #[test]
-fn a_link_that_is_gone_takes_part_in_nothing() {
+fn a_closed_link_is_not_scheduled() {
     let mut stage = Stage::new(kist(), 2);
     for link in [0, 1] {
         let circuit = stage.circuit(link);
@@ -366,7 +366,7 @@ fn a_link_that_is_gone_takes_part_in_nothing() {
 
 /// Its index is reused by a circuit on another link while an entry of the old one is left.
 #[test]
-fn cells_never_leave_over_a_link_that_their_circuit_does_not_use() {
+fn cells_are_never_sent_on_the_link_of_another_circuit() {
     let mut stage = Stage::new(kist(), 2);
     let old = stage.circuit(0);
     stage.queue(old, 5);
@@ -383,7 +383,7 @@ fn cells_never_leave_over_a_link_that_their_circuit_does_not_use() {
 
 /// A link's control cells do not wait for a run.
 #[test]
-fn control_cells_go_at_once() {
+fn control_cells_are_sent_at_once() {
     let mut stage = Stage::new(kist(), 1);
     let circuit = stage.circuit(0);
     stage.queue(circuit, 1);
@@ -393,12 +393,12 @@ fn control_cells_go_at_once() {
     let control = Control { circ_id: CircId::new(1), command: Command::DESTROY, body: [1].into() };
     assert!(stage.outputs.control(&mut stage.conns, ConnId(0), control));
     assert_eq!(stage.outputs.poll_writable(&mut stage.conns), Some(ConnId(0)));
-    assert_eq!(stage.transmit(ConnId(0)), 0, "the relay cell still waits");
+    assert_eq!(stage.transmit(ConnId(0)), 0, "the relay cell still waits for a run");
 }
 
 /// Cells that the next hop has not forwarded stay in the circuit's queue and do not block the link for others.
 #[test]
-fn a_hop_window_holds_its_circuit_alone_and_feedback_lets_it_go_on() {
+fn a_full_hop_window_blocks_only_its_circuit_until_feedback() {
     for config in [kist(), SchedulerConfig::vanilla()] {
         let mut stage = Stage { has_windows: true, ..Stage::new(config, 1) };
         let (windowed, free) = (stage.circuit(0), stage.circuit(0));

@@ -1,7 +1,7 @@
 //! Opening streams: BEGIN and BEGIN_DIR (tor-spec §6.2).
 
-use super::lookup::{TOLD_TTL_S, clean_name};
-use super::{Asked, State, Stream, StreamKind};
+use super::lookup::{ANSWER_TTL_S, clean_name};
+use super::{BeginRequest, State, Stream, StreamKind};
 use crate::cell::msg::{Begin, BeginFlags, Connected, DestroyReason, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
 use crate::cell_model::{CellModel, Layer as _, StreamId};
@@ -27,7 +27,7 @@ const DIRECTORY_PART: usize = 4;
 /// another: here the streams' links are known. Connections whose streams have just ended may exceed it for a moment.
 pub const DIRECTORY_STREAMS_MAX: usize = 1_000;
 
-/// The TTL for addresses that the client has named itself.
+/// The TTL for addresses that the client specified.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
@@ -59,9 +59,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if !self.comes_from_known(index) {
             return Err(StreamEnd::of(EndReason::MISC));
         }
-        let asked = Asked { port: begin.port, flags: begin.flags };
+        let asked = BeginRequest { port: begin.port, flags: begin.flags };
         if let Ok(ip) = begin.host.parse::<IpAddr>() {
-            let to = self.choose(&[ip], Asked { flags: ANY_FAMILY, ..asked })?;
+            let to = self.choose(&[ip], BeginRequest { flags: ANY_FAMILY, ..asked })?;
             self.make_room(index, StreamKind::Exit)?;
             self.dial_stream(index, stream_id, to, true);
             return Ok(());
@@ -95,11 +95,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub(crate) fn handle_stream_connected(&mut self, conn: ConnId) {
         let Some((index, stream_id)) = self.circuit_of(conn) else { return };
         let Some(stream) = self.conns.stream_mut(conn) else { return };
-        let State::Connecting { to, is_told } = stream.state else { return };
+        let State::Connecting { to, reports_address } = stream.state else { return };
         stream.state = State::Open;
         stream.since = self.outputs.now();
         let mut data = Vec::new();
-        Connected { to: is_told.then_some((to.ip(), TOLD_TTL_S)) }.encode_into(&mut data);
+        Connected { to: reports_address.then_some((to.ip(), ANSWER_TTL_S)) }.encode_into(&mut data);
         self.originate(index, RelayCommand::CONNECTED, stream_id, &data);
         // Data that the client has sent already.
         self.streams.wake(&mut self.conns, conn);
@@ -111,7 +111,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub(super) fn choose(
         &self,
         addresses: &[IpAddr],
-        asked: Asked,
+        asked: BeginRequest,
     ) -> Result<SocketAddr, StreamEnd> {
         let exit = self.config.exit.as_ref().ok_or(StreamEnd::of(EndReason::EXIT_POLICY))?;
         let takes_v4 = !asked.flags.contains(BeginFlags::IPV4_NOT_OK);
@@ -125,7 +125,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let first = *taken.first().ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
         let mut all = taken.iter().map(|ip| SocketAddr::new(*ip, asked.port));
-        let refused = Some((first, TOLD_TTL_S));
+        let refused = Some((first, ANSWER_TTL_S));
         let to =
             all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
         // As in C tor: a reason after which a client does not try the next exit.
@@ -140,10 +140,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         index: CircuitIndex,
         stream_id: StreamId,
         to: SocketAddr,
-        is_told: bool,
+        reports_address: bool,
     ) {
         let conn = self.conns.reserve();
-        self.add_stream(index, stream_id, conn, State::Connecting { to, is_told });
+        self.add_stream(index, stream_id, conn, State::Connecting { to, reports_address });
         self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
     }
 
@@ -157,7 +157,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let Some(end) = self.end_mut(index) else { return };
         let kind = match state {
-            State::Connecting { is_told: false, .. } => StreamKind::Directory,
+            State::Connecting { reports_address: false, .. } => StreamKind::Directory,
             _ => StreamKind::Exit,
         };
         let (tunnel, flow) = (end.tunnel, end.leg.flow.stream(CircuitEnd::Exit));
@@ -202,12 +202,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.find_stream(index, stream_id).is_some()
     }
 
-    /// Whether another stream may begin: the relay goes on, and there is room. The directory's have room of their
-    /// own: a quarter.
+    /// Admits another stream if the relay is not shutting down and there is space. A quarter of the space is
+    /// reserved for directory streams.
     ///
-    /// Where there is none, the circuit that has most gives one up for one that has less: whoever takes all that is
-    /// to be had keeps nobody else from as much as he has himself on any one circuit. The directory's go by neighbours first, so that
-    /// many links and circuits with one stream each, which cost an attacker little, take no more than an address' share.
+    /// If there is no space, the circuit with most streams gives one up for a circuit with fewer, so that a greedy
+    /// client leaves each other circuit as much as any one of its own has. Directory streams are shared among
+    /// neighbours first: many links and circuits with one stream each cost an attacker little, and get no more
+    /// than the share of one address.
     pub(super) fn make_room(
         &mut self,
         index: CircuitIndex,

@@ -5,7 +5,7 @@
 //! but counts for the circuit's window.
 
 use super::State;
-use super::lookup::TOLD_TTL_S;
+use super::lookup::ANSWER_TTL_S;
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::cell_model::{CellModel, StreamId};
@@ -87,15 +87,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Periodic upkeep of all streams.
-    pub(crate) fn keep_streams_up(&mut self) {
-        for conn in self.streams.keep_up(&mut self.conns, self.outputs.now()) {
+    pub(crate) fn expire_streams(&mut self) {
+        for conn in self.streams.expire(&mut self.conns, self.outputs.now()) {
             let Some(stream) = self.conns.stream(conn) else { continue };
             let is_asking = matches!(stream.state, State::Asking { .. });
             let Some((index, stream_id)) = self.circuit_of(conn) else { continue };
             if is_asking {
                 self.forget_stream(conn);
                 let mut data = Vec::new();
-                Resolved::TransientError.encode_into(TOLD_TTL_S, &mut data);
+                Resolved::TransientError.encode_into(ANSWER_TTL_S, &mut data);
                 self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
             } else {
                 self.end_stream(conn, StreamEnd::of(EndReason::TIMEOUT));

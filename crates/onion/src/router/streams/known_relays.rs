@@ -47,8 +47,8 @@ impl KnownRelays {
     /// Whether a relay's circuits may have streams; any relay's, as long as no consensus is known.
     #[must_use]
     pub fn trust(&self, relay: &RsaId) -> bool {
-        let knows_nobody = self.identities.is_empty();
-        self.allow_unknown || knows_nobody || self.list(relay)
+        let is_unknown = self.identities.is_empty();
+        self.allow_unknown || is_unknown || self.list(relay)
     }
 
     /// Whether the consensus lists this relay.
@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_address_counts_in_any_guise_and_with_its_port_only() {
+    fn an_address_matches_in_every_notation_with_its_port_only() {
         let relays: KnownRelays =
             ["192.0.2.1:9001", "[2001:db8::1]:443", "192.0.2.1:443", "192.0.2.1:9001"]
                 .map(|text| text.parse().expect("an address"))
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listed_is_trusted_only_where_nobody_is_known_or_the_consensus_says_so() {
+    fn unlisted_relays_need_an_unknown_or_permissive_consensus() {
         let (listed, other) = (RsaId([1; 20]), RsaId([2; 20]));
         assert!(KnownRelays::default().trust(&other));
         let relays = KnownRelays::default().with_identities([RsaId([3; 20]), listed]);
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_are_known_are_found_and_no_others(
+        fn exactly_the_known_addresses_are_found(
             known in prop::collection::vec((any::<[u8; 4]>(), any::<u16>()), 0..50),
             other: ([u8; 4], u16),
         ) {

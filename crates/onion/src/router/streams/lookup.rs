@@ -15,7 +15,7 @@ use rand_core::Rng;
 
 /// The TTL of all answers to clients, as in C tor: constant. The remaining time of a shared cache would reveal
 /// whether and when another client made the same query.
-pub(super) const TOLD_TTL_S: u32 = 60;
+pub(super) const ANSWER_TTL_S: u32 = 60;
 
 /// Maximum length of a name, in bytes (RFC 1035).
 const NAME_MAX: usize = 253;
@@ -91,7 +91,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                 match chosen {
                     Ok(to) => {
                         if let Some(stream) = self.conns.stream_mut(conn) {
-                            stream.state = State::Connecting { to, is_told: true };
+                            stream.state = State::Connecting { to, reports_address: true };
                         }
                         self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
                     }
@@ -113,7 +113,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         answers: &[Resolved<'_>],
     ) {
         let mut data = Vec::new();
-        answers.iter().for_each(|answer| answer.encode_into(TOLD_TTL_S, &mut data));
+        answers.iter().for_each(|answer| answer.encode_into(ANSWER_TTL_S, &mut data));
         self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
     }
 }
@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_of_addresses_are_told_from_others() {
+    fn reverse_names_are_recognized() {
         let ip = |text: &str| Some(Some(text.parse::<IpAddr>().expect("an address")));
         assert_eq!(reverse("4.3.2.1.in-addr.arpa"), ip("1.2.3.4"));
         let v6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_are_asked_for() {
+    fn only_valid_names_are_queried() {
         assert_eq!(clean_name("Www.Example.COM").as_deref(), Some("www.example.com"));
         let long = "a".repeat(64);
         for bad in ["", ".", "a..b", "a b", "a/b", "ä.de", "a\n", "[::1]", &long] {
@@ -199,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_name_panics(name: String) {
+        fn arbitrary_names_never_panic(name: String) {
             let _ = (clean_name(&name), reverse(&name));
             let _ = (reverse(&alloc::format!("{name}.ip6.arpa")), reverse(&alloc::format!("{name}.in-addr.arpa")));
         }

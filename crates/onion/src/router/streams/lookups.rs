@@ -83,7 +83,7 @@ impl Lookups {
     }
 
     /// Gives up queries that will not be answered. Called periodically.
-    pub(super) fn keep_up(&mut self, now: Instant) {
+    pub(super) fn expire(&mut self, now: Instant) {
         let is_lost = |since: Instant| now - since >= LOOKUP_MAX;
         let lost = self.under_way.iter().filter(|(_, it)| is_lost(it.1)).map(|(id, _)| *id);
         for id in lost.collect::<alloc::vec::Vec<_>>() {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_has_so_many_questions_under_way_and_no_more_whatever_becomes_of_its_streams() {
+    fn outstanding_queries_of_a_tunnel_are_limited_even_after_its_streams_close() {
         let (now, one, other) = (Instant::ORIGIN, TunnelIndex(1), TunnelIndex(2));
         let mut lookups = Lookups::default();
         let ids: alloc::vec::Vec<_> = (0..LOOKUPS_MAX)
@@ -132,12 +132,12 @@ mod tests {
         assert!(!lookups.has_room(one) && lookups.has_room(other));
         assert_eq!(lookups.take_asker(ids[0]), None);
         assert!(lookups.has_room(one));
-        lookups.keep_up(now + LOOKUP_MAX);
+        lookups.expire(now + LOOKUP_MAX);
         assert!(lookups.under_way.is_empty() && lookups.by_tunnel.is_empty());
     }
 
     #[test]
-    fn whoever_gets_the_number_of_a_tunnel_that_is_gone_does_not_get_its_questions() {
+    fn a_reused_tunnel_index_inherits_no_queries() {
         let (now, tunnel) = (Instant::ORIGIN, TunnelIndex(1));
         let mut lookups = Lookups::default();
         let ask = |lookups: &mut Lookups| lookups.ask(now, tunnel, ConnId(1), name());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_nobody_waits_for_any_more_is_not_asked_and_takes_no_room() {
+    fn a_query_without_a_waiting_stream_is_not_sent() {
         let mut lookups = Lookups::default();
         let id = lookups.ask(Instant::ORIGIN, TunnelIndex(1), ConnId(1), name());
         lookups.forget(id);

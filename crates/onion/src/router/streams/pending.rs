@@ -290,12 +290,12 @@ impl Streams {
 
     /// Periodic upkeep: closes connections that accept nothing, releases unused memory, and returns streams
     /// whose lookups have timed out.
-    pub(crate) fn keep_up<S: CellModel>(
+    pub(crate) fn expire<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,
     ) -> Vec<ConnId> {
-        self.lookups.keep_up(now);
+        self.lookups.expire(now);
         let (mut stuck, mut unanswered) = (Vec::new(), Vec::new());
         for (conn, stream) in conns.streams_mut() {
             let before = stream.buffer.held_bytes();

@@ -4,9 +4,9 @@ use crate::router::eviction::Neighbour;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Streams of one kind by their tunnels, and by the neighbours from which these came; and which neighbour and tunnel has most of them.
+/// Streams of one kind by tunnel and by neighbour, and which of these has most streams.
 ///
-/// Each step costs the logarithm of the number of tunnels, and one look at the streams of one of them.
+/// Each operation is logarithmic in the number of tunnels, plus one scan of the streams of one tunnel.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     tunnels: BTreeMap<TunnelIndex, Streams>,
@@ -17,7 +17,7 @@ pub(super) struct Ranking {
     sources_by_count: BTreeSet<(usize, Source)>,
 }
 
-/// The neighbour from which a tunnel came, where neighbours matter; `None` is one source for all.
+/// The neighbour that created a tunnel, if neighbours matter; `None` is one source for all.
 pub(super) type Source = Option<Neighbour>;
 
 /// The streams of one tunnel.
@@ -41,7 +41,7 @@ impl Ranking {
         self.set_source(source, count);
     }
 
-    /// Does nothing if there is none.
+    /// Removes a stream, if it exists.
     pub(super) fn remove(&mut self, tunnel: TunnelIndex, conn: ConnId) {
         let Some(streams) = self.tunnels.get_mut(&tunnel) else { return };
         let Some(place) = streams.conns.iter().rposition(|it| *it == conn) else { return };
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_richest_is_known_whatever_comes_and_goes(
+        fn the_richest_is_always_known(
             neighbours in 1u32..4,
             steps in prop::collection::vec((0u32..7, 0u32..40, 0u8..8), 0..300),
         ) {
@@ -171,20 +171,24 @@ mod tests {
     }
 
     #[test]
-    fn many_circuits_of_one_neighbour_give_up_streams_for_a_circuit_of_another() {
+    fn a_neighbour_with_many_circuits_yields_streams_to_another() {
         let mut ranking = Ranking::default();
         let (attacker, other) = (neighbour(1), neighbour(2));
         for number in 0..1_000 {
             ranking.add(attacker, TunnelIndex(number), ConnId(10 + number));
         }
         let newcomer = TunnelIndex(5_000);
-        assert_eq!(ranking.richer_than(attacker, newcomer), None, "nobody of it has more than one");
+        assert_eq!(
+            ranking.richer_than(attacker, newcomer),
+            None,
+            "no circuit of it has more than one stream"
+        );
         for number in 0..500 {
             let given_up = ranking.richer_than(other, newcomer).expect("the attacker has more");
             let tunnel = TunnelIndex(given_up.0 - 10);
             ranking.remove(tunnel, given_up);
             ranking.add(other, TunnelIndex(6_000 + number), ConnId(6_000 + number));
         }
-        assert_eq!(ranking.richer_than(other, newcomer), None, "both have as many");
+        assert_eq!(ranking.richer_than(other, newcomer), None, "both have the same number");
     }
 }

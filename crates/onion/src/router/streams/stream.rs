@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 /// The request of a BEGIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct BeginRequest {
     pub(crate) port: u16,
     pub(crate) flags: BeginFlags,
 }
@@ -28,12 +28,12 @@ pub(crate) enum StreamKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its destination's name is being resolved.
-    Resolving { lookup: LookupId, asked: Asked },
+    Resolving { lookup: LookupId, asked: BeginRequest },
     /// It is a RESOLVE, and ends with the answer.
     Asking { lookup: LookupId },
-    /// The shell connects to the destination. `is_told`: whether the client gets the address, as for all but
+    /// The shell connects to the destination. `reports_address`: whether the client gets the address, as for all but
     /// the directory server.
-    Connecting { to: SocketAddr, is_told: bool },
+    Connecting { to: SocketAddr, reports_address: bool },
     /// Open in both directions.
     Open,
     /// Closed: the client's data is still to be written.

@@ -26,15 +26,15 @@ pub enum ConfluxError {
 impl fmt::Display for ConfluxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Handshake => "a message of the handshake that links circuits, where none is due",
-            Self::Malformed => "a malformed message about linked circuits",
+            Self::Handshake => "an unexpected message of the Conflux handshake",
+            Self::Malformed => "a malformed Conflux message",
             Self::Unsuitable => "a circuit that cannot be linked: it has no congestion control",
-            Self::TooManyLegs => "more circuits in a set than may be",
+            Self::TooManyLegs => "too many circuits in a set",
             Self::Desynchronised => "a linked circuit whose ends disagree on what was sent",
-            Self::Switch => "a switch of circuits that nothing follows",
+            Self::Switch => "a SWITCH that no message follows",
             Self::Misplaced => "data on a circuit, or from a hop, that is not linked",
-            Self::Duplicate => "a message of linked circuits that has come before",
-            Self::TooEarly => "too much data on linked circuits before its turn",
+            Self::Duplicate => "a duplicate message of linked circuits",
+            Self::TooEarly => "too much out-of-order data on linked circuits",
         })
     }
 }

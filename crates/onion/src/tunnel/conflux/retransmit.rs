@@ -17,11 +17,11 @@ const UNMARKED_MAX: usize = 512;
 
 /// The number of messages without SENDME after which the other end is notified: fewer than [`UNMARKED_MAX`] are
 /// in flight before it is.
-const TOLD_EVERY: u32 = 128;
+const REPORT_EVERY: u32 = 128;
 
 /// The unacknowledged messages of a leg.
 #[derive(Debug)]
-pub(super) struct Kept<M> {
+pub(super) struct RetransmitBuffer<M> {
     /// Ascending by number except for retransmitted ones, with whether a SENDME will acknowledge the message
     /// and all before it.
     messages: VecDeque<(u64, bool, M)>,
@@ -42,7 +42,7 @@ pub(super) struct Kept<M> {
     acknowledged: u64,
 }
 
-impl<M> Default for Kept<M> {
+impl<M> Default for RetransmitBuffer<M> {
     fn default() -> Self {
         let messages = VecDeque::new();
         let (dropped_marks, has_dropped_since) = (0, false);
@@ -60,7 +60,7 @@ impl<M> Default for Kept<M> {
     }
 }
 
-impl<M> Kept<M> {
+impl<M> RetransmitBuffer<M> {
     fn push(&mut self, number: u64, is_marked: bool, message: M) {
         self.unmarked = if is_marked { 0 } else { self.unmarked + 1 };
         let is_full = self.messages.len() >= KEPT_MAX || self.unmarked > UNMARKED_MAX;
@@ -176,10 +176,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// A message has arrived on a leg. Returns the number to report to the other end now, if a report is due:
     /// in time for messages that no SENDME acknowledges.
-    pub fn take_came(&mut self, leg: L, is_data: bool) -> Option<u64> {
+    pub fn take_report(&mut self, leg: L, is_data: bool) -> Option<u64> {
         let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
         it.unreported += u32::from(!is_data);
-        if !self.resumes || it.unreported < TOLD_EVERY {
+        if !self.resumes || it.unreported < REPORT_EVERY {
             return None;
         }
         it.unreported = 0;

@@ -68,7 +68,7 @@ pub fn by_name(name: &str) -> Option<&'static dyn LegScheduler> {
 /// C tor's choice for a request of the other end (`conflux_choose_algorithm`): a small reordering buffer
 /// requires sending on one leg.
 #[must_use]
-pub fn for_wish(desired: DesiredUx) -> &'static dyn LegScheduler {
+pub fn for_desired_ux(desired: DesiredUx) -> &'static dyn LegScheduler {
     match desired {
         DesiredUx::NoOpinion | DesiredUx::HighThroughput => &LowRtt,
         DesiredUx::MinLatency | DesiredUx::LowMemLatency | DesiredUx::LowMemThroughput => &MinRtt,

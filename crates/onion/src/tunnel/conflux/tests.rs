@@ -58,7 +58,7 @@ fn arrive(end: &mut Conflux<usize, u64>, leg: usize, sent: Sent) -> Result<Vec<u
 
 /// Proposal 329 §2.6: ten on the first leg, 21 on the second, then the first again.
 #[test]
-fn the_proposals_own_example() {
+fn the_example_of_proposal_329_gives_the_stated_switches() {
     let mut end = linked(2, 100);
     assert_eq!(end.handle_chosen(0), None, "the first message of all needs no SWITCH");
     (0..10).for_each(|_| end.handle_sent(0));
@@ -79,14 +79,14 @@ fn a_set_begins_on_any_leg_without_a_switch() {
 
 /// An unmodified exit may switch before it has sent anything.
 #[test]
-fn a_switch_that_skips_nothing_is_taken() {
+fn a_switch_that_skips_nothing_is_accepted() {
     let mut end = linked(2, 100);
     assert_eq!(end.handle_switch(1, ConfluxSwitch { skipped: 0 }), Ok(()));
     assert_eq!(end.handle_received(1), Ok(Order::Next));
 }
 
 #[test]
-fn switches_that_nothing_follows_break_the_set() {
+fn switches_without_following_data_break_the_set() {
     let mut end = linked(2, 100);
     end.handle_switch(0, ConfluxSwitch { skipped: 3 }).expect("the first");
     end.handle_switch(1, ConfluxSwitch { skipped: 3 }).expect("on another leg");
@@ -96,20 +96,20 @@ fn switches_that_nothing_follows_break_the_set() {
 }
 
 #[test]
-fn a_number_that_was_delivered_or_waits_does_not_come_again() {
+fn a_delivered_or_buffered_number_is_a_duplicate() {
     let mut end = linked(2, 100);
     assert_eq!(end.handle_received(0), Ok(Order::Next));
-    assert_eq!(end.handle_received(1), Err(ConfluxError::Duplicate), "the first is there");
+    assert_eq!(end.handle_received(1), Err(ConfluxError::Duplicate), "the first was delivered");
     let mut end = linked(2, 100);
     end.handle_switch(0, ConfluxSwitch { skipped: 4 }).expect("good");
-    end.handle_switch(1, ConfluxSwitch { skipped: 4 }).expect("good so far");
+    end.handle_switch(1, ConfluxSwitch { skipped: 4 }).expect("a valid SWITCH");
     assert_eq!(end.handle_received(0), Ok(Order::Early(5)));
     end.hold(5, 0).expect("room");
     assert_eq!(end.handle_received(1), Err(ConfluxError::Duplicate));
 }
 
 #[test]
-fn no_more_wait_than_may() {
+fn the_reordering_buffer_is_bounded() {
     let mut end = linked(2, 3);
     end.handle_switch(1, ConfluxSwitch { skipped: 1 }).expect("good");
     for number in 2..=4 {
@@ -123,7 +123,7 @@ fn no_more_wait_than_may() {
 
 /// C tor's TROVE-2023-007: legs whose ends count differently were linked, which ended in a use after free.
 #[test]
-fn ends_that_disagree_are_not_linked() {
+fn legs_with_inconsistent_counts_are_not_linked() {
     let mut end = linked(1, 100);
     (0..5).for_each(|_| _ = end.handle_received(0));
     (0..7).for_each(|_| end.handle_sent(0));
@@ -145,7 +145,7 @@ fn ends_that_disagree_are_not_linked() {
 /// An unmodified client writes its LINK before the leg's circuit is built. It counts what the set carries
 /// meanwhile by the LINKED.
 #[test]
-fn a_leg_that_joins_late_counts_from_what_each_end_has_said_itself() {
+fn a_late_leg_counts_from_the_numbers_in_its_handshake() {
     let mut exit = linked(1, 100);
     let early = exit.link(DesiredUx::NoOpinion);
     (0..5).for_each(|_| exit.handle_sent(0));
@@ -159,7 +159,7 @@ fn a_leg_that_joins_late_counts_from_what_each_end_has_said_itself() {
 
 /// C tor's bug 40810: too many legs, since those that were closed early still counted.
 #[test]
-fn there_is_room_again_for_legs_when_some_have_gone() {
+fn closed_legs_make_room_for_new_ones() {
     let mut end = linked(LEGS_MAX, 1);
     let link = end.link(DesiredUx::NoOpinion);
     assert_eq!(end.add_leg(99, &link, &link, NOW), Err(ConfluxError::TooManyLegs));
@@ -169,7 +169,7 @@ fn there_is_room_again_for_legs_when_some_have_gone() {
 
 /// C tor's bugs 40827, 40834 and 40842: a set without legs was used.
 #[test]
-fn a_set_without_legs_sends_and_takes_nothing() {
+fn a_set_without_legs_sends_and_receives_nothing() {
     let mut end = linked(1, 100);
     assert_eq!(end.remove_leg(0, 0, true), Removed::Spare);
     assert_eq!(end.choose(|_| LegState::default()), None);
@@ -180,14 +180,14 @@ fn a_set_without_legs_sends_and_takes_nothing() {
 }
 
 #[test]
-fn the_second_answer_of_a_leg_is_no_round_trip() {
+fn only_the_first_answer_of_a_leg_gives_an_rtt() {
     let mut end = linked(1, 100);
     assert_eq!(end.handle_answered(NOW, 0), Err(ConfluxError::Handshake));
     assert_eq!(end.handle_answered(NOW, 1), Err(ConfluxError::Handshake));
 }
 
 #[test]
-fn a_leg_is_spare_only_if_nothing_of_it_can_be_missed() {
+fn a_leg_is_spare_only_if_none_of_its_messages_can_be_missing() {
     let removed = |prepare: fn(&mut Conflux<usize, u64>), in_flight, is_idle| {
         let mut end = linked(2, 100);
         prepare(&mut end);
@@ -201,7 +201,7 @@ fn a_leg_is_spare_only_if_nothing_of_it_can_be_missed() {
         }
     };
     assert_eq!(removed(one_each, 0, true), Removed::Spare);
-    assert_eq!(removed(one_each, 1, true), Removed::Broken, "a cell is under way");
+    assert_eq!(removed(one_each, 1, true), Removed::Broken, "a cell is in flight");
     assert_eq!(removed(one_each, 0, false), Removed::Broken, "a stream may miss the last message");
     let last = |end: &mut Conflux<usize, u64>| {
         end.handle_chosen(0);
@@ -217,7 +217,7 @@ fn a_leg_is_spare_only_if_nothing_of_it_can_be_missed() {
 }
 
 #[test]
-fn messages_do_not_wait_where_data_does() {
+fn other_messages_do_not_wait_for_the_window_of_data() {
     let mut end = linked(2, 100);
     let full = |_| LegState { window_cells: 1, in_flight_cells: 1, ..LegState::default() };
     assert_eq!(end.choose(full), None);
@@ -229,7 +229,7 @@ fn messages_do_not_wait_where_data_does() {
 proptest! {
     /// Whatever messages the legs carry and whenever they deliver them: each arrives once, and in order.
     #[test]
-    fn all_comes_once_and_in_order(
+    fn each_message_is_delivered_once_and_in_order(
         legs in 1usize..=LEGS_MAX,
         steps in prop::collection::vec((0usize..LEGS_MAX, any::<bool>()), 1..400),
     ) {
@@ -259,7 +259,7 @@ proptest! {
     /// Whatever the other end sends: delivered messages have ascending numbers without gaps, and the buffer
     /// stays within its limit.
     #[test]
-    fn a_liar_gets_nothing_reordered_and_nothing_held_beyond_the_bound(
+    fn arbitrary_input_never_breaks_the_order_or_the_buffer_limit(
         steps in prop::collection::vec((0usize..4, prop::option::of(0u32..6)), 1..300),
     ) {
         let mut end = linked(3, 10);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 /// Each field as in proposal 329 §2.2.
 #[test]
-fn a_link_lies_where_the_proposal_has_it() {
+fn link_has_the_layout_of_proposal_329() {
     let link = ConfluxLink {
         nonce: ConfluxNonce([0xab; 32]),
         last_sent: 0x0102_0304_0506_0708,
@@ -21,18 +21,18 @@ fn a_link_lies_where_the_proposal_has_it() {
     link.encode_into(&mut data);
     assert_eq!(data, expected);
     data.resize(498, 0);
-    assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is passed over");
+    assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is ignored");
     let resuming = ConfluxLink { resumes: true, leg: 7, first_leg: 3, ..link };
     let mut data = vec![];
     resuming.encode_into(&mut data);
-    assert_eq!((data.len(), &data[50..]), (53, &[3, 7, 3][..]), "what others take for padding");
-    // Version 0.1.0 said 2, and nothing of the first leg: between these, nobody retransmits.
+    assert_eq!((data.len(), &data[50..]), (53, &[3, 7, 3][..]), "padding to other implementations");
+    // Version 0.1.0 sent 2 without a first leg: with such a peer there is no retransmission.
     data[50] = 2;
     assert_eq!(ConfluxLink::parse(&data).map(|it| it.resumes), Ok(false));
 }
 
 #[test]
-fn a_link_that_says_what_nobody_knows_is_refused() {
+fn a_link_with_unknown_values_is_rejected() {
     let mut data = vec![1; 50];
     assert!(ConfluxLink::parse(&data).is_ok());
     for (place, value) in [(0, 0), (0, 2), (49, 5), (49, 255)] {
@@ -54,14 +54,14 @@ fn a_switch_is_four_bytes_and_may_be_padded() {
 }
 
 #[test]
-fn a_nonce_is_in_no_log() {
+fn a_nonce_is_never_logged() {
     let shown = alloc::format!("{:?}", ConfluxNonce([0x5a; 32]));
     assert!(!shown.contains("90") && !shown.contains("5a"), "{shown}");
 }
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn conflux_messages_survive_a_round_trip(
         nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, resumes: bool,
         leg: u8, first_leg: u8, skipped: u32, gone: Vec<u8>,
     ) {
@@ -76,7 +76,7 @@ proptest! {
         let mut data = vec![];
         ConfluxSwitch { skipped }.encode_into(&mut data);
         prop_assert_eq!(ConfluxSwitch::parse(&data), Ok(ConfluxSwitch { skipped }));
-        for note in [ConfluxNote::Gone(&gone), ConfluxNote::Came(last_sent)] {
+        for note in [ConfluxNote::LostLegs(&gone), ConfluxNote::Arrived(last_sent)] {
             let mut data = vec![];
             note.encode_into(&mut data);
             prop_assert_eq!(ConfluxNote::parse(&data), Ok(note));
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(data in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn arbitrary_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut back = vec![];
         if let Ok(link) = ConfluxLink::parse(&data) {
             link.encode_into(&mut back);

@@ -11,7 +11,7 @@ fn encode(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn messages_of_flow_control_come_back(tag: [u8; 20], advised_kbyte_per_s: u32) {
+    fn flow_control_messages_survive_a_round_trip(tag: [u8; 20], advised_kbyte_per_s: u32) {
         for sendme in [Sendme::Bare, Sendme::Tagged(&tag), Sendme::Tagged(&tag[..16])] {
             let data = encode(|out| sendme.encode_into(out));
             prop_assert_eq!(Sendme::parse(&data), Ok(sendme));
@@ -22,7 +22,7 @@ proptest! {
     }
 
     #[test]
-    fn messages_of_padding_come_back(
+    fn padding_messages_survive_a_round_trip(
         yes: bool, no: bool, low_ms: u16, high_ms: u16, machine: u8, counter: u32,
     ) {
         let link = LinkPadding { is_wanted: yes, low_ms, high_ms };
@@ -37,7 +37,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_break_the_decoders(data in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..40)) {
         let _ = Sendme::parse(&data);
         let _ = Xon::parse(&data);
         let _ = Xoff::parse(&data);
@@ -48,7 +48,7 @@ proptest! {
 }
 
 #[test]
-fn versions_that_nobody_knows_are_refused() {
+fn unknown_versions_are_rejected() {
     assert!(Xon::parse(&[1, 0, 0, 0, 0]).is_err());
     assert!(Xoff::parse(&[1]).is_err());
     assert!(LinkPadding::parse(&[1, 2, 0, 0, 0, 0]).is_err());

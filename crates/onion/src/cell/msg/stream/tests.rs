@@ -18,7 +18,7 @@ fn any_address() -> impl Strategy<Value = IpAddr> {
 }
 
 #[test]
-fn begin_is_as_tor_writes_it() {
+fn begin_is_encoded_as_by_c_tor() {
     let begin = Begin::parse(b"www.example.com:443\0").expect("readable");
     assert_eq!((begin.host, begin.port, begin.flags.0), ("www.example.com", 443, 0));
     let begin = Begin::parse(b"[2001:db8::1]:80\0\0\0\0\x07rest").expect("readable");
@@ -28,7 +28,7 @@ fn begin_is_as_tor_writes_it() {
 }
 
 #[test]
-fn begin_needs_host_port_and_end() {
+fn begin_requires_host_port_and_terminator() {
     for data in [
         &b"a:1"[..],
         b"a\0",
@@ -47,7 +47,7 @@ fn begin_needs_host_port_and_end() {
 }
 
 #[test]
-fn answers_are_as_tor_writes_them() {
+fn answers_are_encoded_as_by_c_tor() {
     let error = encoded(|out| Resolved::Error.encode_into(60, out));
     assert_eq!(error, [&[0xf1, 24][..], ERROR_TEXT, &[0, 0, 0, 60]].concat());
     let v4 = encoded(|out| Resolved::Address([1, 2, 3, 4].into()).encode_into(1, out));
@@ -61,14 +61,14 @@ fn an_end_without_a_reason_is_misc() {
 
 proptest! {
     #[test]
-    fn begin_comes_back(host in "[a-z0-9.-]{1,80}", port in 1u16.., flags: u32) {
+    fn begin_survives_a_round_trip(host in "[a-z0-9.-]{1,80}", port in 1u16.., flags: u32) {
         let begin = Begin { host: &host, port, flags: BeginFlags(flags) };
         let data = encoded(|out| begin.encode_into(out));
         prop_assert_eq!(Begin::parse(&data), Ok(begin));
     }
 
     #[test]
-    fn connected_and_end_come_back(address in any_address(), ttl_s: u32, reason: u8) {
+    fn connected_and_end_survive_a_round_trip(address in any_address(), ttl_s: u32, reason: u8) {
         for to in [None, Some((address, ttl_s))] {
             let connected = Connected { to };
             let data = encoded(|out| connected.encode_into(out));
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn resolved_comes_back(name in "[a-z.]{0,255}", address in any_address(), ttl_s: u32) {
+    fn resolved_survives_a_round_trip(name in "[a-z.]{0,255}", address in any_address(), ttl_s: u32) {
         let answers = vec![
             (Resolved::Address(address), ttl_s),
             (Resolved::Name(&name), ttl_s ^ 1),
@@ -92,7 +92,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_panic(data in prop::collection::vec(any::<u8>(), 0..60), text: String) {
+    fn arbitrary_bytes_never_panic(data in prop::collection::vec(any::<u8>(), 0..60), text: String) {
         for data in [&data[..], text.as_bytes()] {
             let _ = (Begin::parse(data), Connected::parse(data), Resolved::parse(data));
             let _ = End::parse(data);

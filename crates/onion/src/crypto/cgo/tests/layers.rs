@@ -35,19 +35,23 @@ fn all_bytes(content: u8) -> [u8; BODY_LEN] {
 }
 
 /// Forward: the hop that recognizes the cell.
-fn forth(relays: &mut [RelayLayer], command: Command, body: &mut [u8; BODY_LEN]) -> Option<usize> {
+fn forward(
+    relays: &mut [RelayLayer],
+    command: Command,
+    body: &mut [u8; BODY_LEN],
+) -> Option<usize> {
     relays.iter_mut().position(|relay| relay.decrypt(command, body))
 }
 
 /// Backward, from a hop on.
-fn back(relays: &mut [RelayLayer], from: usize, body: &mut [u8; BODY_LEN]) {
+fn backward(relays: &mut [RelayLayer], from: usize, body: &mut [u8; BODY_LEN]) {
     relays[from].originate(body);
     relays[..from].iter_mut().rev().for_each(|relay| relay.pass_back(body));
 }
 
 proptest! {
     #[test]
-    fn each_cell_is_taken_by_its_hop_alone(
+    fn only_the_addressed_hop_recognizes_a_cell(
         which in 0u8..8,
         cells in prop::collection::vec(
             (0usize..3, any::<bool>(), any::<bool>(), any::<u8>(), 0u8..3), 1..40,
@@ -62,10 +66,10 @@ proptest! {
             if is_forth {
                 let command = if is_early { Command::RELAY_EARLY } else { Command::RELAY };
                 layers.seal(hop, command, &mut body);
-                prop_assert_eq!(forth(&mut relays, command, &mut body), Some(hop));
+                prop_assert_eq!(forward(&mut relays, command, &mut body), Some(hop));
                 prop_assert_eq!(relays[hop].received_tag(), layers.sent_tag(hop));
             } else {
-                back(&mut relays, hop, &mut body);
+                backward(&mut relays, hop, &mut body);
                 prop_assert_eq!(layers.open(&mut body), Ok(hop));
                 prop_assert_eq!(layers.received_tag(hop), relays[hop].sent_tag());
             }
@@ -76,7 +80,7 @@ proptest! {
     /// A bit flipped in a forward cell before any hop: no hop recognizes that cell or any later one, and its
     /// content is destroyed.
     #[test]
-    fn who_alters_a_cell_forth_makes_garbage_for_good(
+    fn altering_a_forward_cell_destroys_it_and_all_later_ones(
         before in 0usize..3, at in 0usize..BODY_LEN, bit in 0u8..8, later in 1usize..6,
     ) {
         let (mut layers, mut relays) = circuit(7);
@@ -86,20 +90,20 @@ proptest! {
             prop_assert!(!relay.decrypt(Command::RELAY, &mut body));
         }
         body[at] ^= 1 << bit;
-        prop_assert_eq!(forth(&mut relays[before..], Command::RELAY, &mut body), None);
+        prop_assert_eq!(forward(&mut relays[before..], Command::RELAY, &mut body), None);
         // A keystream would leave all other bits unchanged; here about one byte in 256 is equal by chance.
         let same = body[TAG_LEN..].iter().filter(|byte| **byte == 1).count();
-        prop_assert!(same < 40, "{} bytes of 493 came through", same);
+        prop_assert!(same < 40, "{} of 493 bytes are unchanged", same);
         for _ in 0..later {
             let mut body = all_bytes(2);
             layers.seal(2, Command::RELAY, &mut body);
-            prop_assert_eq!(forth(&mut relays, Command::RELAY, &mut body), None);
+            prop_assert_eq!(forward(&mut relays, Command::RELAY, &mut body), None);
         }
     }
 
     /// A bit flipped in a backward cell after any hop.
     #[test]
-    fn who_alters_a_cell_back_makes_garbage_for_good(
+    fn altering_a_backward_cell_destroys_it_and_all_later_ones(
         after in 0usize..3, at in 0usize..BODY_LEN, bit in 0u8..8, later in 1usize..6,
     ) {
         let (mut layers, mut relays) = circuit(7);
@@ -115,21 +119,21 @@ proptest! {
         prop_assert!(layers.open(&mut body).is_err());
         for _ in 0..later {
             let mut body = all_bytes(2);
-            back(&mut relays, 2, &mut body);
+            backward(&mut relays, 2, &mut body);
             prop_assert!(layers.open(&mut body).is_err());
         }
     }
 
     /// A cell that is delayed, repeated, or sent with the other command.
     #[test]
-    fn what_is_replayed_dropped_or_renamed_is_for_nobody(kind in 0u8..3) {
+    fn replayed_reordered_or_relabelled_cells_are_not_recognized(kind in 0u8..3) {
         let (mut layers, mut relays) = circuit(7);
         let mut body = all_bytes(1);
         layers.seal(2, Command::RELAY, &mut body);
         let mut second = match kind {
             0 => {
                 let again = body;
-                prop_assert_eq!(forth(&mut relays, Command::RELAY, &mut body), Some(2));
+                prop_assert_eq!(forward(&mut relays, Command::RELAY, &mut body), Some(2));
                 again
             }
             1 => {
@@ -140,25 +144,25 @@ proptest! {
             _ => body,
         };
         let command = if kind == 2 { Command::RELAY_EARLY } else { Command::RELAY };
-        prop_assert_eq!(forth(&mut relays, command, &mut second), None);
+        prop_assert_eq!(forward(&mut relays, command, &mut second), None);
     }
 }
 
 /// Cells of one direction are invalid in the other, even with equal keys.
 #[test]
-fn a_cell_in_the_wrong_direction_is_for_nobody() {
+fn a_cell_in_the_wrong_direction_is_not_recognized() {
     let (mut layers, mut relays) = circuit(7);
     let mut body = all_bytes(1);
     layers.seal(2, Command::RELAY, &mut body);
     assert!(layers.open(&mut body).is_err());
     let mut body = all_bytes(1);
     relays[2].originate(&mut body);
-    assert_eq!(forth(&mut relays, Command::RELAY, &mut body), None);
+    assert_eq!(forward(&mut relays, Command::RELAY, &mut body), None);
 }
 
 /// No later key decrypts an earlier cell: each cell that a hop recognizes changes its keys.
 #[test]
-fn keys_go_on_with_every_cell() {
+fn each_recognized_cell_updates_the_keys() {
     let LayerKeys::Cgo(keys) = cgo_keys(9) else { panic!("made so") };
     let (mut client, mut relay) = (CgoClientHop::new(&keys), CgoRelayHop::new(&keys));
     let mut seen = Vec::new();
@@ -178,7 +182,7 @@ fn keys_go_on_with_every_cell() {
 }
 
 #[test]
-fn a_layer_that_rests_is_small_and_goes_on_where_it_was() {
+fn an_idle_layer_is_small_and_resumes_its_state() {
     assert!(size_of::<CgoRelayHop>() <= 256, "{}", size_of::<CgoRelayHop>());
     assert_eq!(size_of::<RelayLayer>(), size_of::<crate::crypto::RelayHop>() + 8);
     let LayerKeys::Cgo(keys) = cgo_keys(5) else { panic!("made so") };

@@ -42,14 +42,14 @@ fn parts(state: &State) -> ([u8; KEYS_LEN], Block, Block) {
 }
 
 #[test]
-fn the_tweakable_cipher_is_the_references() {
+fn the_tweakable_cipher_matches_the_reference() {
     for case in cases("et") {
-        let [way, keys, tweak, block, expected] = case[..] else { panic!("{case:?}") };
+        let [direction, keys, tweak, block, expected] = case[..] else { panic!("{case:?}") };
         let all: [u8; 510] = bytes(tweak);
         let tweak = Tweak { chain: all.first_chunk().expect("a block"), command: all[16] };
         let right = all.last_chunk().expect("long enough");
         let mut block = bytes(block);
-        match way {
+        match direction {
             "encrypt" => Et::<Aes128Enc>::new(&bytes(keys)).encrypt(tweak, right, &mut block),
             _ => Et::<Aes128Dec>::new(&bytes(keys)).decrypt(tweak, right, &mut block),
         }
@@ -58,7 +58,7 @@ fn the_tweakable_cipher_is_the_references() {
 }
 
 #[test]
-fn the_pseudorandom_function_is_the_references() {
+fn the_pseudorandom_function_matches_the_reference() {
     for case in cases("prf") {
         let [keys, which, input, expected] = case[..] else { panic!("{case:?}") };
         let prf = Prf::new(&bytes(keys));
@@ -73,15 +73,15 @@ fn the_pseudorandom_function_is_the_references() {
 }
 
 #[test]
-fn the_wide_block_cipher_is_the_references() {
+fn the_wide_block_cipher_matches_the_reference() {
     for case in cases("uiv") {
-        let [way, keys, tweak, left, right, left_after, right_after] = case[..] else {
+        let [direction, keys, tweak, left, right, left_after, right_after] = case[..] else {
             panic!("{case:?}")
         };
         let all: [u8; 17] = bytes(tweak);
         let tweak = Tweak { chain: all.first_chunk().expect("a block"), command: all[16] };
         let mut cell = body(left, right);
-        match way {
+        match direction {
             "encrypt" => Uiv::<Aes128Enc>::new(&bytes(keys)).encrypt(tweak, &mut cell),
             _ => Uiv::<Aes128Dec>::new(&bytes(keys)).decrypt(tweak, &mut cell),
         }
@@ -90,7 +90,7 @@ fn the_wide_block_cipher_is_the_references() {
 }
 
 #[test]
-fn keys_go_on_as_the_references() {
+fn the_key_update_matches_the_reference() {
     for case in cases("update") {
         let [keys, nonce, keys_after, nonce_after] = case[..] else { panic!("{case:?}") };
         let none = "00000000000000000000000000000000";
@@ -104,9 +104,9 @@ fn keys_go_on_as_the_references() {
 }
 
 #[test]
-fn a_relay_passes_cells_on_as_the_reference() {
+fn relayed_cells_match_the_reference() {
     for case in cases("relay") {
-        let [way, keys, nonce, chain, cmd, left, right, ref after @ ..] = case[..] else {
+        let [direction, keys, nonce, chain, cmd, left, right, ref after @ ..] = case[..] else {
             panic!("{case:?}")
         };
         let [keys_after, nonce_after, chain_after, left_after, right_after] = after[..] else {
@@ -114,7 +114,7 @@ fn a_relay_passes_cells_on_as_the_reference() {
         };
         let (mut found, mut cell) = (state([keys, nonce, chain]), body(left, right));
         let mut uiv = Uiv::new(&found.keys);
-        if way == "back" {
+        if direction == "back" {
             found.encrypt(&uiv, command(cmd), &mut cell);
         } else {
             found.recognize(&mut uiv, command(cmd), &mut cell);
@@ -125,7 +125,7 @@ fn a_relay_passes_cells_on_as_the_reference() {
 }
 
 #[test]
-fn a_relay_speaks_as_the_reference() {
+fn cells_from_a_relay_match_the_reference() {
     for case in cases("originate") {
         let [keys, nonce, chain, cmd, right, ref after @ ..] = case[..] else { panic!("{case:?}") };
         let [keys_after, nonce_after, chain_after, left_after, right_after] = after[..] else {
@@ -141,7 +141,7 @@ fn a_relay_speaks_as_the_reference() {
 }
 
 #[test]
-fn a_client_speaks_as_the_reference() {
+fn cells_from_a_client_match_the_reference() {
     for case in cases("client") {
         let states = |words: &[&'static str]| {
             let words = words.chunks(3).map(|it| [it[0], it[1], it[2]]);

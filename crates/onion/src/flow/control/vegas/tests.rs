@@ -11,7 +11,7 @@ fn at_us(micros: u64) -> Instant {
 }
 
 #[test]
-fn windows_are_those_of_c_tor() {
+fn windows_match_c_tor() {
     let mut circuit = vegas(31);
     let mut rows = 0;
     for line in include_str!("vegas.txt").lines() {
@@ -45,9 +45,9 @@ fn windows_are_those_of_c_tor() {
 
 /// Expected values: C tor 0.4.9.11, `test_congestion_control_rtt`.
 #[test]
-fn round_trips_are_averaged_as_in_c_tor() {
+fn rtt_averages_match_c_tor() {
     let mut circuit = vegas(31);
-    for (sent, come, window, in_slow_start, average, min) in [
+    for (sent, received, window, in_slow_start, average, min) in [
         (100_000, 200_000, 124, true, 100_000, 100_000),
         (200_000, 300_000, 124, true, 100_000, 100_000),
         (350_000, 500_000, 124, true, 133_333, 100_000),
@@ -60,14 +60,14 @@ fn round_trips_are_averaged_as_in_c_tor() {
     ] {
         circuit.window_cells = window;
         circuit.is_in_slow_start = in_slow_start;
-        circuit.estimate(at_us(come), at_us(sent), PathState::default());
+        circuit.estimate(at_us(received), at_us(sent), PathState::default());
         assert_eq!((circuit.average_rtt_us(), circuit.min_rtt_us()), (average, min));
     }
 }
 
 /// Expected values: C tor 0.4.9.11, `test_congestion_control_clock`.
 #[test]
-fn a_clock_that_stalls_or_jumps_is_noticed_as_in_c_tor() {
+fn clock_stalls_and_jumps_are_detected_as_in_c_tor() {
     let mut trips = RoundTrips::default();
     for (before, sample, in_slow_start, is_known, result) in [
         (0, 1, true, false, false),
@@ -95,7 +95,7 @@ fn a_clock_that_stalls_or_jumps_is_noticed_as_in_c_tor() {
 }
 
 #[test]
-fn without_a_clock_the_window_stays_and_a_blocked_link_ends_slow_start() {
+fn without_a_clock_only_a_blocked_link_ends_slow_start() {
     let mut circuit = vegas(31);
     (0..62).for_each(|_| _ = circuit.handle_sent(Instant::ORIGIN));
     circuit.handle_sendme(Instant::ORIGIN, PathState::default()).expect("due");
@@ -107,7 +107,7 @@ fn without_a_clock_the_window_stays_and_a_blocked_link_ends_slow_start() {
 }
 
 #[test]
-fn parameters_out_of_range_are_put_to_the_nearer_end() {
+fn out_of_range_parameters_are_clamped() {
     let params = CongestionParams::from_consensus(|name| match name {
         "cc_sendme_inc" => Some(1000),
         "cc_cwnd_min" => Some(-5),
@@ -145,7 +145,7 @@ fn events() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn cells_in_flight_and_the_window_keep_their_bounds(
+    fn the_window_and_cells_in_flight_stay_within_bounds(
         events in prop::collection::vec(events(), 1..400),
         sendme_cells in 1u8..=254,
         values in prop::collection::vec(any::<i32>(), 40),
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bottleneck_is_filled_and_its_queue_stays_short(
+    fn a_bottleneck_is_saturated_with_a_short_queue(
         cells_per_s in 1000u64..20_000, delay_ms in 5u64..150,
     ) {
         let mut path = Bottleneck::new(cells_per_s, Duration::from_millis(delay_ms));

@@ -85,18 +85,18 @@ impl Hop {
     /// number of waiting cells in the second half.
     fn trickle(&mut self, cells: u32, gap: Duration) -> u64 {
         let mut most = 0;
-        for came in 1..=u64::from(cells) {
+        for arrived in 1..=u64::from(cells) {
             let until = self.now + gap;
             while let Some(at) = self.coming.front().copied().filter(|at| *at <= until) {
                 self.now = self.now.max(at);
                 self.coming.pop_front();
                 self.window.handle_feedback(self.now, 1);
-                self.send(u32::try_from(came - 1 - self.window.sent).expect("few"));
+                self.send(u32::try_from(arrived - 1 - self.window.sent).expect("few"));
             }
             self.now = until;
-            self.send(u32::try_from(came - self.window.sent).expect("few"));
-            if came > u64::from(cells / 2) {
-                most = most.max(came - self.window.sent);
+            self.send(u32::try_from(arrived - self.window.sent).expect("few"));
+            if arrived > u64::from(cells / 2) {
+                most = most.max(arrived - self.window.sent);
             }
         }
         most
@@ -110,7 +110,7 @@ impl Hop {
 }
 
 #[test]
-fn a_ramp_up_ends_at_what_fits_and_does_not_overshoot_for_long() {
+fn a_ramp_up_ends_at_the_capacity_and_overshoots_only_briefly() {
     for fits in [8, 20, 50, 77, 150, 400] {
         let mut hop = Hop::new(BackTap::with_circuit_start(), fits);
         // A train takes one round trip, and those near the capacity two.
@@ -126,7 +126,7 @@ fn a_ramp_up_ends_at_what_fits_and_does_not_overshoot_for_long() {
 }
 
 #[test]
-fn without_a_ramp_up_it_takes_a_round_trip_for_each_cell() {
+fn without_a_ramp_up_each_additional_cell_takes_a_round_trip() {
     let mut hop = Hop::new(BackTap::new(), 60);
     hop.run(hop.round_trip() * 20, |_, _| {});
     assert!((18..=23).contains(&hop.window.size_cells()), "{}", hop.window.size_cells());
@@ -135,7 +135,7 @@ fn without_a_ramp_up_it_takes_a_round_trip_for_each_cell() {
 }
 
 #[test]
-fn slow_start_stops_too_early_and_a_jump_is_cut_to_what_fits() {
+fn slow_start_ends_too_early_and_a_jump_start_shrinks_to_the_capacity() {
     let mut slow = Hop::new(BackTap::with_slow_start(), 200);
     let mut jump = Hop::new(BackTap::with_jump_start(1_000), 200);
     slow.run(slow.round_trip() * 12, |_, _| {});
@@ -145,7 +145,7 @@ fn slow_start_stops_too_early_and_a_jump_is_cut_to_what_fits() {
 }
 
 #[test]
-fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
+fn additional_capacity_is_found_within_five_round_trips() {
     for fits in [20, 60, 200] {
         let mut hop = Hop::new(BackTap::with_reramp(), fits);
         hop.run(hop.round_trip() * 40, |_, _| {});
@@ -168,7 +168,7 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
 /// They come from a slower link. If the next train were not sent until all of the last one has been forwarded,
 /// cells would wait for a round trip after each train.
 #[test]
-fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
+fn cells_from_a_slow_source_are_not_delayed() {
     for gap_us in [300, 1_000, 3_000] {
         for window in [BackTap::with_circuit_start(), BackTap::with_reramp()] {
             let mut hop = Hop::new(window, 1_000);
@@ -180,7 +180,7 @@ fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
 
 /// During its pause nothing is queued at the next hop, which then takes some time for new cells.
 #[test]
-fn pauses_of_the_source_end_no_ramp_up() {
+fn pauses_of_the_source_do_not_end_the_ramp_up() {
     let mut hop = Hop::new(BackTap::with_circuit_start(), 600);
     for _ in 0..20 {
         hop.send(80);
@@ -199,7 +199,7 @@ fn pauses_of_the_source_end_no_ramp_up() {
 /// There, cells wait for a whole interval or not at all, so a balanced window oscillates and has calm rounds
 /// while it grows.
 #[test]
-fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
+fn additional_capacity_is_found_as_fast_with_scheduler_runs() {
     let run = Duration::from_millis(10);
     for fits in [30, 60] {
         for settles_ms in [2_400, 2_452, 2_548, 2_644, 2_820] {
@@ -218,7 +218,7 @@ fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
 
 /// Or hardly ever: in at most two of twenty trials of 500 round trips.
 #[test]
-fn noise_begins_no_ramp_up() {
+fn noise_starts_no_ramp_up() {
     for noise_ms in [1, 2, 5] {
         let ramps = |seed: &u64| {
             let mut hop = Hop::new(BackTap::with_reramp(), 60);
@@ -236,7 +236,7 @@ fn noise_begins_no_ramp_up() {
 /// A relay with KIST delays cells until its next run. The first cells may have had none to wait for, and set
 /// the minimum round-trip time.
 #[test]
-fn what_waits_for_the_next_run_is_no_queue() {
+fn cells_waiting_for_a_scheduler_run_do_not_count_as_queued() {
     let settled = |window: BackTap| {
         let mut hop = Hop::new(window, 60);
         hop.run(hop.round_trip() * 5, |_, _| {});
@@ -253,7 +253,7 @@ fn what_waits_for_the_next_run_is_no_queue() {
 }
 
 #[test]
-fn a_source_with_little_to_send_gets_no_large_window() {
+fn an_application_limited_source_keeps_a_small_window() {
     let mut hop = Hop::new(BackTap::with_reramp(), 100);
     for _ in 0..2_000 {
         hop.send(3);
@@ -269,7 +269,7 @@ fn a_source_with_little_to_send_gets_no_large_window() {
 
 proptest! {
     #[test]
-    fn whatever_a_peer_says_no_more_than_the_window_is_under_way(
+    fn arbitrary_feedback_never_exceeds_the_window(
         steps in prop::collection::vec((0u64..50, 0u32..3_000, 0u32..40), 0..400),
         kind in 0..5,
     ) {

@@ -21,7 +21,7 @@ fn answered_after_ms(knocks: &ReachabilityProbe, since_ms: u64) -> Option<u64> {
 }
 
 #[test]
-fn the_host_is_asked_after_half_a_second_and_then_each_second_and_its_first_answer_counts() {
+fn the_host_is_probed_after_half_a_second_and_then_each_second() {
     let mut knocks = ReachabilityProbe::default();
     for (number, at_ms) in (0..).zip([1500, 2500, 3500]) {
         assert_eq!(attempt(&mut knocks, at_ms, 1000, number), None);
@@ -32,7 +32,7 @@ fn the_host_is_asked_after_half_a_second_and_then_each_second_and_its_first_answ
 }
 
 #[test]
-fn answers_that_are_missing_end_what_was_said_before_and_one_that_comes_late_begins_anew() {
+fn missing_answers_invalidate_earlier_ones_and_a_late_answer_starts_anew() {
     let mut knocks = ReachabilityProbe::default();
     attempt(&mut knocks, 1500, 1000, 0);
     knocks.conclude(ms(1520), ConnId(0), true);
@@ -51,7 +51,7 @@ fn answers_that_are_missing_end_what_was_said_before_and_one_that_comes_late_beg
 }
 
 #[test]
-fn one_packet_that_is_lost_is_no_answer_missing() {
+fn one_lost_packet_is_not_a_missing_answer() {
     let mut knocks = ReachabilityProbe::default();
     attempt(&mut knocks, 500, 0, 0);
     knocks.conclude(ms(600), ConnId(0), true);
@@ -64,7 +64,7 @@ fn one_packet_that_is_lost_is_no_answer_missing() {
 }
 
 #[test]
-fn what_belongs_to_a_silence_that_is_over_says_nothing_of_the_next() {
+fn probes_of_an_earlier_silence_do_not_count_for_the_next() {
     let mut knocks = ReachabilityProbe::default();
     attempt(&mut knocks, 1500, 1000, 0);
     knocks.conclude(ms(1520), ConnId(0), true);
@@ -79,7 +79,7 @@ fn what_belongs_to_a_silence_that_is_over_says_nothing_of_the_next() {
 }
 
 #[test]
-fn nothing_is_tried_where_no_cells_are_under_way_and_later_it_may_be() {
+fn no_probe_is_sent_without_cells_in_flight() {
     let mut knocks = ReachabilityProbe::default();
     assert_eq!(knocks.attempt(ms(500), ms(0), || None), None);
     assert_eq!((knocks.next, answered_after_ms(&knocks, 0)), (None, None));

@@ -27,7 +27,7 @@ impl Behavior for Once {
         cell: &mut [u8; BODY_LEN],
     ) -> ForwardAction {
         assert_eq!(from, OnLink { conn: ConnId(0), circ_id: CIRCUIT });
-        assert_ne!(received, cell, "a layer is off");
+        assert_ne!(received, cell, "a layer was removed");
         self.passed += 1;
         if self.passed == 2 { self.action } else { ForwardAction::Forward }
     }
@@ -65,7 +65,7 @@ fn after_two(action: ForwardAction) -> Core<Tor, ChaCha8Rng, Once> {
     core
 }
 
-/// Why the relay says on a link that the circuit is over.
+/// The reason in the relay's DESTROY on a link.
 fn destroyed(core: &mut Core<Tor, ChaCha8Rng, Once>, conn: ConnId) -> Option<DestroyReason> {
     let controls = core::iter::from_fn(|| core.poll_control(NOW, conn));
     let mut ends = controls.filter(|control| control.command == Command::DESTROY);
@@ -94,7 +94,7 @@ fn cells_may_be_dropped_or_followed_by_others() {
 }
 
 #[test]
-fn added_cells_keep_to_the_bound_of_the_queue() {
+fn added_cells_respect_the_queue_limit() {
     let most = crate::flow::QUEUE_LIMIT_CELLS;
     let mut core = after_two(ForwardAction::ForwardWith(most - 2));
     assert_eq!((core.open_circuits(), destroyed(&mut core, ConnId(0))), (1, None));
@@ -105,7 +105,7 @@ fn added_cells_keep_to_the_bound_of_the_queue() {
 }
 
 #[test]
-fn all_circuits_or_links_may_end() {
+fn a_behavior_may_destroy_all_circuits_or_links() {
     let reason = DestroyReason::RESOURCE_LIMIT;
     let mut core = after_two(ForwardAction::DestroyCircuits(reason));
     for conn in [ConnId(0), ConnId(1)] {

@@ -39,7 +39,7 @@ const CONGESTION: Request =
     Request { wants_congestion_control: true, wants_cgo: false, wants_other_protocols: false };
 
 #[test]
-fn who_asks_for_congestion_control_gets_it() {
+fn a_request_for_congestion_control_is_granted() {
     let (response, agreed) = ask(&mut router(), &CONGESTION.encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, Some(31));
     assert_eq!(agreed.congestion_sendme_cells, Some(31));
@@ -48,7 +48,7 @@ fn who_asks_for_congestion_control_gets_it() {
 }
 
 #[test]
-fn who_does_not_ask_has_windows() {
+fn without_a_request_fixed_windows_are_used() {
     let (response, agreed) = ask(&mut router(), &Request::default().encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, None);
     assert_eq!(agreed, Agreed::default());
@@ -70,14 +70,14 @@ fn the_consensus_can_forbid_congestion_control_and_set_its_step() {
 }
 
 #[test]
-fn a_request_that_is_malformed_or_for_other_protocols_is_refused() {
+fn a_malformed_or_unsupported_request_is_rejected() {
     assert!(ask(&mut router(), &[1, 1]).is_none());
     assert!(ask(&mut router(), &[]).is_none());
     assert!(ask(&mut router(), &[2, 1, 0, 3, 2, 2, 5]).is_none());
 }
 
 #[test]
-fn counter_galois_onion_comes_with_congestion_control_or_not_at_all() {
+fn counter_galois_onion_requires_congestion_control() {
     let both = Request { wants_cgo: true, ..CONGESTION };
     let mut router = router();
     let (_, agreed) = ask(&mut router, &both.encode()).expect("answered");

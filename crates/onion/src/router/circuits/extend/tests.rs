@@ -22,7 +22,7 @@ fn link(core: &mut Core<Tor, ChaCha8Rng>, from: [u8; 4]) -> ConnId {
     conn
 }
 
-/// A circuit on it that is to go on to a relay of this number, which does not answer.
+/// A circuit on it that is to be extended to the relay with this number, which does not answer.
 fn extend(core: &mut Core<Tor, ChaCha8Rng>, conn: ConnId, circuit: u32, relay: u32) {
     let circ_id = CircId::of_initiator(circuit);
     core.handle_cell(NOW, conn, circ_id, Command::CREATE_FAST, &[7; BODY_LEN]);
@@ -37,7 +37,7 @@ fn extend(core: &mut Core<Tor, ChaCha8Rng>, conn: ConnId, circuit: u32, relay: u
     let create = Create2 { handshake_type: 2, data: &[7; 84] };
     let mut data = Vec::new();
     Extend2 { link_specifiers, create }.encode_into(&mut data);
-    core.extend(index, &data).expect("it is tried");
+    core.extend(index, &data).expect("the relay dials");
     core.check_accounts();
 }
 
@@ -54,7 +54,7 @@ fn closed(core: &mut Core<Tor, ChaCha8Rng>) -> usize {
 }
 
 #[test]
-fn who_extends_into_the_void_keeps_nobody_from_a_relay() {
+fn extending_to_unreachable_relays_does_not_block_other_clients() {
     let mut core = relay();
     let (attacker, honest) = (link(&mut core, [192, 0, 2, 1]), link(&mut core, [192, 0, 2, 2]));
     extend(&mut core, honest, 1, 1);
@@ -64,16 +64,19 @@ fn who_extends_into_the_void_keeps_nobody_from_a_relay() {
         assert_eq!(closed(&mut core), usize::from(core.to_dial.len() > 256));
     }
     extend(&mut core, honest, 2, 3000);
-    assert_eq!(closed(&mut core), 1, "of the attacker's");
+    assert_eq!(closed(&mut core), 1, "one of the attacker's");
     for circuit in [1, 2] {
-        assert!(find(&mut core, honest, circuit).is_some(), "his circuit still waits");
+        assert!(
+            find(&mut core, honest, circuit).is_some(),
+            "the honest client's circuit still waits"
+        );
     }
     assert!(find(&mut core, attacker, 2).is_none() && find(&mut core, attacker, 1999).is_some());
     assert_eq!(core.conns.link_count(), 2 + 256);
 }
 
 #[test]
-fn a_link_that_nobody_waits_for_any_more_is_not_dialled_any_further() {
+fn a_dial_without_waiting_circuits_is_abandoned() {
     let mut core = relay();
     let client = link(&mut core, [192, 0, 2, 1]);
     extend(&mut core, client, 1, 5);
@@ -85,7 +88,7 @@ fn a_link_that_nobody_waits_for_any_more_is_not_dialled_any_further() {
         core.check_accounts();
         closed(core)
     };
-    assert_eq!(destroy(&mut core, 1), 0, "the other waits still");
+    assert_eq!(destroy(&mut core, 1), 0, "the other circuit still waits");
     assert_eq!((destroy(&mut core, 2), core.conns.link_count()), (1, 1));
     // Neither does it stay if they go with their own link.
     extend(&mut core, client, 3, 5);

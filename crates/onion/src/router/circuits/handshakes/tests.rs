@@ -18,8 +18,8 @@ fn at(conn: u32, circ_id: u32) -> OnLink {
     OnLink { conn: ConnId(conn), circ_id: CircId::of_initiator(circ_id) }
 }
 
-fn link(conn: u32) -> Asker {
-    Asker::Link(ConnId(conn))
+fn link(conn: u32) -> Requester {
+    Requester::Link(ConnId(conn))
 }
 
 fn add(handshakes: &mut Handshakes<HeaderOnly>, conn: u32, circ_id: u32) -> Option<OnLink> {
@@ -36,7 +36,7 @@ fn next(handshakes: &mut Handshakes<HeaderOnly>) -> Option<OnLink> {
 }
 
 #[test]
-fn who_asks_for_one_does_not_wait_behind_who_asks_for_thousands() {
+fn one_handshake_does_not_wait_behind_thousands_of_another_link() {
     let mut handshakes = Handshakes::default();
     for circ_id in 0..3000 {
         assert_eq!(add(&mut handshakes, 1, circ_id), None);
@@ -49,7 +49,7 @@ fn who_asks_for_one_does_not_wait_behind_who_asks_for_thousands() {
 }
 
 #[test]
-fn where_it_is_full_who_asked_for_most_gives_up_his_newest() {
+fn a_full_queue_drops_the_newest_handshake_of_the_largest_requester() {
     let mut handshakes = Handshakes::default();
     let most = u32::try_from(WAITING_MAX).expect("few");
     for circ_id in 0..most {
@@ -58,7 +58,7 @@ fn where_it_is_full_who_asked_for_most_gives_up_his_newest() {
     assert_eq!(add(&mut handshakes, 2, 1), Some(at(1, most - 1)));
     assert_eq!(add(&mut handshakes, 1, most), Some(at(1, most)));
     assert_eq!(handshakes.len(), WAITING_MAX);
-    // As many who ask for one each: the last comes too late.
+    // The same number of links with one handshake each: the last one is too late.
     let mut handshakes = Handshakes::default();
     for conn in 0..most {
         assert_eq!(add(&mut handshakes, conn, 1), None);
@@ -69,7 +69,7 @@ fn where_it_is_full_who_asked_for_most_gives_up_his_newest() {
 
 proptest! {
     #[test]
-    fn each_has_one_turn_and_all_are_counted(
+    fn links_are_served_round_robin_and_all_handshakes_are_counted(
         steps in prop::collection::vec((0u8..4, 0u32..4, 0u32..6), 0..200),
     ) {
         let mut handshakes = Handshakes::<HeaderOnly>::default();
@@ -101,7 +101,7 @@ proptest! {
             turns.sort_unstable();
             prop_assert_eq!(turns, handshakes.waiting.keys().copied().collect::<Vec<_>>());
             let counts: BTreeSet<_> =
-                handshakes.waiting.iter().map(|(asker, queue)| (queue.len(), *asker)).collect();
+                handshakes.waiting.iter().map(|(requester, queue)| (queue.len(), *requester)).collect();
             prop_assert_eq!(&counts, &handshakes.by_count);
             prop_assert_eq!(counts.iter().map(|(count, _)| count).sum::<usize>(), handshakes.len());
             prop_assert!(model.iter().all(|it| handshakes.contains(*it)));
@@ -141,8 +141,8 @@ fn to_it() -> NextHop {
     hop(1)
 }
 
-/// All that it says on a link.
-fn said<S: CellModel, C: Behavior<S>>(
+/// Everything that the relay sends on a link.
+fn sent<S: CellModel, C: Behavior<S>>(
     relay: &mut Core<S, ChaCha8Rng, C>,
     conn: ConnId,
 ) -> Vec<(CircId, Command, Vec<u8>)> {
@@ -154,29 +154,29 @@ fn said<S: CellModel, C: Behavior<S>>(
 fn the_same_is_answered_elsewhere_as_on_the_spot<S: Staged>() {
     let (mut on_the_spot, conn) = relay::<S>(0);
     ask(&mut on_the_spot, conn, 1);
-    let expected = said(&mut on_the_spot, conn);
+    let expected = sent(&mut on_the_spot, conn);
     assert_eq!(expected.first().map(|it| it.1), Some(Command::CREATED2));
 
     let (mut relay, conn) = relay::<S>(2);
     ask(&mut relay, conn, 1);
-    assert_eq!(said(&mut relay, conn), [], "nobody has answered yet");
+    assert_eq!(sent(&mut relay, conn), [], "no handshake is answered yet");
     assert_eq!(relay.open_circuits(), 0);
     let job = relay.poll_handshake(START).expect("one to be answered");
     assert!(relay.poll_handshake(START).is_none());
     relay.handle_handshake(START, job.run());
-    assert_eq!(said(&mut relay, conn), expected);
+    assert_eq!(sent(&mut relay, conn), expected);
     assert_eq!(relay.open_circuits(), 1);
     relay.check_accounts();
 }
 
 #[test]
-fn a_handshake_is_answered_elsewhere_as_on_the_spot() {
+fn a_worker_answers_a_handshake_like_the_router_itself() {
     the_same_is_answered_elsewhere_as_on_the_spot::<Tor>();
     the_same_is_answered_elsewhere_as_on_the_spot::<HeaderOnly>();
 }
 
 #[test]
-fn no_more_are_handed_out_than_are_wanted_at_once() {
+fn the_limit_of_outstanding_handshakes_is_respected() {
     let (mut relay, conn) = relay::<HeaderOnly>(2);
     (1..=5).for_each(|circ_id| ask(&mut relay, conn, circ_id));
     let first = relay.poll_handshake(START).expect("one");
@@ -189,7 +189,7 @@ fn no_more_are_handed_out_than_are_wanted_at_once() {
 }
 
 #[test]
-fn an_answer_to_a_circuit_that_was_given_up_begins_no_other() {
+fn an_answer_for_a_destroyed_circuit_opens_no_other() {
     let (mut relay, conn) = relay::<HeaderOnly>(4);
     ask(&mut relay, conn, 1);
     let job = relay.poll_handshake(START).expect("one");
@@ -198,26 +198,26 @@ fn an_answer_to_a_circuit_that_was_given_up_begins_no_other() {
     assert!(relay.handle_cell(START, conn, circ_id, Command::DESTROY, &destroy));
     ask(&mut relay, conn, 1);
     relay.handle_handshake(START, job.run());
-    assert_eq!(relay.open_circuits(), 0, "that was the answer to the one before");
-    assert_eq!(said(&mut relay, conn), []);
-    let job = relay.poll_handshake(START).expect("the one after");
+    assert_eq!(relay.open_circuits(), 0, "the answer was for the previous circuit");
+    assert_eq!(sent(&mut relay, conn), []);
+    let job = relay.poll_handshake(START).expect("the next handshake");
     relay.handle_handshake(START, job.run());
     assert_eq!(relay.open_circuits(), 1);
     relay.check_accounts();
 }
 
 #[test]
-fn who_asks_twice_under_one_number_is_refused_both() {
+fn two_requests_with_one_circuit_id_are_both_refused() {
     let (mut relay, conn) = relay::<HeaderOnly>(4);
     ask(&mut relay, conn, 1);
     ask(&mut relay, conn, 1);
-    let said = said(&mut relay, conn);
-    assert_eq!(said.iter().map(|it| it.1).collect::<Vec<_>>(), [Command::DESTROY]);
+    let sent = sent(&mut relay, conn);
+    assert_eq!(sent.iter().map(|it| it.1).collect::<Vec<_>>(), [Command::DESTROY]);
     assert!(relay.poll_handshake(START).is_none());
 }
 
 #[test]
-fn a_link_that_is_gone_wants_no_answer() {
+fn answers_for_a_closed_link_are_discarded() {
     let (mut relay, conn) = relay::<HeaderOnly>(1);
     ask(&mut relay, conn, 1);
     ask(&mut relay, conn, 2);
@@ -227,18 +227,18 @@ fn a_link_that_is_gone_wants_no_answer() {
     let other = open(&mut relay, 2);
     relay.handle_handshake(START, job.run());
     assert!(relay.poll_handshake(START).is_none());
-    assert_eq!((relay.open_circuits(), said(&mut relay, other)), (0, vec![]));
+    assert_eq!((relay.open_circuits(), sent(&mut relay, other)), (0, vec![]));
     relay.check_accounts();
 }
 
 #[test]
-fn who_has_waited_too_long_is_refused_and_not_answered() {
+fn handshakes_that_waited_too_long_are_refused() {
     let (mut relay, conn) = relay::<HeaderOnly>(1);
     ask(&mut relay, conn, 1);
     let late = START + WAIT_MAX + Duration::from_millis(1);
     assert!(relay.poll_handshake(late).is_none());
-    let said = said(&mut relay, conn);
-    assert_eq!(said[0].1, Command::DESTROY);
-    assert_eq!(said[0].2, [DestroyReason::RESOURCE_LIMIT.get()]);
+    let sent = sent(&mut relay, conn);
+    assert_eq!(sent[0].1, Command::DESTROY);
+    assert_eq!(sent[0].2, [DestroyReason::RESOURCE_LIMIT.get()]);
     assert_eq!(relay.totals().refused_handshakes, 1);
 }

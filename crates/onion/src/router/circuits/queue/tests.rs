@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const NOW: Instant = Instant::ORIGIN;
 
 #[test]
-fn a_queue_whose_window_is_full_is_held_until_the_next_hop_has_passed_cells_on() {
+fn a_full_window_blocks_the_queue_until_feedback() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     assert_eq!(queue.room_cells(NOW), usize::MAX);
     queue.set_window(Some(Box::new(FixedHopWindow::new(3))));
@@ -17,14 +17,14 @@ fn a_queue_whose_window_is_full_is_held_until_the_next_hop_has_passed_cells_on()
     queue.pop_into(NOW, &mut [[0; CELL_LEN]; 1]);
     queue.block();
     assert!(matches!(queue.enqueued(), Enqueued::Blocked));
-    assert_eq!(queue.handle_feedback(NOW, 4), Err(Excess), "it got three");
+    assert_eq!(queue.handle_feedback(NOW, 4), Err(Excess), "it received three");
     assert_eq!(queue.handle_feedback(NOW, 2), Ok(true));
     assert_eq!(queue.handle_feedback(NOW, 1), Ok(false));
     assert_eq!((queue.room_cells(NOW), queue.len()), (3, 2), "never more than its size");
 }
 
 #[test]
-fn what_was_pushed_last_can_be_taken_back() {
+fn the_last_pushed_cell_can_be_removed() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     (1..=9).for_each(|number| queue.push(NOW)[0] = number);
     assert_eq!(queue.unpush()[0], 9);
@@ -34,7 +34,7 @@ fn what_was_pushed_last_can_be_taken_back() {
 }
 
 #[test]
-fn room_that_is_not_needed_is_given_back() {
+fn unused_capacity_is_released() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     let mut out = [[0; CELL_LEN]; 64];
     for count in [64, 1] {
@@ -47,7 +47,7 @@ fn room_that_is_not_needed_is_given_back() {
 }
 
 #[test]
-fn a_long_queue_has_hardly_more_room_than_it_needs() {
+fn a_long_queue_has_little_spare_capacity() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     for count in 1..=2_500 {
         queue.push(NOW)[0] = 1;
@@ -57,7 +57,7 @@ fn a_long_queue_has_hardly_more_room_than_it_needs() {
 }
 
 #[test]
-fn it_tells_once_that_it_is_short() {
+fn a_short_queue_is_reported_once() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     (0..20).for_each(|_| _ = queue.push(NOW));
     assert!(!queue.has_become_short());
@@ -69,7 +69,7 @@ fn it_tells_once_that_it_is_short() {
 }
 
 #[test]
-fn a_queue_that_rests_takes_no_room() {
+fn an_idle_queue_takes_no_memory() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     queue.push(NOW)[0] = 1;
     queue.rest();
@@ -82,7 +82,7 @@ fn a_queue_that_rests_takes_no_room() {
 
 proptest! {
     #[test]
-    fn it_is_a_queue(
+    fn a_cell_queue_is_a_fifo_queue(
         steps in prop::collection::vec((0usize..40, 0usize..45, any::<bool>()), 0..3000),
     ) {
         let (mut queue, mut model) = (CellQueue::<[u8; CELL_LEN]>::default(), VecDeque::new());

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_are_as_long_as_what_tcp_sends_in_two_milliseconds() {
+    fn a_record_is_what_tcp_sends_in_two_milliseconds() {
         let state = |cwnd_segments, rtt_us| SocketState {
             cwnd_segments,
             unacked_segments: 0,

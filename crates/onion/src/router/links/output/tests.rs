@@ -16,7 +16,7 @@ fn destroy() -> Control {
 
 /// A peer that reads just fast enough that the queue never runs empty.
 #[test]
-fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
+fn a_queue_that_is_never_empty_releases_sent_cells() {
     let (mut outputs, mut conns, id) = conns();
     for sent in 0..10_000 {
         assert!(outputs.control(&mut conns, id, destroy()));
@@ -29,7 +29,7 @@ fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
 }
 
 #[test]
-fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
+fn the_output_to_a_peer_that_never_reads_is_bounded() {
     let (mut outputs, mut conns, id) = conns();
     let mut cells = 0;
     while outputs.control(&mut conns, id, destroy()) {
@@ -47,13 +47,13 @@ fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
 
 /// It creates and destroys circuits, whose numbers are reused, and does not read any reports.
 #[test]
-fn a_link_that_is_not_read_has_a_place_for_each_circuit_to_be_told_of() {
+fn an_unread_link_queues_one_destroy_for_each_circuit() {
     let (_, mut conns, id) = conns();
     let output = conns.output_mut(id).expect("open");
     for number in 0..100_000 {
         output.note_unreported(QueueId::forward(CircuitIndex(number % 50)));
     }
     assert!(output.unreported.capacity() <= 256, "{} places", output.unreported.capacity());
-    let told: alloc::collections::BTreeSet<_> = output.unreported.iter().collect();
-    assert_eq!(told.len(), 50, "none is forgotten");
+    let reported: alloc::collections::BTreeSet<_> = output.unreported.iter().collect();
+    assert_eq!(reported.len(), 50, "none is forgotten");
 }

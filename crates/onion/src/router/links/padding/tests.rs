@@ -29,7 +29,7 @@ fn cells_until(padder: &mut Padder, link: &mut Link, end: Instant, rng: &mut imp
 }
 
 #[test]
-fn links_of_coordinators_and_measurers_are_not_padded_and_ordinary_ones_are_again() {
+fn links_of_measurements_are_not_padded_until_they_are_ordinary_again() {
     let mut rng = ChaCha8Rng::seed_from_u64(1);
     for role in [Role::Coordinator, Role::Measurer] {
         let (mut padder, mut link) = (padder(), link());
@@ -46,7 +46,7 @@ fn links_of_coordinators_and_measurers_are_not_padded_and_ordinary_ones_are_agai
 }
 
 #[test]
-fn a_link_is_in_the_set_once_whatever_happens_to_it_and_costs_little() {
+fn a_link_has_at_most_one_timer_entry() {
     let (mut padder, mut link) = (padder(), link());
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for step in 0..10_000u32 {
@@ -69,7 +69,7 @@ fn a_link_is_in_the_set_once_whatever_happens_to_it_and_costs_little() {
 }
 
 #[test]
-fn limits_of_no_time_at_all_do_not_make_it_busy() {
+fn zero_padding_limits_cause_no_busy_loop() {
     let all = [("nf_ito_low", 0), ("nf_ito_high", 1)];
     let mut padder = Padder::new(true, &Parameters::from_consensus(all));
     let (mut link, mut rng) = (link(), ChaCha8Rng::seed_from_u64(3));

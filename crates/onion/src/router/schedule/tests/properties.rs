@@ -2,9 +2,9 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// The formula of C tor's `update_socket_info_impl`, computed in another way.
+    /// The formula of C tor's `update_socket_info_impl`, computed differently.
     #[test]
-    fn the_limit_is_what_tcp_can_send_and_one_window_more(
+    fn the_limit_is_what_tcp_can_send_plus_one_window(
         cwnd in 0u32..100_000, unacked in 0u32..100_000, mss in 1u32..65_536,
         notsent in 0u32..50_000_000, unwritten in 0u32..100_000, percent in 0u32..400,
     ) {
@@ -24,7 +24,7 @@ proptest! {
     /// For any input and any reports of the kernel: no link exceeds its limit in a run, runs keep their
     /// interval, and all cells have been sent in the end.
     #[test]
-    fn limits_hold_runs_keep_their_distance_and_nothing_starves(
+    fn limits_and_run_intervals_are_respected_and_nothing_starves(
         steps in prop::collection::vec((0u64..8, 0u32..4, 0u32..3, 1usize..200, 0u32..60), 1..150),
     ) {
         let mut stage = Stage::new(kist(), 4);
@@ -58,7 +58,7 @@ proptest! {
             queued += cells;
             check(&mut stage, ms)?;
         }
-        // The slowest path there is: one cell in a run.
+        // The slowest possible path: one cell per run.
         for link in 0..4 {
             stage.states.insert(ConnId(link), Some(state(1, 0, 48, 0, 0)));
         }

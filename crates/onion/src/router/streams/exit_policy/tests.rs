@@ -11,7 +11,7 @@ fn allows(policy: &ExitPolicy, to: &str) -> bool {
 }
 
 #[test]
-fn the_first_rule_that_fits_decides() {
+fn the_first_matching_rule_decides() {
     let policy =
         policy(&["reject 10.0.0.0/8:*", "accept 10.1.2.3:80", "accept *:80-81", "reject *:81"]);
     assert!(allows(&policy, "11.0.0.1:80") && allows(&policy, "11.0.0.1:81"));
@@ -22,7 +22,7 @@ fn the_first_rule_that_fits_decides() {
 }
 
 #[test]
-fn families_are_told_apart() {
+fn address_families_are_distinguished() {
     let policy =
         policy(&["accept *4:1", "accept6 *:2", "accept *6:3", "accept *:4", "accept [::1]:5"]);
     assert!(allows(&policy, "1.1.1.1:1") && !allows(&policy, "[2::]:1"));
@@ -33,7 +33,7 @@ fn families_are_told_apart() {
 }
 
 #[test]
-fn private_networks_are_refused_in_any_guise() {
+fn private_networks_are_rejected_in_every_notation() {
     let own: IpAddr = [203, 0, 113, 9].into();
     let policy = ExitPolicy::accept_all().rejecting_private(&[own]);
     for to in [
@@ -76,7 +76,7 @@ fn private_networks_are_refused_in_any_guise() {
 }
 
 #[test]
-fn only_addresses_of_somebodys_own_network_are_private() {
+fn public_addresses_are_not_private() {
     for other in ["198.18.0.1", "2002:a00:1::1", "2001::1", "2001:2::1"] {
         let ip = other.parse().expect("an address");
         assert!(!is_private(ip) && is_refused(ip), "{other}");
@@ -85,7 +85,7 @@ fn only_addresses_of_somebodys_own_network_are_private() {
 
 /// C tor 0.4.9.11 accepts each of these as its `ExitPolicy`.
 #[test]
-fn rules_are_read_as_tor_reads_them() {
+fn rules_are_parsed_as_by_c_tor() {
     for (text, rules) in [
         ("accept 10.0.0.0/255.0.0.0:*", "accept 10.0.0.0/8:*"),
         ("accept 10.1.2.3/255.255.255.255:80", "accept 10.1.2.3:80"),
@@ -121,7 +121,7 @@ fn rules_are_read_as_tor_reads_them() {
 /// C tor 0.4.9.11 rejects all but three of these. It reads `10.0.0.0/` as all of IPv4 and `+5` as 5, and
 /// ignores an IPv4 address in a rule about IPv6.
 #[test]
-fn what_is_no_rule_is_refused_with_an_example() {
+fn an_invalid_rule_is_rejected_with_an_example() {
     for rule in [
         "",
         ",",
@@ -156,7 +156,7 @@ fn what_is_no_rule_is_refused_with_an_example() {
 
 proptest! {
     #[test]
-    fn rules_come_back(accepts: bool, v4: u32, v6: u128, bits in 0u8..=32, kind in 0..5, a in 1u16.., b in 1u16..) {
+    fn rules_survive_a_round_trip(accepts: bool, v4: u32, v6: u128, bits in 0u8..=32, kind in 0..5, a in 1u16.., b in 1u16..) {
         let addresses = match kind {
             0 => Addresses::Any,
             1 => Addresses::AnyIpv4,
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn a_net_holds_what_begins_as_it_does(net: u32, bits in 0u8..=32, other: u32) {
+    fn a_network_contains_the_addresses_with_its_prefix(net: u32, bits in 0u8..=32, other: u32) {
         let net_of = |address: u32| address.checked_shr(32 - u32::from(bits)).unwrap_or(0);
         let addresses = Addresses::Net(Ipv4Addr::from_bits(net).into(), bits);
         let is_in = bits == 0 || net_of(net) == net_of(other);
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text: String) {
+    fn arbitrary_text_never_panics(text: String) {
         let _ = (text.parse::<ExitRule>(), ExitRule::parse_list(&text));
     }
 }

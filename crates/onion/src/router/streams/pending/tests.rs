@@ -3,7 +3,7 @@ use crate::cell::msg::BeginFlags;
 use crate::cell_model::{StreamId, Tor};
 use crate::flow::stream::{StreamFlow, StreamWindow};
 use crate::router::circuits::TunnelIndex;
-use crate::router::streams::{Asked, Stream};
+use crate::router::streams::{BeginRequest, Stream};
 use alloc::collections::BTreeMap;
 use alloc::{format, vec};
 use core::net::SocketAddr;
@@ -19,8 +19,8 @@ fn stream(now: Instant, state: State) -> Stream<Tor> {
     )
 }
 
-fn asked() -> Asked {
-    Asked { port: 80, flags: BeginFlags::default() }
+fn asked() -> BeginRequest {
+    BeginRequest { port: 80, flags: BeginFlags::default() }
 }
 
 fn to() -> SocketAddr {
@@ -88,7 +88,7 @@ impl Model {
             );
             State::Resolving { lookup, asked: asked() }
         } else {
-            State::Connecting { to: to(), is_told: false }
+            State::Connecting { to: to(), reports_address: false }
         };
         self.conns.add_stream(conn, stream(self.now, state));
         self.streams.handle_added(StreamKind::Exit, None, TunnelIndex(0), conn);
@@ -164,7 +164,7 @@ impl Model {
                     assert_eq!(self.known[&conn].0, "resolving");
                     self.known.get_mut(&conn).expect("known").0 = "connecting";
                     let stream = self.conns.stream_mut(conn).expect("known");
-                    stream.state = State::Connecting { to: to(), is_told: false };
+                    stream.state = State::Connecting { to: to(), reports_address: false };
                 }
             }
             Step::PollClose => {
@@ -188,7 +188,7 @@ impl Model {
             }
             Step::KeepUp(time_s) => {
                 self.now += Duration::from_secs(time_s);
-                for conn in self.streams.keep_up(&mut self.conns, self.now) {
+                for conn in self.streams.expire(&mut self.conns, self.now) {
                     assert_eq!(self.known[&conn].0, "resolving");
                 }
                 let conns = &self.conns;
@@ -216,7 +216,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn the_table_holds_what_was_put_into_it(
+    fn the_table_matches_a_simple_model(
         steps in prop::collection::vec(any_step(), 0..300),
     ) {
         let mut model = Model::default();

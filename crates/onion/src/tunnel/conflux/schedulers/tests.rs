@@ -14,13 +14,13 @@ fn all(legs: &[LegState]) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn the_fastest_leg_is_first_as_long_as_it_has_room() {
+fn the_fastest_leg_is_chosen_while_it_has_room() {
     let legs = [leg(80, 100, 0), leg(20, 100, 99), leg(50, 100, 0)];
     assert_eq!(all(&legs), [Some(1); 5]);
 }
 
 #[test]
-fn a_full_leg_makes_the_difference_between_them() {
+fn schedulers_differ_if_the_fastest_leg_is_full() {
     let legs = [leg(80, 100, 0), leg(20, 100, 100), leg(50, 100, 0)];
     // BLEST: in 2.5 times its round-trip time the first leg carries more than the third has space for.
     assert_eq!(all(&legs), [None, Some(2), Some(2), Some(2), None]);
@@ -39,7 +39,7 @@ fn a_leg_in_slow_start_may_be_filled() {
 }
 
 #[test]
-fn the_paper_goes_by_the_last_round_trip_and_c_tor_by_the_average() {
+fn the_paper_uses_the_last_rtt_and_c_tor_the_average() {
     let quick_of_late = LegState { last_rtt: Some(Duration::from_millis(5)), ..leg(80, 100, 0) };
     let legs = [leg(20, 100, 0), quick_of_late];
     assert_eq!(LowRtt.choose(&legs), Some(0));
@@ -47,14 +47,14 @@ fn the_paper_goes_by_the_last_round_trip_and_c_tor_by_the_average() {
 }
 
 #[test]
-fn a_leg_without_a_round_trip_waits_until_it_has_one() {
+fn a_leg_without_an_rtt_is_not_chosen() {
     assert_eq!(all(&[leg(0, 100, 0), leg(90, 100, 0)]), [Some(1); 5]);
     assert_eq!(all(&[leg(0, 100, 0)]), [None; 5]);
     assert_eq!(all(&[]), [None; 5]);
 }
 
 #[test]
-fn names_are_found() {
+fn schedulers_are_found_by_name() {
     for scheduler in ALL {
         assert_eq!(by_name(scheduler.name()).map(|it| it.name()), Some(scheduler.name()));
     }
@@ -62,8 +62,8 @@ fn names_are_found() {
 }
 
 #[test]
-fn wishes_get_what_c_tor_has_for_them() {
-    let names = DesiredUx::ALL.map(|action| for_wish(action).name());
+fn client_preferences_select_the_scheduler_of_c_tor() {
+    let names = DesiredUx::ALL.map(|action| for_desired_ux(action).name());
     assert_eq!(names, ["low-rtt", "min-rtt", "min-rtt", "low-rtt", "min-rtt"]);
 }
 
@@ -71,7 +71,7 @@ proptest! {
     /// No scheduler chooses a full or blocked leg, and only MinRTT, CwndRTT and BLEST wait while a leg has
     /// space.
     #[test]
-    fn what_is_chosen_has_room(
+    fn a_chosen_leg_always_has_room(
         legs in prop::collection::vec((0u64..300, 0u32..400, 0u32..400, any::<bool>()), 0..9),
     ) {
         let legs: Vec<LegState> = legs

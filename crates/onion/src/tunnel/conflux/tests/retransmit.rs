@@ -81,7 +81,7 @@ impl Resuming {
 }
 
 #[test]
-fn who_does_not_send_again_takes_no_switch_back() {
+fn an_end_without_retransmission_accepts_no_backward_switch() {
     let mut end = linked(1, 100);
     (0..5).for_each(|_| _ = end.handle_received(0));
     let back = ConfluxSwitch { skipped: 3u32.wrapping_neg() };
@@ -97,7 +97,7 @@ fn who_does_not_send_again_takes_no_switch_back() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_not_made_good() {
+fn messages_beyond_the_limit_are_not_retransmitted() {
     let mut end = linked(2, 100);
     end.set_resumes(true);
     for number in 0..=1 << 13 {
@@ -112,7 +112,7 @@ fn what_cannot_be_kept_is_not_made_good() {
 
 /// Only data is acknowledged: an end that receives only answers makes the other end keep few of them.
 #[test]
-fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
+fn messages_without_sendme_are_kept_up_to_a_limit() {
     let mut end = linked(2, 100);
     end.set_resumes(true);
     for _ in 0..600 {
@@ -127,7 +127,7 @@ fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
 
 /// A client that only downloads, slowly, sends thousands of XOFFs and XONs and hardly any data.
 #[test]
-fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has_come() {
+fn messages_without_sendme_are_kept_until_the_other_end_reports_them() {
     let mut ends = [linked(2, 100), linked(2, 100)];
     ends.iter_mut().for_each(|end| end.set_resumes(true));
     let [mut from, mut to] = ends;
@@ -136,7 +136,7 @@ fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has
         from.handle_sent(0);
         from.keep(0, number, false);
         assert_eq!(to.handle_received(0), Ok(Order::Next));
-        if let Some(count) = to.take_came(0, false) {
+        if let Some(count) = to.take_report(0, false) {
             from.handle_arrived(0, count);
         }
     }
@@ -147,7 +147,7 @@ fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has
 
 /// The SENDME of reported messages acknowledges nothing else.
 #[test]
-fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
+fn a_sendme_after_a_report_acknowledges_nothing_twice() {
     let mut end = linked(2, 100);
     end.set_resumes(true);
     for (number, is_marked) in [(1, false), (2, true), (3, false), (4, true)] {
@@ -159,14 +159,14 @@ fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
     assert_eq!(end.again_len(), 1);
     end.handle_arrived(0, 2);
     end.handle_acknowledged(0);
-    assert_eq!(end.again_len(), 1, "it was for the second");
+    assert_eq!(end.again_len(), 1, "it acknowledged the second message");
     end.handle_acknowledged(0);
     assert_eq!(end.again_len(), 0);
 }
 
 /// A lost leg is not linked, however late its LINK arrives; nor are two legs with one number.
 #[test]
-fn legs_that_are_gone_are_not_linked() {
+fn lost_legs_are_not_linked() {
     let mut end = linked(1, 100);
     end.set_resumes(true);
     let link =
@@ -185,7 +185,7 @@ fn legs_that_are_gone_are_not_linked() {
 /// A relay that lost all legs has discarded the set, and its LINKED states another first leg. LINKEDs of the earlier state may
 /// still arrive: they do not close the open legs.
 #[test]
-fn a_forgotten_set_is_noticed_and_a_late_answer_is_no_other_set() {
+fn a_discarded_set_is_detected_and_late_answers_are_ignored() {
     let mut end = end(100);
     end.set_resumes(true);
     let add = |end: &mut Conflux<usize, u64>, number: u8, first_leg| {
@@ -194,16 +194,16 @@ fn a_forgotten_set_is_noticed_and_a_late_answer_is_no_other_set() {
         end.add_leg(number.into(), &link, &link, NOW)
     };
     assert_eq!(add(&mut end, 1, 1), Ok(()));
-    assert_eq!(add(&mut end, 0, 0), Ok(()), "nothing was carried");
+    assert_eq!(add(&mut end, 0, 0), Ok(()), "no message was carried");
     end.handle_chosen(1);
     end.handle_sent(1);
-    assert_eq!(add(&mut end, 3, 1), Ok(()), "a leg of the state that stands");
+    assert_eq!(add(&mut end, 3, 1), Ok(()), "a leg of the current set");
     assert_eq!(add(&mut end, 4, 4), Err(ConfluxError::Desynchronised));
 }
 
 /// A message that was not kept does no harm once a later SENDME has acknowledged it.
 #[test]
-fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
+fn a_leg_is_recoverable_once_its_unkept_message_is_acknowledged() {
     let mut end = linked(2, 100);
     end.set_resumes(true);
     let send = |end: &mut Conflux<usize, u64>, message, is_marked| {
@@ -224,7 +224,7 @@ proptest! {
     /// The set is lost with a leg if and only if a message was neither kept nor acknowledged. Otherwise exactly
     /// the unacknowledged messages are retransmitted.
     #[test]
-    fn what_is_sent_again_of_a_leg_is_what_was_not_acknowledged(
+    fn exactly_the_unacknowledged_messages_of_a_leg_are_retransmitted(
         steps in prop::collection::vec((0u8..4, 1u64..700), 1..40),
     ) {
         let mut end = linked(2, 100);
@@ -272,7 +272,7 @@ proptest! {
 
     /// Whichever legs are lost and whenever: as long as one is left, each message arrives once and in order.
     #[test]
-    fn legs_that_die_lose_nothing_between_ends_that_send_again(
+    fn with_retransmission_lost_legs_lose_no_messages(
         legs in 2usize..=5,
         steps in prop::collection::vec((0usize..5, 0u8..20), 1..400),
     ) {
@@ -291,6 +291,6 @@ proptest! {
         prop_assert_eq!(world.got, (1..=world.sent).collect::<Vec<u64>>());
         prop_assert_eq!((world.to.early_len(), world.to.delivered()), (0, world.sent));
         let kept = world.alive.iter().map(|leg| world.unmarked[*leg] as usize).sum::<usize>();
-        prop_assert_eq!(world.from.again_len(), kept, "what is acknowledged is kept no more");
+        prop_assert_eq!(world.from.again_len(), kept, "acknowledged messages are released");
     }
 }
