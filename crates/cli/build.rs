@@ -1,13 +1,13 @@
-//! Tells the program the commit and the target that it is built from and for: `flashflow --version` prints both.
+//! Passes commit and target to the program, for `flashflow --version`.
 //!
-//! The commit is, in this order: the environment variable `FLASHFLOW_COMMIT` or `SOURCE_VERSION`, for packages that are built from a tarball; what
-//! `.git` of this workspace says; or `unknown commit`. A build never fails for want of it.
+//! The commit is the environment variable `FLASHFLOW_COMMIT` or `SOURCE_VERSION` (for packages built from a tarball), or else that of
+//! this workspace's `.git`, or else `unknown commit`. A build never fails without it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Digits of a commit that are shown.
+/// Number of digits of a commit.
 const DIGITS: usize = 12;
 
 fn main() {
@@ -30,14 +30,14 @@ fn shortened(commit: &str) -> String {
     if is_hash { commit.chars().take(DIGITS).collect() } else { commit.to_owned() }
 }
 
-/// The commit of a repository's work tree; with `-dirty` if files that it tracks have been changed since.
+/// The commit of a repository's work tree, with `-dirty` if tracked files differ from it.
 fn of_git(root: &Path) -> Option<String> {
     let git = git_folder(&root.join(".git"))?;
     // A linked work tree has a HEAD of its own, and the branches of the repository.
     let common = fs::read_to_string(git.join("commondir"));
     let common = common.map_or_else(|_| git.clone(), |path| git.join(path.trim()));
     let packed = common.join("packed-refs");
-    // Not the index: that changes whenever somebody asks for the status.
+    // Not the index, which changes with each `git status`.
     rerun_if_changed(&[&git.join("HEAD"), &git.join("logs/HEAD"), &packed]);
     let head = fs::read_to_string(git.join("HEAD")).ok()?;
     let commit = match head.trim().strip_prefix("ref: ") {
@@ -55,7 +55,7 @@ fn of_git(root: &Path) -> Option<String> {
     Some(shortened(&commit) + dirty)
 }
 
-/// `.git` is the folder itself, or a file that names it: gitrepository-layout(5).
+/// `.git` is the folder or a file with its path (gitrepository-layout(5)).
 fn git_folder(path: &Path) -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path.to_owned());
@@ -65,13 +65,13 @@ fn git_folder(path: &Path) -> Option<PathBuf> {
     Some(path.parent()?.join(folder))
 }
 
-/// The commit of a branch whose reference is packed.
+/// The commit of a branch with a packed reference.
 fn of_packed(packed: &str, name: &str) -> Option<String> {
     let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
     lines.find_map(|(commit, its)| (its == name).then(|| commit.to_owned()))
 }
 
-/// Whether the program's sources differ from the commit. Where git does not run, it counts as clean.
+/// Whether the program's sources differ from the commit. Without git they count as clean.
 fn is_dirty(root: &Path) -> bool {
     let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
     let sources: Vec<PathBuf> = crates.map(|it| it.path().join("src")).collect();
@@ -85,7 +85,7 @@ fn is_dirty(root: &Path) -> bool {
     status.is_ok_and(|it| it.status.success() && !it.stdout.is_empty())
 }
 
-/// Cargo runs this again when one of them changes. It would always do so for one that does not exist.
+/// Makes Cargo rerun the script when one of these files changes. It would always rerun it for a missing file.
 fn rerun_if_changed(paths: &[&Path]) {
     for path in paths.iter().filter(|path| path.exists()) {
         println!("cargo::rerun-if-changed={}", path.display());

@@ -1,4 +1,4 @@
-//! `flashflow export`: the contents of a store, for other programs.
+//! `flashflow export`: exports the contents of a store for other programs.
 
 use clap::{Args, ValueEnum};
 use cli::Error;
@@ -7,7 +7,7 @@ use onion::identity::RsaId;
 #[cfg(feature = "parquet")]
 use report::rows::Row;
 use report::rows::{write_csv, write_json_lines};
-// `report` may have Parquet for another program of the same build, while the rows of `store` do not.
+// In a workspace build, another program may enable Parquet in `report`, while the rows of `store` lack it.
 #[cfg(not(feature = "parquet"))]
 use serde::Serialize as Row;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use terminal::{Exit, Output};
 
 /// Export a coordinator's store as JSON lines, CSV or Parquet.
 ///
-/// The coordinator may run meanwhile. Rates are in bytes per second, times in Unix seconds. Slots are exported once their period has
+/// The coordinator may be running. Rates are in bytes per second, times in Unix seconds. Slots are exported once their period has
 /// begun, seeds once it has ended.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

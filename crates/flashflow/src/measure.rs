@@ -73,7 +73,7 @@ pub(crate) fn run(
         Some(list) => measurer::read_opt_in(Consent::local_only(), list)?,
         None => Consent::local_only(),
     };
-    // Before keys are made and the measurers asked.
+    // Before any key is made or a measurer contacted.
     consent.check(relay.router.ids.rsa, relay.router.address.ip())?;
     let params = measuring::params(&options.team);
     let guess = Rate::from_mbit_per_s(options.team.guess);
@@ -93,7 +93,7 @@ pub(crate) fn run(
         }
     };
     interrupt.wind_up_in_order();
-    // A line for each second, also in a log.
+    // One line per second, also in a log.
     output.log_progress();
     let config = authority::one_by_one(params, guess, team.configured(), echo_rounds)?;
     let config = PeriodConfig { always_authenticate: options.team.authenticate, ..config };
@@ -149,7 +149,7 @@ impl Team {
     }
 }
 
-/// A network of the relay alone.
+/// A network that consists of the relay.
 struct OneRelay {
     team: Team,
     view: NetworkView,
@@ -177,7 +177,7 @@ impl Surroundings for OneRelay {
     }
 }
 
-/// Shows what happens, and keeps nothing.
+/// Prints events, and stores nothing.
 struct Shown<'a> {
     team: &'a Team,
     seconds: u32,
@@ -215,11 +215,11 @@ impl Observer<NetworkView> for Shown<'_> {
     }
 }
 
-/// The relay that the arguments name.
+/// The relay to measure.
 struct Relay {
     router: Router,
     defences: Defences,
-    /// Where its address is from.
+    /// The source of its address.
     source: String,
 }
 

@@ -101,7 +101,7 @@ impl Config {
         }
     }
 
-    /// The names of settings that differ and take effect at the next start only.
+    /// The names of changed settings that take effect only after a restart.
     fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         [
             ("listen", self.listen != other.listen),
@@ -264,7 +264,7 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     Ok(Exit::Done)
 }
 
-/// Reads the configuration and the opt-in list again. If they are invalid, the previous ones stay in force. Running rounds go on.
+/// Reloads the configuration and the opt-in list. If they are invalid, the previous ones stay in effect. Running rounds continue.
 fn reload(path: &Path, started_with: &Config, server: &MeasurerServer) {
     let reloaded = Checked::read(path).and_then(|checked| {
         server.reload(checked.rules())?;
@@ -355,7 +355,7 @@ mod tests {
         let sample = include_str!("../../../docs/measurer.toml");
         let config = parse(sample).expect("valid");
         assert_eq!(config.coordinators.len(), 1);
-        // What is commented out is valid, too.
+        // The commented settings are valid, too.
         let all: String = sample
             .lines()
             .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_setting() {
         let good = format!("listen = \"127.0.0.1:0\"\nkey = \"k\"\ncoordinators = [\"{KEY}\"]\n");
         parse(&good).expect("valid");
         for (more, word) in [

@@ -129,7 +129,7 @@ impl RelayOptions {
             keys: self.keys.clone(),
             rate_mbit_per_s: self.rate,
             burst_mbit: self.burst,
-            scheduler: None, // in the file only
+            scheduler: None, // only in the file
             scheduler_interval_ms: None,
             contact: self.contact.clone(),
             shutdown_wait_s: self.shutdown_wait_s,
@@ -151,7 +151,7 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    // Without a file, all that is missing or makes no sense is of the command line.
+    // Without a file, invalid or missing settings are errors of the command line.
     let checked = options.configuration()?.check();
     let settings = checked.map_err(|error| match options.config {
         None => Error::Usage(error.to_string()),
@@ -220,7 +220,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Reads what a relay reads at its start, and prints what it would do.
+/// Reads the files that a relay reads at its start, and prints what it would do.
 fn check(settings: &Settings, output: &Output) -> Result<Exit, Error> {
     let fingerprint = relay::keys::check(&settings.keys, &settings.family_ids)?;
     check_listen(settings.listen)?;
@@ -308,7 +308,7 @@ fn ended(reason: &str) -> Error {
     Error::Failed(format!("the relay has ended: {reason}"))
 }
 
-/// Whether an event is one that an operator should look at.
+/// Whether an event needs the operator's attention.
 fn is_problem(event: &RelayEvent) -> bool {
     matches!(
         event,

@@ -90,7 +90,7 @@ pub(crate) struct ScheduleOptions {
     svg: Option<PathBuf>,
 }
 
-/// A team as on the command line.
+/// A team on the command line.
 #[derive(Clone, Debug)]
 struct TeamArgument(Rate);
 
@@ -179,7 +179,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     output.text(picture::text(&filled, slot_s));
     if let Some(path) = &options.svg {
         let svg = picture::figure(&filled, slot_s, is_greedy).to_svg();
-        let failed = |source| Error::File { what: "write the picture", path: path.clone(), source };
+        let failed = |source| Error::File { what: "write the chart", path: path.clone(), source };
         fs::write(path, svg).map_err(failed)?;
     }
     let newcomers = match &options.next {
@@ -227,15 +227,15 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     })
 }
 
-/// Relays that the smallest team cannot load enough: whatever their slot, their results are lower bounds.
+/// Relays that the smallest team cannot load enough in any slot, so that their results are lower bounds.
 struct Short {
     relays: usize,
     machines: usize,
     /// The names of the first ones, the largest first.
     names: Vec<String>,
-    /// What the machine with the largest capacity needs.
+    /// The allocation that the machine with the largest capacity needs.
     largest: Rate,
-    /// What the smallest team has.
+    /// The capacity of the smallest team.
     team: Rate,
 }
 
@@ -279,14 +279,14 @@ impl fmt::Display for Short {
     }
 }
 
-/// Σ *f·c* over what the smallest team has: where no machine needs more than it has, no plan takes fewer slots.
+/// Σ *f·c* divided by the capacity of the smallest team. If no machine needs more than that team, no plan has fewer slots.
 fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
     let sum: f64 = network.relays.iter().map(|it| it.guess.as_mbit_per_s()).sum();
     let of_team = |team: &TeamRoom| sum * excess / team.capacity.as_mbit_per_s();
     teams.iter().map(of_team).fold(0.0, f64::max)
 }
 
-/// The share of each slot that is given away.
+/// The share of each slot that is allocated.
 fn fill(plan: &Plan, team: usize, capacity: Rate) -> Vec<f64> {
     let share = |used: Rate| used.as_mbit_per_s() / capacity.as_mbit_per_s();
     plan.used(team).into_iter().map(share).collect()

@@ -20,10 +20,10 @@ enum Action {
     Check(CheckOptions),
 }
 
-/// Copy the store. The coordinator may run meanwhile.
+/// Copy the store. The coordinator may be running.
 ///
-/// The copy appears under its name only when it is complete and on the disk. To restore it, stop the coordinator, remove the store
-/// with its -wal and -shm files, and put the copy in its place.
+/// The copy gets its name only when it is complete and on disk. To restore it, stop the coordinator, remove the store with its -wal and
+/// -shm files, and put the copy in its place.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow store backup bandwidth/store.db /var/backups/flashflow-$(date +%F).db

@@ -12,13 +12,13 @@ use testbin::{Scratch, text};
 const PERIOD_S: u64 = 38;
 const ROUND_S: u64 = 6;
 
-/// A port at which nobody listens, at an address that nobody else takes ports of meanwhile.
+/// A closed port, at an address that no other test uses.
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.38.6.1:0").expect("loopback");
     listener.local_addr().expect("bound")
 }
 
-/// The seed that a coordinator keeps for a period: its own secret, which a test may look at.
+/// The secret seed that a coordinator stores for a period.
 fn seed(scratch: &Scratch, name: &str, period: &Value) -> String {
     let kept = fs::read_to_string(scratch.path(&format!("{name}/schedule.agreed"))).expect("kept");
     let mut lines = kept.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -27,11 +27,11 @@ fn seed(scratch: &Scratch, name: &str, period: &Value) -> String {
 }
 
 #[test]
-fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
+fn two_coordinators_agree_on_a_seed_although_a_third_fails_halfway() {
     let scratch = Scratch::new();
     let names = ["first", "second", "third"];
     let keys = names.map(|name| make_key(&scratch, &format!("{name}.key")));
-    // They need nobody to measure for this: neither a network nor measurers are there.
+    // The agreement needs neither a network nor measurers.
     let measurer = make_key(&scratch, "m.key");
     // A coordinator that joins during an agreement waits for the next one.
     let is_early = || link::unix_time_s() % PERIOD_S < 3;
@@ -58,7 +58,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
         .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
     runs[1]
         .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
-    // Before anybody reveals anything.
+    // Before any coordinator reveals its share.
     runs[2].signal(Signal::KILL);
     let told = [0, 1].map(|place| runs[place].wait_for_record("agreement", |_| true));
     for one in &told {
@@ -84,7 +84,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
         text(&ended.summary(), "fingerprint").to_owned()
     });
     assert_eq!(plans[0], plans[1]);
-    // Told while the period is on, it would be no secret.
+    // The seed is secret during the period.
     let seed = seed(&scratch, "first", &told[0]["period_unix_s"]);
     let [first, second, third] = runs;
     for run in [first, second] {

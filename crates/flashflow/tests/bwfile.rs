@@ -1,4 +1,4 @@
-//! `flashflow bwfile`, as users call it.
+//! Tests of `flashflow bwfile`.
 
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ fn write(scratch: &Scratch, name: &str, lines: &[impl AsRef<str>]) {
 }
 
 #[test]
-fn a_file_is_checked_as_tor_would_and_beyond() {
+fn a_check_reports_problems_beyond_those_of_tor() {
     let scratch = Scratch::new();
     let (one, two) = (relay('1'), relay('2'));
     let lines = [
@@ -71,7 +71,7 @@ fn a_file_is_checked_as_tor_would_and_beyond() {
         &[&format!("node_id=${one} bw=2147483648"), &format!("node_id=${two} bw=1")],
     );
     let sign = check("sign", &[]);
-    // An authority would make no vote.
+    // An authority would not vote.
     sign.assert_code(1);
     assert_eq!(sign.values().pop().expect("a summary")["accepted"], false);
 
@@ -92,7 +92,7 @@ fn a_file_is_checked_as_tor_would_and_beyond() {
 }
 
 #[test]
-fn files_are_shown_and_compared_as_they_are_voted_on() {
+fn show_and_diff_are_about_votes() {
     let scratch = Scratch::new();
     let relays = ['1', '2', '3', '4'].map(relay);
     let line = |at: usize, rest: &str| format!("node_id=${} {rest}", relays[at]);
@@ -123,7 +123,7 @@ fn files_are_shown_and_compared_as_they_are_voted_on() {
 }
 
 #[test]
-fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
+fn a_refused_file_has_tors_warning_a_reason_and_a_check_of_the_rest() {
     let scratch = Scratch::new();
     let good =
         format!("{HEADER}node_id=${} bw=5 nick=one\nnode_id=${} bw=x\n", relay('1'), relay('2'));
@@ -199,7 +199,7 @@ fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
 }
 
 #[test]
-fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_count() {
+fn unreadable_descriptors_are_reported_and_the_newest_valid_ones_count() {
     let scratch = Scratch::new();
     let sample = fs::read_to_string(document("server-descriptors")).expect("a document");
     let first = sample.split("@type server-descriptor 1.0\n").nth(1).expect("three");
@@ -245,7 +245,7 @@ fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_co
 }
 
 #[test]
-fn authorities_are_not_counted_as_voted_and_a_vote_is_no_consensus() {
+fn authorities_do_not_count_as_voted_and_a_vote_is_not_accepted_as_consensus() {
     let scratch = Scratch::new();
     let text = fs::read(document("consensus-ns")).expect("a document");
     let consensus = netdoc::Consensus::parse(&text).expect("a consensus");
@@ -296,7 +296,7 @@ fn standard_input_is_read_where_a_file_is_expected() {
 }
 
 #[test]
-fn times_are_dates_and_relays_have_names() {
+fn times_may_be_dates_and_relays_nicknames() {
     let scratch = Scratch::new();
     let names = [('1', "one"), ('2', "two"), ('3', "two")];
     let lines = names.map(|(id, nick)| {
@@ -321,7 +321,7 @@ fn times_are_dates_and_relays_have_names() {
 }
 
 #[test]
-fn a_comparison_that_cannot_be_made_has_another_status_than_a_difference() {
+fn diff_distinguishes_errors_from_differences_by_status() {
     let scratch = Scratch::new();
     write(&scratch, "file", &[&format!("node_id={} bw=5", relay('1'))]);
     fs::write(scratch.path("page"), "<html>\n").expect("written");
@@ -335,7 +335,7 @@ fn a_comparison_that_cannot_be_made_has_another_status_than_a_difference() {
 }
 
 #[test]
-fn a_full_disk_on_standard_output_is_an_error_and_a_reader_that_has_gone_is_none() {
+fn a_full_disk_on_standard_output_is_an_error_but_a_closed_pipe_is_not() {
     let scratch = Scratch::new();
     write(&scratch, "file", &[&format!("node_id={} bw=5", relay('1'))]);
     write(&scratch, "other", &[&format!("node_id={} bw=6", relay('1'))]);

@@ -1,6 +1,6 @@
 //! The command line of `flashflow`.
 //!
-//! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
+//! Each run has a separate folder for temporary files, so that leftovers are found.
 
 mod check;
 mod consent;
@@ -58,7 +58,7 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
 }
 
 #[test]
-fn the_help_of_every_command_has_an_example_of_it() {
+fn the_help_of_every_command_has_an_example() {
     let scratch = Scratch::new();
     let commands: &[&[&str]] = &[
         &[],
@@ -83,7 +83,7 @@ fn the_help_of_every_command_has_an_example_of_it() {
 }
 
 #[test]
-fn help_that_nobody_reads_to_its_end_is_no_panic() {
+fn help_into_a_closed_pipe_does_not_panic() {
     let scratch = Scratch::new();
     let mut command = scratch.command(&["relay", "--help"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program");

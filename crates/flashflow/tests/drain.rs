@@ -20,12 +20,12 @@ use testbin::{PATIENCE, Running, Scratch, now, number, text};
 
 /// Number of terminations.
 const TERMINATIONS: usize = 3;
-/// Clients' circuits through it at a time, each with a transfer.
+/// Number of simultaneous client circuits through the relay, each with a transfer.
 const TRANSFERS: usize = 8;
-/// What each gets, in bytes: half a second and more at the relay's rate.
+/// Size of each transfer, in bytes: more than half a second at the relay's rate.
 const BYTES: u64 = 400_000;
 
-/// A relay that runs, and how to extend a circuit to it.
+/// A running relay as a hop.
 struct Played {
     running: Running,
     hop: NextHop,
@@ -62,7 +62,7 @@ fn start_as(scratch: &Scratch, nickname: &str, config: &str) -> Played {
     Played { running, hop }
 }
 
-/// Clients, in one.
+/// Several clients in one engine.
 struct Clients {
     driver: Driver<Client<StdRng>>,
     events: Vec<ClientEvent>,
@@ -82,7 +82,7 @@ impl Clients {
         self.driver.node_mut().open(now, &CircuitPlan::new(hops))
     }
 
-    /// Goes on until `look` finds something.
+    /// Runs until `look` returns a value.
     fn until<T>(
         &mut self,
         what: &str,
@@ -109,7 +109,7 @@ impl Clients {
     }
 }
 
-/// A server of what clients ask for, and where it is.
+/// A server that sends the requested number of bytes, and its address.
 fn serve(clock: Clock) -> (NodeThread<Server>, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server_at = listener.local_addr().expect("an address");
@@ -121,7 +121,7 @@ fn serve(clock: Clock) -> (NodeThread<Server>, SocketAddr) {
 }
 
 #[test]
-fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traffic() {
+fn a_reloaded_configuration_applies_at_once_and_metrics_count_the_traffic() {
     let scratch = Scratch::new();
     let clock = Clock::start();
     let (_server, server_at) = serve(clock);
@@ -147,7 +147,7 @@ fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traff
                 && value["changed"].as_array().is_some_and(|it| !it.is_empty())
         });
     };
-    // The port is known now, which is a change that only a restart could make; and it is none.
+    // The port was chosen at the start, so `or_port = 0` is not a change.
     reload(41, "accept *:*");
 
     let mut clients = Clients::new(clock);
@@ -181,7 +181,7 @@ fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traff
     clients.until("some of it", |client, _| {
         client.figures(stream).is_some_and(|figures| figures.received_bytes > 0).then_some(())
     });
-    // It lasts seconds at this rate.
+    // The transfer takes seconds at this rate.
     assert_eq!(figure("tor_relay_circuits_total{state=\"opened\"}"), 2.0);
     assert_eq!(figure("tor_relay_connections{type=\"Exit\",state=\"opened\"}"), 1.0);
     assert_eq!(figure("tor_relay_connections{type=\"OR\",state=\"opened\"}"), 1.0);
@@ -190,7 +190,7 @@ fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traff
 }
 
 #[test]
-fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
+fn relays_that_are_terminated_under_load_abort_no_transfer() {
     let terminations = std::env::var("FLASHFLOW_TERMINATIONS").ok();
     let terminations = terminations.map_or(TERMINATIONS, |it| it.parse().expect("a number"));
     let scratch = Scratch::new();

@@ -7,7 +7,7 @@ use std::fs;
 use testbin::team::{make_key, measurer_of, two_relays_by_plan};
 use testbin::{Ended, Scratch, number, text};
 
-/// Those lines that are whole: a killed process may leave half of one.
+/// The complete lines: a killed process may leave an incomplete one.
 fn values(ended: &Ended) -> Vec<Value> {
     ended.out.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
@@ -20,7 +20,7 @@ fn export(scratch: &Scratch, arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothing_twice() {
+fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_twice() {
     const PERIOD_S: u64 = 56;
     let scratch = Scratch::new();
     let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
@@ -40,7 +40,7 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     }
     let mut run = scratch.start(&arguments);
     run.wait_for_outs("two periods", 2, |line| line.contains("\"summary\""));
-    // Whoever looks does not disturb.
+    // Reading the store does not disturb the coordinator.
     let live = export(&scratch, &["--what", "relays"]);
     run.signal(Signal::TERM);
     let ended = run.end();
@@ -61,9 +61,9 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
         let numbers: BTreeSet<_> = turns.iter().map(|it| it["turn"].as_u64()).collect();
         assert_eq!(numbers.len(), turns.len(), "{turns:#?}");
     }
-    // Some turn was broken off, so its number is of none that has ended.
+    // Some measurement was aborted, so no completed one has its number.
     assert!(all.iter().any(|it| number(it, "turn") > 1.0), "{all:#?}");
-    // Failures have no number.
+    // Failures have no estimate.
     let has_number = |it: &&Value| it["type"] == "relay" && it["estimate_mbit_per_s"].is_number();
     let results: Vec<&Value> = told.iter().filter(has_number).collect();
     for result in &results {
@@ -76,7 +76,7 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     }
     let finals = all.iter().filter(|it| it["is_final"] == true).count();
     assert!(finals >= results.len(), "{finals} recorded, {} told", results.len());
-    // The seed of a period is exported once the period is over; it was drawn during the first one.
+    // The seed of a period is exported after the period. It was drawn during the first one.
     let now_unix_s = link::unix_time_s();
     let periods = export(&scratch, &["--what", "periods"]);
     let first = periods.iter().filter_map(|it| it["begin_unix_s"].as_u64()).min();

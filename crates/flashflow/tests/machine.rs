@@ -1,4 +1,4 @@
-//! Relays of one host, in network namespaces, since all relays on loopback share an address.
+//! Relays of one host, in network namespaces, because all relays on loopback share an address.
 
 use lab::wan::{Access, Bottleneck, HostSpec, Queue, Wan, WanSpec};
 use netdoc::{Ed25519Identity, Fingerprint};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use testbin::team::{make_key, measurer_of, start_measurer, write_measurer};
 use testbin::{Running, Scratch, lacking, number, text};
 
-/// What the machine's link lets through, each way.
+/// Rate of the machine's link in each direction.
 const MACHINE_MBIT_S: f64 = 24.0;
 
 /// A consensus with these relays, as an authority would write it.
@@ -39,7 +39,7 @@ fn consensus(relays: &[(Fingerprint, SocketAddr)]) -> String {
 }
 
 #[test]
-fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
+fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -94,7 +94,7 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
 
     let records =
         scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "records"]).values();
-    // A turn that was not conclusive is followed by another, of both of them: what the last one found is shared.
+    // An inconclusive measurement is followed by another one of both relays. The result of the last one is shared.
     for (_, address) in &listed {
         let name = format!("relay{}", address.port());
         let is_of_it = |it: &&Value| it["relay"]["nickname"] == name;

@@ -1,4 +1,4 @@
-//! `flashflow manual`, as those who make packages call it.
+//! Tests of `flashflow manual`, which makes manual pages and completions for packages.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ fn flashflow(arguments: &[&str]) -> Ended {
     Scratch::new().run(arguments)
 }
 
-/// What `--help` lists.
+/// The commands that `--help` lists.
 fn commands() -> Vec<String> {
     let text = flashflow(&["--help"]).out.join("\n");
     let list = text.split("Commands:").nth(1).and_then(|rest| rest.split("Options:").next());
@@ -20,7 +20,7 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
+fn each_command_has_a_manual_page_and_completions() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("manual");
     let written = flashflow(&["manual", "--out", out.to_str().expect("text")]);
@@ -41,7 +41,7 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
     let shells =
         shells.map(|name| fs::read_to_string(out.join("completions").join(name)).expect(name));
     for name in &commands {
-        // Of a command that has others below it, theirs have the examples.
+        // Examples of a command with subcommands may be in their help.
         assert!(page(&format!("flashflow-{name}.1")).contains("SYNOPSIS"), "{name}");
         let of_it = pages.iter().filter(|(file, _)| file.starts_with(&format!("flashflow-{name}")));
         assert!(of_it.map(|(_, text)| text).any(|text| text.contains("Example")), "{name}");
@@ -97,7 +97,7 @@ fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
 }
 
 #[test]
-fn the_version_names_commit_and_target_and_a_tarball_builds_without_git() {
+fn the_version_has_commit_and_target_and_builds_need_no_git() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let told = flashflow(&["--version"]).out.concat();
     let start = concat!("flashflow ", env!("CARGO_PKG_VERSION"), " (");
@@ -117,7 +117,7 @@ fn the_version_names_commit_and_target_and_a_tarball_builds_without_git() {
     assert_eq!(built_from(&script, &tarball, None), format!("unknown commit{TARGET}"));
     assert_eq!(built_from(&script, &tarball, Some(HEAD)), format!("c1904491aa52{TARGET}"));
     assert_eq!(built_from(&script, &tarball, Some("debian/1")), format!("debian/1{TARGET}"));
-    // A commit that is checked out without a branch; a branch; one whose reference is packed; a linked work tree.
+    // A detached HEAD, a branch, a branch with a packed reference, and a linked work tree.
     let git = folder.path().join("clone/.git");
     fs::create_dir_all(git.join("refs/heads")).expect("room");
     let clone = folder.path().join("clone");

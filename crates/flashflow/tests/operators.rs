@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use testbin::{PATIENCE, Running, Scratch, text};
 
-/// What systemd hears next.
+/// The next notification to systemd.
 fn hear(systemd: &UnixDatagram) -> String {
     let mut told = [0; 1024];
     let len = systemd.recv(&mut told).expect("word of the relay");
@@ -20,7 +20,7 @@ fn configuration(more: &str) -> String {
 }
 
 #[test]
-fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it_is() {
+fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
     let scratch = Scratch::new();
     let file = scratch.path("relay.toml");
     fs::write(&file, configuration("")).expect("written");
@@ -28,14 +28,14 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     let systemd = UnixDatagram::bind(&notify).expect("a socket");
     systemd.set_read_timeout(Some(PATIENCE)).expect("set");
     let mut command = scratch.command(&["relay", "--config", "relay.toml", "--json"]);
-    // A fifth of a second between two signs of life.
+    // A watchdog notification every 0.2 s.
     command.env("NOTIFY_SOCKET", &notify).env("WATCHDOG_USEC", "400000");
     let mut relay = Running::new(command);
     assert_eq!(hear(&systemd).trim(), "READY=1");
     assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
     assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
 
-    // Figures, over HTTP.
+    // Metrics over HTTP.
     let metrics = relay.wait_for_record("metrics", |_| true);
     let answer = |path| testbin::get(text(&metrics, "address"), path);
     let figures = answer("/metrics");
@@ -50,7 +50,7 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     testbin::monitoring::assert_exported(&figures, &["tor_relay_", "flashflow_relay_"]);
     assert!(answer("/").starts_with("HTTP/1.1 404"));
 
-    // What can change changes; what cannot is named.
+    // Some settings change at once; the others are reported.
     let reload = |relay: &Running, more: &str| {
         fs::write(&file, configuration(more)).expect("written");
         relay.signal(Signal::HUP);
@@ -76,7 +76,7 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     });
 
     relay.signal(Signal::TERM);
-    // Before its end is waited for: what nobody hears is soon too much for the socket.
+    // Read notifications before waiting for the end, because the socket's buffer is small.
     let told = std::iter::from_fn(|| Some(hear(&systemd))).find(|told| told.trim() != "WATCHDOG=1");
     assert_eq!(told.as_deref().map(str::trim), Some("STOPPING=1"));
     let ended = relay.end();

@@ -1,5 +1,5 @@
-//! What the package sets up: a user for each service. The package's own scripts run in a mount namespace with another /etc and /var/lib, and the
-//! services' programs under the users and groups that their units name.
+//! Tests of the package's set-up: a user for each service. The package's own scripts run in a mount namespace with another /etc and
+//! /var/lib, and the services' programs as the users and groups of their units.
 
 use rustix::process::Signal;
 use std::fs;
@@ -29,7 +29,7 @@ struct Host {
 }
 
 impl Host {
-    /// Runs `before` as root, as on a host with an earlier version, and then what the installation of the package runs.
+    /// Runs `before` as root, to set up a host with an earlier version, and then the installation scripts of the package.
     fn install(scratch: &Scratch, before: &str) -> Self {
         let etc = scratch.path("etc");
         let script = format!(
@@ -76,7 +76,7 @@ impl Host {
         command
     }
 
-    /// Whether a service may do that with a file: with `cat`, to read it.
+    /// Whether a service can run this command on a file, such as `cat`.
     fn may(&self, service: &str, what: &str, path: &str) -> bool {
         let output = self.by(service, &format!("{what} {path}")).output().expect("nsenter");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -98,7 +98,7 @@ impl Drop for Host {
     }
 }
 
-/// Why this machine cannot play such a host.
+/// The reason why this machine cannot run the test.
 fn lacking() -> Option<String> {
     for program in ["unshare", "nsenter", "setpriv", "systemd-sysusers", "systemd-tmpfiles"] {
         if Command::new(program).arg("--version").output().is_err() {
@@ -116,7 +116,7 @@ fn lacking() -> Option<String> {
     (!is_reachable).then(|| format!("{program} for other users: a folder above it is closed"))
 }
 
-/// The files that a version with one user for all services left, and the configurations.
+/// The files of a version with one user for all services, and the configurations.
 const ONE_USER: &str = "groupadd --system flashflow\nuseradd --system -g flashflow -d /var/lib/flashflow flashflow\n\
     mkdir -p /var/lib/flashflow/bandwidth /var/lib/flashflow/relay/keys\n\
     for name in coordinator measurer; do $FLASHFLOW keys --out /etc/flashflow/$name.key >&2; done\n\
@@ -128,12 +128,12 @@ const ONE_USER: &str = "groupadd --system flashflow\nuseradd --system -g flashfl
     printf '%064d\\n' 0 >/var/lib/flashflow/bandwidth/schedule.seed\n\
     chown -R flashflow:flashflow /var/lib/flashflow /etc/flashflow/*.key\n";
 
-/// A coordinator whose measurer is not there: it opens its store, reads its seed, and tries again.
+/// A coordinator without a reachable measurer: it opens its store, reads its seed, and retries.
 const COORDINATOR: &str = "key = \"coordinator.key\"\nout = \"/var/lib/flashflow/bandwidth\"\nauthority = \"127.0.0.1:1\"\n\
     [[measurers]]\naddress = \"127.0.0.1:1\"\nkey = \"19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1\"\n\
     capacity_mbit_per_s = 10\n";
 
-/// A page of a dashboard that starts now.
+/// Starts a dashboard and requests a page.
 fn first_page(host: &Host) -> String {
     let program = env!("CARGO_BIN_EXE_flashflow");
     let command = format!("{program} dashboard --json --listen 127.0.0.1:0 --store {STORE}");
@@ -155,7 +155,7 @@ fn page(dashboard: &mut Running) -> String {
 }
 
 #[test]
-fn an_upgrade_gives_each_service_its_own_user_and_the_dashboard_reads_the_store_alone() {
+fn an_upgrade_gives_each_service_a_user_and_the_dashboard_only_the_store() {
     if let Some(lacking) = lacking() {
         skip::this_test!("lacking: {lacking}");
     }
@@ -206,18 +206,18 @@ fn an_upgrade_gives_each_service_its_own_user_and_the_dashboard_reads_the_store_
         assert!(!host.may("dashboard", what, path), "the dashboard must not: {what} {path}");
     }
 
-    // Closed in order: no write-ahead log is left.
+    // After a clean exit there is no write-ahead log.
     coordinator.signal(Signal::TERM);
     coordinator.end().assert_code(130);
     let closed = first_page(&host);
     assert!(is_there(&closed), "after a stop: {closed}");
-    // Killed, with a log.
+    // After a kill there is one.
     let coordinator = coordinate();
     coordinator.signal(Signal::KILL);
     let _ended = coordinator.end();
     let killed = first_page(&host);
     assert!(is_there(&killed), "after a kill: {killed}");
-    // Again, and nothing changes hands.
+    // A second upgrade changes no owner.
     let again = packaging("debian/postinst");
     let again = host.by_root(&format!("sh {} configure", again.display())).output();
     let again = again.expect("nsenter");

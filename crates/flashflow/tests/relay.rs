@@ -1,4 +1,4 @@
-//! `flashflow relay` as people and scripts run it.
+//! Tests of `flashflow relay`.
 
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use netdoc::Fingerprint;
@@ -16,7 +16,7 @@ const LEAST: [&str; 7] =
     ["relay", "--nickname", "mine", "--address", "127.0.0.1", "--keys", "keys"];
 
 #[test]
-fn a_relay_listens_ends_when_it_is_told_to_and_stays_the_same() {
+fn a_relay_listens_ends_on_a_signal_and_keeps_its_identity() {
     let scratch = Scratch::new();
     let mut said = Vec::new();
     for signal in [Signal::TERM, Signal::INT] {
@@ -42,7 +42,7 @@ fn a_relay_listens_ends_when_it_is_told_to_and_stays_the_same() {
 }
 
 #[test]
-fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
+fn a_c_tor_network_lists_a_relay_configured_by_file_and_flags() {
     let scratch = Scratch::new();
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let authorities = network.directory_addrs();
@@ -80,7 +80,7 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
         let flags = value["flags"].as_array().cloned().unwrap_or_default();
         flags.contains(&"Running".into()) && flags.contains(&"Fast".into())
     });
-    // Three authorities, the network's relays, and this one.
+    // Three authorities, the relays of the network, and this relay.
     let relays = u64::try_from(network.nodes().len()).expect("few") + 1;
     relay.wait_for_record("consensus", |value| value["relays"] == relays);
     relay.signal(Signal::TERM);
@@ -107,7 +107,7 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
 }
 
 #[test]
-fn mistakes_are_refused_before_anything_is_made() {
+fn invalid_settings_are_refused_before_anything_is_written() {
     let scratch = Scratch::new();
     fs::write(scratch.path("bad.toml"), "nickname = \"a\"\nnonsense = 1\n").expect("written");
     let cases: &[(&[&str], &[&str])] = &[
@@ -164,7 +164,7 @@ fn start_tied_to(
         "127.0.0.1",
         "--keys",
         nickname,
-        // So that a download takes its time.
+        // Makes downloads slow.
         "--rate",
         "4",
         "--authority",
@@ -179,7 +179,7 @@ fn start_tied_to(
     (relay, *rsa.as_bytes(), text(&listening, "address").parse().expect("an address"))
 }
 
-/// Has the client build a circuit along these relays; whether it stands, and what is said of it at the end.
+/// Makes the client build a circuit through these relays. Returns whether it was built, and its last event.
 fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
     let path = path.map(|rsa| format!("${}", Fingerprint::from_bytes(rsa))).join(",");
     let reply = client.control().request(&format!("EXTENDCIRCUIT 0 {path}")).expect("known relays");
@@ -195,11 +195,11 @@ fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
 }
 
 #[test]
-fn a_download_survives_its_relays_being_told_to_end() {
+fn a_download_survives_the_termination_of_its_relays() {
     let scratch = Scratch::new();
     let exit = RelaySpec::open_exit("stock");
     let network = Network::start(&NetworkSpec::new(vec![exit]), &mut |_| {}).expect("up");
-    // Far longer than the test: nothing here ends because the wait is over, but for the third.
+    // Far longer than the test, except for the third relay.
     let (mut guard, a, guard_address) = start_tied_to(&scratch, &network, ("guard", "3600"));
     let (mut middle, b, _) = start_tied_to(&scratch, &network, ("middle", "3600"));
     let (hasty, c, _) = start_tied_to(&scratch, &network, ("hasty", "1"));
@@ -216,7 +216,7 @@ fn a_download_survives_its_relays_being_told_to_end() {
     let downloading =
         thread::spawn(move || download(socks, ("127.0.0.1", port), content, "first", PATIENCE));
     for relay in [&mut guard, &mut middle] {
-        // Far more than a relay carries when it tests itself.
+        // Far more than the traffic of a self-test.
         relay.wait_for_record("load", |load| number(load, "client_bytes") > 1_500_000.0);
     }
     assert!(build(&mut client, [a, c, z]).0, "a circuit through the third stands");
@@ -236,17 +236,17 @@ fn a_download_survives_its_relays_being_told_to_end() {
     let done = downloading.join().expect("no panic").expect("downloaded");
     assert!(done.is_right, "{done:?}");
 
-    // When the wait is over, circuits are broken off.
+    // After the time limit, circuits are aborted.
     let ended = hasty.end();
     ended.assert_code(0);
     let last = ended.summary();
     assert!(last["type"] == "ended" && number(&last, "circuits") >= 1.0, "{last}");
-    // A second signal ends it at once, whatever goes on.
+    // A second signal ends the relay at once.
     middle.signal(Signal::TERM);
     let ended = middle.end();
     ended.assert_code(143);
     assert!(ended.values().iter().all(|value| value["type"] != "ended"));
-    // And without circuits there is nothing to wait for.
+    // Without circuits, it ends at once.
     drop(client);
     drop(network);
     let ended = guard.end();

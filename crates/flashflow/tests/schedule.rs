@@ -1,16 +1,16 @@
-//! `flashflow schedule`, as users call it.
+//! Tests of `flashflow schedule`.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use testbin::{Ended, Scratch, number, text};
 
-/// Another consensus than the real ones, with a few relays.
+/// A consensus with a few relays.
 fn small() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../netdoc/tests/data/consensus-ns")
 }
 
-/// A whole consensus of the public network; without it, the test is skipped.
+/// A consensus of the public network. Without it, the test is skipped.
 macro_rules! real {
     ($hour:literal) => {{
         let name = concat!("../../../shared/data/consensus/2020-02-29-", $hour, "-00-00-consensus");
@@ -53,19 +53,19 @@ const SEED: [&str; 2] =
     ["--seed", "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"];
 
 #[test]
-fn the_fastest_plan_is_within_a_slot_of_what_the_relays_need() {
+fn the_shortest_plan_is_within_a_slot_of_the_lower_bound() {
     for consensus in [real!("10"), real!("11")] {
         for apart in [&[][..], &["--apart"]] {
             let more = [&JULY_2019[..], &TEAM, &["--greedy"], apart].concat();
             let ended = schedule(&consensus, &more);
-            // Machines with several relays need more than the whole team.
+            // Machines with several relays need more than the team has.
             ended.assert_code(if apart.is_empty() { 3 } else { 0 });
             let summary = summary(&ended);
             let number = |name: &str| number(&summary, name);
             assert!((number("bound_slots") - 575.57).abs() < 0.01, "{summary}");
             assert!(number("slots") <= number("bound_slots") + 1.0, "{summary}");
             assert_eq!(summary["relays"], ended.out.len() - 1, "each relay once");
-            // None that the team could measure alone would go short.
+            // Machines that the team could measure alone get their full allocation.
             if !apart.is_empty() {
                 assert_eq!(number("short_machines"), 0.0, "{summary}");
                 assert!(number("slots") >= number("bound_slots"), "{summary}");
@@ -75,7 +75,7 @@ fn the_fastest_plan_is_within_a_slot_of_what_the_relays_need() {
 }
 
 #[test]
-fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_nobody() {
+fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_no_other() {
     let (first, later) = (real!("10"), real!("11"));
     let later = later.to_str().expect("UTF-8");
     let teams = TEAM.repeat(9);
@@ -107,13 +107,13 @@ fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_nobody() {
 }
 
 #[test]
-fn a_period_that_is_too_short_is_told() {
+fn a_period_that_is_too_short_is_reported() {
     schedule(&small(), &["--team", "1", "--period-s", "142", "--greedy"]).assert_code(1);
     let short = summary(&schedule(&small(), &["--team", "1", "--period-s", "71"]));
     assert!(short["without_slot"].as_u64() > Some(0), "{short}");
 }
 
-/// What a setting of the coordinator's sample says that it is by default.
+/// The default of a setting, from the coordinator's sample.
 fn default_of_coordinator(setting: &str) -> u64 {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/coordinator.toml");
     let sample = std::fs::read_to_string(sample).expect("the sample");
@@ -123,19 +123,19 @@ fn default_of_coordinator(setting: &str) -> u64 {
 }
 
 #[test]
-fn the_plan_is_the_coordinators_unless_something_else_is_asked_for() {
+fn the_defaults_are_those_of_the_coordinator() {
     let plan = |more: &[&str]| summary(&schedule(&small(), &[&["--team", "4000"], more].concat()));
     let usual = plan(&[]);
     assert_eq!(usual["slot_s"], default_of_coordinator("slot_s"), "{usual}");
     assert_eq!(usual["period_slots"], 86_400 / default_of_coordinator("slot_s"), "{usual}");
-    // As many rounds as a measurer does at once.
+    // The maximum number of simultaneous rounds of a measurer.
     assert_eq!(usual["at_once"], 64, "{usual}");
     let other = plan(&["--slot-s", "30", "--at-once", "5"]);
     assert_eq!((&other["slot_s"], &other["at_once"]), (&30.into(), &5.into()), "{other}");
 }
 
 #[test]
-fn a_team_that_is_too_small_for_some_relays_is_no_success() {
+fn a_team_that_is_too_small_for_some_relays_has_its_own_status() {
     let scratch = Scratch::new();
     let consensus = small();
     let consensus = consensus.to_str().expect("UTF-8");
@@ -145,7 +145,7 @@ fn a_team_that_is_too_small_for_some_relays_is_no_success() {
         ended.out.join("\n")
     };
     assert!(!run("100000", 0).contains("lower bound"));
-    // Each relay has a slot, and some cannot be loaded enough in any.
+    // Each relay has a slot, but some cannot be loaded enough in any slot.
     let told = run("50", 3);
     assert!(told.contains("0 measurements without a slot"), "{told}");
     let values = schedule(&small(), &["--team", "50"]).values();
@@ -153,7 +153,7 @@ fn a_team_that_is_too_small_for_some_relays_is_no_success() {
     let short = summary["lower_bound_relays"].as_u64().expect("a number");
     let needs = number(summary, "largest_need_mbit_per_s");
     let excess = number(summary, "excess");
-    // Relays at one address count together.
+    // Relays at one address are one machine.
     let mut machines: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
     for value in measurements {
         let (capacity, relays) = machines.entry(text(value, "machine")).or_default();
@@ -172,9 +172,9 @@ fn a_team_that_is_too_small_for_some_relays_is_no_success() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_name_the_problem() {
     for (more, code, word) in [
-        (&["--team", "1000,x"][..], 2, "no rate above zero"),
+        (&["--team", "1000,x"][..], 2, "not a rate above zero"),
         (&["--team", "1000", "--seed", "12"], 2, "64 hexadecimal digits"),
         (&["--team", "1000", "--families"], 2, "--descriptors"),
         (&["--team", "1000", "--excess", "nan"], 2, "--excess NaN"),

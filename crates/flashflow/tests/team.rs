@@ -11,7 +11,7 @@ use testbin::team::{Ten, make_key, measurer_of, start_measurer, two_relays, writ
 use testbin::{Scratch, assert_estimate, number, text};
 
 #[test]
-fn a_key_is_made_once_and_shown_again() {
+fn a_key_is_made_once_and_can_be_shown() {
     let scratch = Scratch::new();
     let public = make_key(&scratch, "key");
     assert_eq!(public.len(), 64);
@@ -24,7 +24,7 @@ fn a_key_is_made_once_and_shown_again() {
 }
 
 #[test]
-fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
+fn a_measurer_obeys_only_its_own_coordinators_and_ends_on_a_signal() {
     let scratch = Scratch::new();
     let (ours, theirs) = (make_key(&scratch, "ours.key"), make_key(&scratch, "theirs.key"));
     let measurer_key = make_key(&scratch, "m.key");
@@ -37,7 +37,7 @@ fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
         measurer_of(&address, &measurer_key)
     );
     fs::write(scratch.path("c.toml"), &config).expect("written");
-    // Somebody must be allowed to be measured before measurers are asked.
+    // The coordinator contacts measurers only if there is a relay to measure.
     let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
     let parsed = netdoc::consensus::Consensus::parse(consensus).expect("a consensus");
     let all: String =
@@ -80,7 +80,7 @@ fn a_measurer_reloads_its_lists_and_keeps_the_previous_ones_if_the_new_ones_are_
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_refused_with_the_field() {
+fn an_invalid_configuration_is_refused_with_the_field() {
     let scratch = Scratch::new();
     fs::write(scratch.path("m.toml"), "listen = \"127.0.0.1:0\"\nkye = \"m.key\"\n")
         .expect("written");
@@ -102,10 +102,9 @@ fn a_configuration_that_is_wrong_is_refused_with_the_field() {
     scratch.run(&["coordinator", "--config", "c.toml"]).assert_refused(&["c.toml", "key = 5"]);
 }
 
-/// The whole chain: stock relays in transit and one that takes part as an echo, by two measurers of
-/// which one is killed and comes back.
+/// The complete system: two measurers, one of which is killed and restarted, measure C tor relays in transit and one relay by echo.
 #[test]
-fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
+fn a_team_measures_a_network_although_a_measurer_is_killed() {
     let scratch = Scratch::new();
     let network = two_relays();
     let authorities = network.directory_addrs();
@@ -155,7 +154,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
         assert_eq!(text(relay, "mode"), mode, "{relay}");
         assert_estimate(relay, limit, 0.75, 0.6);
     }
-    // The round that the measurer failed is repeated as the relay's second.
+    // The round that the measurer aborted is repeated as the relay's second round.
     let values = ended.values();
     let is_second = |value: &&Value| value["type"] == "second" && value["round"] == 2;
     let again = values.iter().find(is_second).expect("a second round");
@@ -164,7 +163,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
     assert_eq!(file.matches("node_id=").count(), 3, "{file}");
     assert!(file.contains("flashflow_mode=echo"), "{file}");
-    // What the measurers saw of their paths is there for the next period.
+    // Statistics of the measurers' paths are stored for the next period.
     let paths = scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "paths"]);
     paths.assert_code(0);
     let paths = paths.values();
@@ -183,12 +182,12 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     scratch.wait_until_clean();
 }
 
-/// The daemon: new relays at once, as many as the measurer says that it can take, and then each at its slot of a secret plan, once in a
-/// period.
+/// The daemon first measures new relays, as many at a time as the measurer accepts. Then it measures each relay once per period, in its
+/// slot of a secret plan.
 #[test]
-fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
+fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
     const PERIOD_S: u64 = 48;
-    /// The first has begun somewhere in its middle.
+    /// The first period is incomplete.
     const PERIODS: usize = 3;
     let scratch = Scratch::new();
     let Ten { network, echoes, measurer } = Ten::by_plan(&scratch, PERIOD_S);
@@ -200,7 +199,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     ended.assert_code(130);
     let expected: BTreeSet<&str> = Ten::STOCK.into_iter().chain(Ten::ECHO).collect();
 
-    // The printed results.
+    // The output.
     let values = ended.values();
     let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
@@ -215,7 +214,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
         assert_eq!((relays.len(), names), (expected.len(), expected.clone()), "{}", ended.error);
     }
 
-    // What the store has: of each relay and period one measurement, which has more turns only where one was not conclusive.
+    // The store has one measurement of each relay and period, and more only after an inconclusive one.
     let all = scratch.run(&["export", "--store", "bandwidth/store.db"]);
     all.assert_code(0);
     let all = all.values();
@@ -237,7 +236,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
             assert!(turns.iter().all(|it| it["mode"] == mode), "{turns:#?}");
         }
     }
-    // So many at once as the measurer can take, though its capacity would do for all: no order was refused.
+    // At most the number of simultaneous relays that the measurer accepts, although its capacity would suffice for all: no order is refused.
     let time = |it: &Value, name: &str| it[name].as_u64().unwrap_or(u64::MAX);
     let at_once = |now: &Value| {
         let now = time(now, "started_unix_s");

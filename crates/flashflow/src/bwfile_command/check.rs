@@ -218,7 +218,7 @@ fn verdict(report: &Report, bytes: &[u8]) -> String {
         FileVerdict::BadTimestamp => {
             let why = first_line(bytes);
             let why = why.map_or_else(String::new, |why| format!(": {}", shortened(&why)));
-            format!("tor refuses it: the first line is not a Unix time in seconds alone{why}")
+            format!("tor refuses it: the first line is not just a Unix time in seconds{why}")
         }
         FileVerdict::Stale { age_s } => {
             format!("tor refuses it: it is {} h old, and 72 h is the most", age_s / 3600)
@@ -226,7 +226,7 @@ fn verdict(report: &Report, bytes: &[u8]) -> String {
     }
 }
 
-/// A text of a length for a terminal: a line of a file that is none may have any.
+/// A text shortened for a terminal, because a line of an invalid file may have any length.
 fn shortened(text: &str) -> String {
     const MOST: usize = 400;
     match text.char_indices().nth(MOST) {
@@ -235,7 +235,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What operators allow, in bytes per second.
+/// Rate limits of relays, in bytes per second.
 struct Limits {
     by_relay: BTreeMap<Fingerprint, u64>,
     /// Descriptors that cannot be read.

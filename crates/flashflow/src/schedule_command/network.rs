@@ -72,7 +72,7 @@ impl Network {
                 relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);
             }
             if settings.families {
-                // Of a file of long ago, as it was then.
+                // An old file is read as of its own time.
                 families.extend(families::pairs(descriptors.iter(), valid_after));
             }
         }
@@ -102,7 +102,7 @@ impl Network {
         self.together(&self.relays)
     }
 
-    /// Machines of these relays, by what is known of the network.
+    /// The machines of these relays, as far as the network reveals them.
     pub(super) fn together(&self, relays: &[Relay]) -> Vec<Machine> {
         if self.is_apart {
             return relays.iter().map(|relay| Machine::single(relay.id, relay.guess)).collect();
@@ -176,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_the_largest_do_not_get_the_others_do() {
+    fn capping_the_largest_rates_raises_the_others() {
         let mut rates = [100.0, 1.0, 3.0, 0.0];
         fit(&mut rates, Some(18.0), 10.0).expect("possible");
         assert_eq!(rates, [10.0, 2.0, 6.0, 0.0]);

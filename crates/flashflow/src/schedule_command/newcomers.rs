@@ -125,7 +125,7 @@ impl fmt::Display for Newcomers {
                 median_s + u64::from(self.slot_s),
                 most_s + u64::from(self.slot_s),
             )?,
-            _ => f.write_str("none has a slot of its own")?,
+            _ => f.write_str("none has a slot in this period")?,
         }
         write!(
             f,

@@ -1,4 +1,4 @@
-//! Pictures of the load of slots.
+//! Charts of the load of slots.
 
 use report::experiment::{Axis, ExperimentFigure, On, Role, Series};
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ pub(super) fn figure(filled: &[Vec<f64>], slot_s: u32, is_greedy: bool) -> Exper
     let title = if is_greedy { "The fastest plan" } else { "A randomised plan" };
     let y = Axis { is_percent: true, ..Axis::new("of the team's capacity").showing(0.0, 1.05) };
     let figure = ExperimentFigure::new("schedule", title, Axis::new("hours"), y)
-        .caption("How much of each slot is given to relays.")
+        .caption("Allocated share of the team's capacity in each slot.")
         .mark(On::Y, 1.0, "", Role::Muted);
     filled.iter().enumerate().fold(figure, |figure, (team, slots)| {
         let points = together(slots, POINTS).into_iter();
@@ -60,13 +60,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_full_is_high_and_what_is_empty_is_blank() {
+    fn bars_are_as_high_as_the_load() {
         let shown = text(&[vec![1.0, 0.5, 0.001, 0.0]], 900);
         assert_eq!(shown, "team 0 |█▄▁ | 1.0 h");
     }
 
     #[test]
-    fn a_long_period_is_drawn_in_few_points() {
+    fn a_long_period_is_drawn_with_few_points() {
         let slots: Vec<f64> = (0..2880).map(|slot| f64::from(slot % 2)).collect();
         let points = together(&slots, POINTS);
         assert_eq!((points.len(), points[1]), (288, (10, 0.5)));

@@ -1,4 +1,4 @@
-//! What is planned: the settings of a coordinator, of the command line, or of both.
+//! The settings of a plan, from a coordinator's configuration, the command line, or both.
 
 use super::ScheduleOptions;
 use authority::{Config, ConfiguredMeasurer, Schedule, slot_s};

@@ -19,7 +19,7 @@ fn write_team(scratch: &Scratch) {
 }
 
 #[test]
-fn a_check_of_a_coordinator_reads_all_its_files_says_what_it_would_do_and_makes_none() {
+fn a_check_of_a_coordinator_reads_all_files_and_writes_none() {
     let scratch = Scratch::new();
     write_team(&scratch);
     let check = ["coordinator", "--config", "c.toml", "--check"];
@@ -55,7 +55,7 @@ fn a_check_of_a_coordinator_reads_all_its_files_says_what_it_would_do_and_makes_
 }
 
 #[test]
-fn a_check_of_a_measurer_reads_its_key_and_list_and_looks_at_its_addresses() {
+fn a_check_of_a_measurer_reads_key_and_list_and_verifies_addresses() {
     let scratch = Scratch::new();
     write_team(&scratch);
     let check = ["measurer", "--config", "m.toml", "--check"];

@@ -12,7 +12,7 @@ fn public_relays() -> String {
 }
 
 #[test]
-fn relays_on_public_addresses_are_refused_with_the_way_to_opt_in() {
+fn relays_on_public_addresses_are_refused_with_instructions_to_opt_in() {
     let scratch = Scratch::new();
     fs::write(scratch.path("live"), public_relays()).expect("written");
     let ended = scratch.run(&["measure", "Relay5000", "--consensus", "live"]);
@@ -23,8 +23,8 @@ fn relays_on_public_addresses_are_refused_with_the_way_to_opt_in() {
     ended.assert_refused(&["198.51.100.7", "--opt-in"]);
 }
 
-/// Runs `flashflow measure` in a network of its own in which a public address is the machine's. Returns its exit status, what it
-/// printed, and the number of TCP connections that it tried to open.
+/// Runs `flashflow measure` in a network namespace in which a public address is local. Returns its exit status, its output, and the
+/// number of TCP connections that it tried to open.
 fn measure_at_a_public_address(scratch: &Scratch, more: &[&str]) -> (Option<i32>, String, u64) {
     let script = "ip link set lo up && ip address add 198.51.100.7/32 dev lo || exit 99
         \"$@\"; status=$?
@@ -45,10 +45,10 @@ fn measure_at_a_public_address(scratch: &Scratch, more: &[&str]) -> (Option<i32>
 }
 
 #[test]
-fn who_has_not_opted_in_gets_no_packet() {
+fn a_relay_that_has_not_opted_in_gets_no_packet() {
     let is_possible = Command::new("unshare").args(["--net", "ip", "link"]).output();
     if !is_possible.is_ok_and(|it| it.status.success()) {
-        skip::this_test!("a network of its own needs root, and ip");
+        skip::this_test!("a network namespace needs root, and ip");
     }
     let scratch = Scratch::new();
     let live = public_relays().replace("148.251.75.247 4080", "198.51.100.7 4080");
@@ -57,7 +57,7 @@ fn who_has_not_opted_in_gets_no_packet() {
     assert_eq!((status, opened), (Some(1), 0), "{printed}");
     assert!(printed.contains("198.51.100.7") && printed.contains("--opt-in"), "{printed}");
 
-    // A relay on the list is called: only the list makes the difference.
+    // A relay on the list is contacted: only the list makes the difference.
     let consensus = netdoc::consensus::Consensus::parse(public_relays().as_bytes()).expect("sound");
     let relay = consensus.by_nickname("Relay5000").expect("there").fingerprint;
     fs::write(scratch.path("list"), format!("# agreed\n{relay}\n")).expect("written");
@@ -67,7 +67,7 @@ fn who_has_not_opted_in_gets_no_packet() {
 }
 
 #[test]
-fn an_opt_in_list_with_a_bad_line_is_refused_with_its_place() {
+fn an_invalid_opt_in_list_is_refused_with_the_line() {
     let scratch = Scratch::new();
     fs::write(scratch.path("live"), public_relays()).expect("written");
     fs::write(scratch.path("list"), "# mine\nnot-a-fingerprint\n").expect("written");

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use testbin::team::{make_key, write_measurer};
 use testbin::{Running, Scratch};
 
-/// The log of a measurer that starts, reloads a list that it cannot read, and ends. `is_journal`: as systemd starts it.
+/// The log of a measurer that starts, fails to reload a list, and ends. `is_journal`: as if started by systemd.
 fn log_of_a_measurer(arguments: &[&str], is_journal: bool) -> Vec<String> {
     let scratch = Scratch::new();
     let coordinator = make_key(&scratch, "c.key");

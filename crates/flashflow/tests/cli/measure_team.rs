@@ -38,7 +38,7 @@ fn wrong_arguments_of_measure_team_are_refused() {
 }
 
 #[test]
-fn who_has_one_measurer_hears_from_both_commands_that_its_capacity_is_written_by_hand() {
+fn with_one_measurer_both_commands_require_a_configured_capacity() {
     let scratch = Scratch::new();
     scratch.run(&["keys", "--out", "own.key"]).assert_code(0);
     let team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:1\"\n[[measurers]]\naddress = \"127.0.0.1:1\"\n\
@@ -53,7 +53,7 @@ fn who_has_one_measurer_hears_from_both_commands_that_its_capacity_is_written_by
 }
 
 #[test]
-fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
+fn remote_measurers_are_measured_and_a_missing_one_is_reported() {
     let scratch = Scratch::new();
     let key = |name: &str| {
         let ended = scratch.run(&["keys", "--json", "--out", &format!("{name}.key")]);
@@ -84,7 +84,7 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
     assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
     assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
 
-    // What it prints is what a coordinator's configuration needs.
+    // The output is valid in a coordinator's configuration.
     let ended = scratch.run(&arguments[..5]);
     ended.assert_code(0);
     let lines = ended.out.join("\n");
