@@ -1,5 +1,5 @@
-//! Experiments with relays that have clients and with those who lie, and what echoing costs: small
-//! ones, as people and scripts run them. A busy machine makes relays slower, never faster than their limits.
+//! Small runs of the experiments with clients, with lying relays, and about the cost of echoing. On a busy machine relays are slower, but
+//! never faster than their limits.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -50,7 +50,7 @@ fn assert_ratio(summary: &Value, name: &str, (low, high): (f64, f64)) {
 }
 
 #[test]
-fn clients_and_a_measurement_share_a_relay_in_a_figure() {
+fn clients_and_a_measurement_share_a_relay() {
     let scratch = Scratch::new();
     let arguments = ["experiment", "ratio", "--json", "--out", "out"];
     let small = ["--seconds", "3", "--around", "3", "--limit", "40", "--shares", "10,50"];
@@ -62,7 +62,7 @@ fn clients_and_a_measurement_share_a_relay_in_a_figure() {
         let figure = format!("ratio-figure-7-r-{}", r.replace('.', "-"));
         let points = fs::read_to_string(scratch.path("out").join(format!("{figure}.csv")));
         let points = points.expect("a table");
-        // What a failure is understood by.
+        // Data that explain a failure.
         eprintln!("r = {r}, second by second:\n{points}");
         assert!(points.lines().any(|line| line.starts_with("measurement,")), "{points}");
         assert!(scratch.path("out").join(format!("{figure}.svg")).exists());
@@ -73,7 +73,7 @@ fn clients_and_a_measurement_share_a_relay_in_a_figure() {
         assert_ratio(&summary, &named("clients as forwarded"), (0.8, 1.2));
         let clients = case(&summary, &named("clients as forwarded"));
         assert!(number(clients, "downloads") >= 2.0, "no stock client: {clients}");
-        // Without a limit they would have several times their share; and none of it is no service.
+        // Without the ratio, clients would have several times their share. They must also have some service.
         assert_ratio(&summary, &named("clients held to their share"), (0.3, 1.25));
         let estimate = named("estimate as the limit");
         assert_eq!(case(&summary, &estimate)["truth_mbit_per_s"], 40.0);
@@ -82,7 +82,7 @@ fn clients_and_a_measurement_share_a_relay_in_a_figure() {
 }
 
 #[test]
-fn those_who_lie_are_found_out_or_refused_by_number() {
+fn liars_are_detected_or_gain_no_more_than_the_formula() {
     let scratch = Scratch::new();
     let arguments = ["experiment", "adversary", "--json", "--out", "out"];
     let small = ["--seconds", "3", "--limit", "40", "--forgers", "20"];
@@ -96,7 +96,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
     assert!(forger["estimate_mbit_per_s"].is_null(), "a failure is no number: {forger}");
     assert_eq!(case(&summary, "honest")["truth_mbit_per_s"], 40.0);
     assert_ratio(&summary, "honest", (0.6, 1.05));
-    // He gains by the lie, and no more than a quarter of all may be clients' allows.
+    // The relay gains by the lie, but at most by the permitted quarter of client traffic.
     assert_ratio(&summary, "over-reports-alone", (0.8, 1.08 / 0.75));
     let of = |name| number(case(&summary, name), "ratio");
     let conclusive = |name| case(&summary, name)["conclusive"] == true;
@@ -118,7 +118,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
         assert_eq!(text(party, "verdict"), "refused", "{party}");
         assert_eq!(party.get("error"), party.get("expected_error"), "{party}");
     }
-    // Seeds of their own decide these, on any machine.
+    // Independent of the machine, because of fixed seeds.
     let evasions: Vec<_> = of_kind("evasion").filter(|it| it.get("evasion").is_some()).collect();
     let forged: Vec<f64> = evasions.iter().map(|it| number(it, "forged_cells")).collect();
     assert_eq!(forged, [1.0, 10.0, 25.0, 50.0, 125.0, 250.0, 400.0]);
@@ -128,7 +128,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
         assert!((low..=high).contains(&predicted) && high - low < 0.6, "{it}");
         assert!((low..=high).contains(&number(it, "evasion")), "{it}");
     }
-    // The relay says what it sent to each measurer, and that is not what these claim.
+    // The relay reports the bytes that it sent to each measurer, which contradict their claims.
     assert_eq!(of_kind("inflation").count(), 4);
     for liar in of_kind("inflation") {
         assert_eq!(text(liar, "verdict"), "refused", "{liar}");
@@ -140,7 +140,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
 }
 
 #[test]
-fn an_experiment_that_is_interrupted_leaves_nothing() {
+fn an_interrupted_experiment_leaves_nothing() {
     for experiment in ["ratio", "adversary"] {
         let scratch = Scratch::new();
         let mut running = scratch.start(&["experiment", experiment, "--json", "--out", "out"]);
@@ -156,7 +156,7 @@ fn an_experiment_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn relays_that_are_too_slow_are_not_tried() {
+fn limits_that_are_too_low_are_refused() {
     let scratch = Scratch::new();
     for experiment in ["ratio", "adversary"] {
         scratch.run(&["experiment", experiment, "--limit", "5"]).assert_refused(&["--limit", "20"]);
@@ -167,7 +167,7 @@ fn relays_that_are_too_slow_are_not_tried() {
 }
 
 #[test]
-fn an_echo_is_set_beside_stock_tor() {
+fn the_cost_of_echoing_is_compared_with_c_tor() {
     let scratch = Scratch::new();
     let arguments = ["bench", "echo", "--json", "--runs", "1", "--seconds", "4"];
     let ended = scratch.run(&[&arguments[..], &["--capacity", "300"]].concat());

@@ -1,4 +1,4 @@
-//! `flashflow-lab anonymity` and what strategies ask for, end to end; nothing is sent.
+//! Tests of `flashflow-lab anonymity`, and of the options that strategies need.
 
 use serde_json::Value;
 use std::fs;
@@ -6,7 +6,7 @@ use testbin::Scratch;
 
 const CONSENSUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../netdoc/tests/data/consensus-ns");
 
-/// A whole document of the public network, if there is one.
+/// A document of the public network, if there is one.
 fn real(name: &str) -> Option<String> {
     let path = format!("{}/../../../shared/data/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::metadata(&path).is_ok().then_some(path)
@@ -17,7 +17,7 @@ fn number(value: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn a_small_consensus_has_figures_and_the_same_ones_again() {
+fn results_of_a_small_consensus_are_reproducible() {
     let scratch = Scratch::new();
     let arguments = ["anonymity", "--consensus", CONSENSUS, "--same-subnets", "--json"];
     let (first, second) = (scratch.run(&arguments), scratch.run(&arguments));
@@ -77,7 +77,7 @@ fn the_public_network_of_2020_gave_weighted_paths_fewer_bits_and_more_to_its_lar
 }
 
 #[test]
-fn what_a_strategy_lacks_is_said_and_what_to_do() {
+fn missing_options_of_a_strategy_are_named() {
     let scratch = Scratch::new();
     fs::write(scratch.path("geoip"), "10.0.0.0,10.0.0.255,DE\n").expect("written");
     fs::write(scratch.path("broken"), "what,is,this\n").expect("written");
@@ -99,7 +99,7 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
     asked(&["--strategy", "ranking"], 2, "--descriptors");
     asked(&["--influence", "2", "--strategy", "ranking"], 2, "0 to 1");
     asked(&["--adversary-relays", "7"], 2, "0 to 1");
-    // All relays of that network are on loopback, and nobody knows where that is.
+    // All relays of that network are on loopback, which has no country.
     asked(
         &["--strategy", "geography", "--geo", "country=DE", "--countries", "geoip"],
         1,
@@ -109,7 +109,7 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
 }
 
 #[test]
-fn measurements_of_other_relays_are_an_error_and_weights_of_zero_are_chosen_alike() {
+fn measurements_of_other_relays_are_an_error_and_zero_weights_are_uniform() {
     let scratch = Scratch::new();
     let strangers =
         format!("1767225600\nversion=1.9.0\n=====\nnode_id=${} bw=5\n", "AB".repeat(20));

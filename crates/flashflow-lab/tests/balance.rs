@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment balance` and `kist --network`, as users call them.
+//! Tests of `flashflow-lab experiment balance` and `kist --network`.
 
 use serde_json::Value;
 use std::path::Path;
@@ -33,10 +33,10 @@ fn files(out: &Path, folder: &str) -> Vec<String> {
 }
 
 #[test]
-fn shards_of_a_batch_are_played_each_once_and_make_one_report() {
+fn shards_run_each_case_once_and_make_one_report() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path();
-    // One balancer of three: whoever lacks the others says so, and keeps what there is.
+    // One balancer of three: an incomplete report says so, and has the existing results.
     let first = balance(out, &["--shard", "3/3"]);
     assert_eq!(first.status.code(), Some(1), "{first:?}");
     let ours = ["flashflow-100-1.json", "weights-flashflow-1.json"];
@@ -86,7 +86,7 @@ fn schedulers_are_compared_over_a_whole_network() {
 }
 
 #[test]
-fn without_a_network_there_is_nothing_to_balance() {
+fn a_missing_network_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["experiment", "balance", "--out"]).arg(folder.path());

@@ -1,4 +1,4 @@
-//! `flashflow-lab sim sample`, `batch` and `report`, as users call them.
+//! Tests of `flashflow-lab sim sample`, `batch` and `report`.
 
 use serde_json::Value;
 use std::fs;
@@ -23,7 +23,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Two networks that differ by their schedulers, in a folder: four relays of a kind, and clients that download small files.
+/// Writes two networks that differ only in their schedulers: four relays of a kind, and clients that download small files.
 fn networks(folder: &Path) -> [PathBuf; 2] {
     ["kist", "vanilla"].map(|scheduler| {
         let path = folder.join(format!("{scheduler}.toml"));
@@ -61,7 +61,7 @@ fn runs(out: &Path) -> Vec<String> {
 }
 
 #[test]
-fn shards_on_two_machines_make_the_report_that_one_would() {
+fn shards_on_two_machines_make_the_same_report_as_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let networks = networks(folder.path());
     let at = |name: &str| folder.path().join(name);
@@ -86,7 +86,7 @@ fn shards_on_two_machines_make_the_report_that_one_would() {
     for file in ["batch.html", "batch-times-last-byte-50kib.csv", "batch-throughput.svg"] {
         assert!(merged.join(file).is_file(), "{file}");
     }
-    // The summary in words: the last digit of figures that were read back may differ.
+    // The last digit of values that were read from files may differ.
     let table = |out: &Path| -> Vec<String> {
         let text = fs::read_to_string(out.join("batch.csv")).expect("a table");
         let means = text.lines().filter(|it| it.contains(" 2 seeds"));
@@ -100,13 +100,13 @@ fn shards_on_two_machines_make_the_report_that_one_would() {
 }
 
 #[test]
-fn an_interrupted_batch_goes_on_where_it_was_and_another_network_is_refused() {
+fn an_interrupted_batch_resumes_and_a_changed_network_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let networks = networks(folder.path());
     let out = folder.path().join("out");
     let first = batch(&networks, &out, &["--shard", "1/4"]);
     assert_eq!(first.status.code(), Some(0), "{first:?}");
-    // What was being written when the machine failed has no name yet; and a run that is over is not played again.
+    // A file that was incomplete at a crash has no name yet. Completed runs are not repeated.
     fs::write(out.join("batch-runs/.tmpAbCdEf"), "{\"condi").expect("a file");
     let kept = out.join("batch-runs/kist-100-1.json");
     let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
@@ -116,7 +116,7 @@ fn an_interrupted_batch_goes_on_where_it_was_and_another_network_is_refused() {
     assert_eq!(changed(), before);
     let told = stderr(&all);
     assert!(told.contains("run 2 of 4") && !told.contains("run 1 of 4"), "{told}");
-    // The same name and as many hosts, but another network.
+    // Another network with the same name and number of hosts.
     let scenario = fs::read_to_string(&networks[0]).expect("a scenario");
     fs::write(&networks[0], scenario.replace("mbit_per_s = 50", "mbit_per_s = 51")).expect("it");
     let other = batch(&networks, &out, &[]);
@@ -129,7 +129,7 @@ fn an_interrupted_batch_goes_on_where_it_was_and_another_network_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_reported_is_told() {
+fn errors_of_reports_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let nothing = sim("report", &[text(folder.path())]);
     assert_eq!(nothing.status.code(), Some(1));
@@ -141,7 +141,7 @@ fn what_cannot_be_reported_is_told() {
 }
 
 #[test]
-fn a_network_is_drawn_from_a_consensus_and_can_be_simulated() {
+fn a_sampled_network_can_be_simulated() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let consensus = data.join("consensus/2020-02-29-10-00-00-consensus");
     if !consensus.is_file() {
@@ -187,7 +187,7 @@ fn a_network_is_drawn_from_a_consensus_and_can_be_simulated() {
 }
 
 #[test]
-fn what_cannot_be_drawn_from_is_told() {
+fn errors_of_samples_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("no-consensus");
     fs::write(&file, "nothing of the kind\n").expect("a file");

@@ -1,10 +1,9 @@
-//! `flashflow-lab bench relay` and `bench idle`: that they compare what they say. How fast anything is, no
-//! test says.
+//! Tests of `flashflow-lab bench relay` and `bench idle`. They do not assert any speed.
 
 use testbin::{Scratch, number, text};
 
 #[test]
-fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
+fn our_relay_c_tor_and_a_forwarder_are_compared() {
     let scratch = Scratch::new();
     let ended = scratch.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
     ended.assert_code(0);
@@ -39,7 +38,7 @@ fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
 }
 
 #[test]
-fn our_client_and_stock_tor_are_set_side_by_side() {
+fn our_client_and_c_tor_are_compared() {
     let scratch = Scratch::new();
     let ended =
         scratch.run(&["bench", "client", "--mb", "20", "--streams", "2", "--runs", "1", "--json"]);
@@ -69,7 +68,7 @@ fn our_client_and_stock_tor_are_set_side_by_side() {
 }
 
 #[test]
-fn circuits_that_come_and_go_leave_nothing_behind() {
+fn closed_circuits_release_their_memory() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[
         "bench",
@@ -85,7 +84,7 @@ fn circuits_that_come_and_go_leave_nothing_behind() {
     ended.assert_code(0);
     let ours = &ended.summary()["ours"];
     assert_eq!((number(ours, "connections"), number(ours, "circuits")), (20.0, 400.0), "{ours}");
-    // A circuit takes some kilobytes: were each one kept, a hundred megabytes would come to it.
+    // A circuit takes some kilobytes. If none were released, they would take a hundred megabytes.
     let memory = ours["soak_memory_mb"].as_array().expect("readings");
     assert_eq!(memory.len(), 11, "{ours}");
     let (first, last) = (memory[1].as_f64().expect("MB"), memory[10].as_f64().expect("MB"));

@@ -1,4 +1,4 @@
-//! Measurements over paths on which something goes wrong.
+//! Measurements over failing paths.
 
 use serde_json::Value;
 use testbin::{Scratch, lacking, number, text};
@@ -10,7 +10,7 @@ fn case<'s>(summary: &'s Value, fault: &str) -> &'s Value {
 }
 
 #[test]
-fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wrong_number() {
+fn a_broken_path_ends_with_a_reason_in_time_and_reordering_gives_no_wrong_number() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -33,7 +33,7 @@ fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wr
     assert!(number(shuffled, "estimate_mbit_per_s") > 0.0, "{shuffled}");
 }
 
-/// No number, and in time; this reason, and this one to look at.
+/// Asserts that the measurement ends in time without an estimate, with this reason and this blamed party.
 fn assert_failed_as(case: &Value, blame: &str, reason: &str) {
     assert_eq!(text(case, "ended"), "held", "{case}");
     assert_eq!(text(case, "verdict"), "failed", "{case}");
@@ -43,7 +43,7 @@ fn assert_failed_as(case: &Value, blame: &str, reason: &str) {
 
 /// A round of 16 s is longer than the timeout of silence.
 #[test]
-fn a_path_to_a_stock_relay_that_breaks_either_way_is_told_from_a_relay_that_stands_still() {
+fn a_path_to_a_c_tor_relay_that_breaks_in_either_direction_is_distinguished_from_a_hanging_relay() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }

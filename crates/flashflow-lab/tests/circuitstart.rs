@@ -1,11 +1,11 @@
-//! `flashflow-lab experiment circuitstart`, over real relays at hosts of their own. How soon windows settle is an exact claim in virtual time: `simulate.rs`.
+//! `flashflow-lab experiment circuitstart` over real relays at separate hosts. `simulate.rs` asserts how soon windows settle, in virtual time.
 
 use testbin::{Scratch, lacking, number, text};
 
-/// What does not depend on how fast this machine is: that circuits over real links have windows that grow from two cells on, that cells come through the narrow place and no more than
-/// it lets through, and that each distance has rows of the network and of the model.
+/// Asserts only properties that do not depend on the speed of this machine: windows of real circuits grow from two cells on, throughput is
+/// positive and within the bottleneck's rate, and each distance has rows of the network and of the model.
 #[test]
-fn windows_of_real_relays_are_traced_beside_the_models() {
+fn windows_of_real_relays_are_compared_with_the_model() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -24,7 +24,7 @@ fn windows_of_real_relays_are_traced_beside_the_models() {
         assert_ne!(text(case, "verdict"), "failed", "{case}");
         let used = number(case, "narrow_used");
         assert!(used > 0.0 && used < 1.06, "{case}");
-        // It begins with two cells of 512 bytes.
+        // The first window is two cells of 512 bytes.
         let largest = number(case, "optimal_kb") + number(case, "overshoot_kb");
         assert!(number(case, "settled_kb") > 1.1 && largest > 1.1, "{case}");
         assert!(number(case, "simulated_kb") > 1.1, "{case}");

@@ -1,6 +1,6 @@
-//! The command line of `flashflow-lab`, on private networks of stock tor.
+//! The command line of `flashflow-lab`, on private networks of C tor.
 //!
-//! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
+//! Each run has a separate folder for temporary files, so that leftovers are found.
 
 mod demo;
 mod lab;
@@ -57,19 +57,19 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
 }
 
 #[test]
-fn a_missing_tor_is_reported_with_the_way_to_install_it() {
+fn a_missing_tor_is_reported_with_instructions_to_install_it() {
     let scratch = Scratch::new();
     let mut command = scratch.command(&["demo", "--limits", "10", "--json"]);
     command.env("FLASHFLOW_TOR", "/nonexistent");
     let ended = Running::new(command).end();
     ended.assert_refused(&["/nonexistent", "apt-get install tor"]);
-    // Programs hear of it, too.
+    // It is in the JSON output, too.
     assert_eq!(ended.summary()["type"], "error");
     scratch.assert_clean();
 }
 
 #[test]
-fn a_program_that_is_no_tor_is_named() {
+fn a_program_that_is_not_tor_is_named() {
     let scratch = Scratch::new();
     let mut command = scratch.command(&["demo", "--limits", "10"]);
     command.env("FLASHFLOW_TOR", "/bin/true");
@@ -80,7 +80,7 @@ fn a_program_that_is_no_tor_is_named() {
 }
 
 #[test]
-fn the_help_of_every_command_has_an_example_of_it() {
+fn the_help_of_every_command_has_an_example() {
     let scratch = Scratch::new();
     let commands: &[&[&str]] = &[
         &["demo"],
@@ -101,7 +101,7 @@ fn the_help_of_every_command_has_an_example_of_it() {
 }
 
 #[test]
-fn the_program_has_a_manual_and_completions_of_its_own() {
+fn the_program_has_a_manual_and_completions() {
     let program = || Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     let help = program().arg("--help").output().expect("it starts");
     let help = String::from_utf8_lossy(&help.stdout).into_owned();

@@ -1,4 +1,4 @@
-//! `flashflow-lab client` end to end: what its user meets.
+//! End-to-end tests of `flashflow-lab client`.
 
 use lab::{Content, ContentServer, Network, NetworkSpec, RelaySpec};
 use rustix::process::Signal;
@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 use testbin::{Ended, PATIENCE, Running, Scratch, number, text};
 
-/// Downloads, and programs that do them at the same time.
+/// Number of downloads, and of simultaneous programs.
 const DOWNLOADS: u64 = 100;
 const AT_ONCE: usize = 4;
 
@@ -35,12 +35,12 @@ fn content(number: u64) -> Content {
     Content { len, seed: number }
 }
 
-/// Downloads with `curl`. Returns what is wrong with the result.
+/// Downloads with `curl`. Returns a problem with the result, if any.
 fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> Option<String> {
     let Content { len, seed } = content;
     let done = Command::new("curl")
         .args(["--silent", "--show-error", "--fail", "--noproxy", ""])
-        // Not how long it takes, but how long nothing comes.
+        // A timeout for stalls, not for the whole download.
         .args(["--speed-limit", "1", "--speed-time", &PATIENCE.as_secs().to_string()])
         .args(["--proxy", &format!("socks5://{isolation}:x@{socks}")])
         .arg(format!("http://127.0.0.1:{server}/{len}/{seed}"))
@@ -53,7 +53,7 @@ fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> 
     (!is_right).then(|| format!("{content:?}: {came} bytes came; {}: {said}", done.status))
 }
 
-/// Downloads all, several at the same time, with three SOCKS users. Returns what is wrong with the results.
+/// Downloads all files, several at the same time, with three SOCKS users. Returns problems with the results.
 fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String> {
     let left = Mutex::new(all.into_iter());
     let next = || left.lock().expect("no panic").next();
@@ -67,7 +67,7 @@ fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String>
     })
 }
 
-/// A client that knows the network, and its SOCKS port.
+/// A bootstrapped client, and its SOCKS port.
 fn bootstrapped(scratch: &Scratch, arguments: &[&str]) -> (Running, String) {
     let mut client = scratch.start(arguments);
     let socks = text(&client.wait_for_record("socks", |_| true), "address").to_owned();
@@ -75,14 +75,14 @@ fn bootstrapped(scratch: &Scratch, arguments: &[&str]) -> (Running, String) {
     (client, socks)
 }
 
-/// A client by which everything was downloaded correctly.
+/// A client through which all files were downloaded correctly.
 fn downloaded_by(scratch: &Scratch, arguments: &[&str]) -> Ended {
     let (mut client, socks) = bootstrapped(scratch, arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
     let all = (0..DOWNLOADS).map(content).collect();
     assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
-    // Curl may know of a stream's end sooner than the client.
+    // Curl may notice the end of a stream before the client.
     client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
     client.signal(Signal::TERM);
     let ended = client.end();
@@ -91,7 +91,7 @@ fn downloaded_by(scratch: &Scratch, arguments: &[&str]) -> Ended {
 }
 
 #[test]
-fn curl_downloads_through_the_client_and_it_says_what_happens() {
+fn curl_downloads_through_the_client_which_reports_events() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
         skip::this_test!("the program `curl`: {error}");
     }
@@ -155,7 +155,7 @@ fn relay_of_ours(
 }
 
 #[test]
-fn curl_downloads_over_three_relays_of_ours() {
+fn curl_downloads_through_three_of_our_relays() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
         skip::this_test!("the program `curl`: {error}");
     }
@@ -165,12 +165,12 @@ fn curl_downloads_over_three_relays_of_ours() {
         .map(|(name, is_exit)| relay_of_ours(&scratch, &network, name, is_exit));
     let known = relays.each_ref().map(|(_, rsa)| *rsa);
     let valid_after = network.wait_until_known(&known, PATIENCE).expect("listed");
-    // Until then our exit would refuse circuits that come from relays of which it has not heard.
+    // Before, our exit would refuse circuits from relays that it does not know.
     let [_, _, (exit, _)] = &mut relays;
     exit.wait_for_out("consensus", |line| {
         value(line)["valid_after_unix_s"].as_u64() >= Some(valid_after)
     });
-    // Nobody else has been measured, and so nobody else is chosen.
+    // No other relay has been measured, so no other is chosen.
     let lines = known.map(|rsa| format!("bw=1000 node_id=${}\n", hex::encode_upper(rsa)));
     let measured = format!("1600000000\nversion=1.4.0\n=====\n{}", lines.concat());
     fs::write(scratch.path("measured"), measured).expect("written");
@@ -193,7 +193,7 @@ fn curl_downloads_over_three_relays_of_ours() {
     let used: BTreeSet<u64> =
         of("stream_opened").iter().filter_map(|it| it["circuit"].as_u64()).collect();
     assert!(used.len() >= 3, "a circuit for each name: {used:?}");
-    // Destinations are nobody's business who did not ask for them.
+    // Destinations are printed only on request.
     let all_scrubbed = of("stream_closed").iter().all(|it| text(it, "target") == "[scrubbed]");
     assert!(all_scrubbed, "{values:#?}");
     for built in of("circuit_built") {
@@ -203,7 +203,7 @@ fn curl_downloads_over_three_relays_of_ours() {
         assert!(is_ours || !is_used, "{built}");
     }
 
-    // A bandwidth file of another network measures nobody here.
+    // A bandwidth file of another network has no relay of this one.
     let strangers = "1600000000\nversion=1.4.0\n=====\nbw=1000 node_id=$";
     fs::write(scratch.path("measured"), format!("{strangers}{}\n", "AB".repeat(20)))
         .expect("written");
@@ -221,7 +221,7 @@ fn curl_downloads_over_linked_circuits() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
         skip::this_test!("the program `curl`: {error}");
     }
-    // For each of three legs a guard and a middle, authorities among them, and the exit.
+    // A guard and a middle for each of three legs, including authorities, and the exit.
     let mut relays: Vec<_> =
         (0..4).map(|number| RelaySpec::new(&format!("middle{number}"))).collect();
     relays.push(RelaySpec::open_exit("exit"));
@@ -260,7 +260,7 @@ fn curl_downloads_over_linked_circuits() {
 }
 
 #[test]
-fn what_would_be_unwise_is_refused_before_anything_is_done() {
+fn unsafe_options_are_refused_before_anything_is_done() {
     let scratch = Scratch::new();
     for (arguments, code, word) in [
         (&["client"][..], 2, "--authority"),

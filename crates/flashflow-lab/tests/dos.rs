@@ -1,11 +1,11 @@
-//! `flashflow-lab experiment dos`, small: attacks really come, by the kernel's word, and honest clients are watched.
+//! Small runs of `flashflow-lab experiment dos`: attacks reach the relay according to the kernel, and honest clients are measured.
 
 use serde_json::Value;
 use std::fs;
 use testbin::{Scratch, number, text};
 
 #[test]
-fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
+fn honest_clients_are_served_and_measured_during_an_attack() {
     let scratch = Scratch::new();
     // So little memory that idle circuits fill it in seconds.
     let ended = scratch.run(&[
@@ -38,7 +38,7 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
     assert_eq!(names, ["idle-fast", "directory-slow"]);
     for case in cases {
         assert_eq!(text(case, "relay"), "ours");
-        // Not "failed": peace was peace, and the kernel saw the attack at the relay.
+        // Not "failed": the phase before the attack was undisturbed, and the kernel saw the attack at the relay.
         assert!(["held", "missed"].contains(&text(case, "verdict")), "{case}");
         assert_eq!(case["held"], Value::from(text(case, "verdict") == "held"), "{case}");
         assert!(number(case, "attacker_mbit_per_s") <= 44.0, "the purse: {case}");
@@ -53,7 +53,7 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
         assert!(memory >= number(case, "memory_before_mib"), "{case}");
     }
     let [idle, slow] = &cases[..] else { panic!("{cases:?}") };
-    // Some links may have had to come again.
+    // Some links may have been opened again.
     assert!((40.0..=50.0).contains(&number(idle, "attacker_links")), "{idle}");
     assert!((40.0..=50.0).contains(&number(idle, "witnessed_connections")), "{idle}");
     // More than half of 64 MiB by the relay's own account.
@@ -67,14 +67,14 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
 }
 
 #[test]
-fn what_is_no_attack_is_refused() {
+fn unknown_attacks_are_refused() {
     let scratch = Scratch::new();
     let ended = scratch.run(&["experiment", "dos", "--attacks", "kindness"]);
     ended.assert_code(2);
 }
 
 #[test]
-fn a_relay_lives_on_from_attack_to_attack_and_its_memory_is_watched() {
+fn a_relay_survives_consecutive_attacks_and_its_memory_is_recorded() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[
         "experiment",
@@ -106,7 +106,7 @@ fn a_relay_lives_on_from_attack_to_attack_and_its_memory_is_watched() {
         assert!(number(case, "witnessed_mb") > 0.1, "{case}");
         assert!(number(case, "attacker_requests") > 100.0, "{case}");
     }
-    // It read its configuration again and again, and its memory was seen once a second.
+    // It reloaded its configuration repeatedly, and its memory was sampled once a second.
     let memory = fs::read_to_string(scratch.path("out").join("soak-memory.csv")).expect("drawn");
     assert!(memory.lines().count() > 15, "{memory}");
     let answer = text(&summary, "answer");

@@ -1,12 +1,12 @@
-//! The experiments `accuracy` and `concurrent`, as small as they can be.
+//! Minimal runs of the experiments `accuracy` and `concurrent`.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use testbin::{Ended, Scratch, number, text};
 
-/// Each case on a line of its own, then the same in the summary; the exit status says whether all
-/// held. Whether they did depends on what else this machine does.
+/// Asserts that each case is a line, that the summary has the same cases, and that the exit status reports whether all held. That depends on
+/// the load of this machine.
 fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
     let values = ended.values();
     let (summary, told) = values.split_last().expect("output");
@@ -33,10 +33,9 @@ fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
             "missed" => assert!(!is_near || case["over_alone"].is_number(), "{case}"),
             other => panic!("{other}: {case}"),
         }
-        // Neither a stranger's number nor another relay's, nor what half or twice the team has seen. Of five
-        // seconds a second's burst lifts one, or two if the machine was busy.
+        // The estimate belongs to this relay and team. A burst of one second raises one of five seconds, or two on a busy machine.
         assert!((0.6..1.25).contains(&ratio), "{case}");
-        // And what was found is what the relay's process sent, by the kernel.
+        // The estimate agrees with the kernel's counter of the relay's process.
         let of_sent = number(case, "estimate_mbit_per_s") / number(case, "kernel_sent_mbit_per_s");
         assert!((0.85..1.15).contains(&of_sent), "{of_sent}: {case}");
     }
@@ -65,7 +64,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
         assert_eq!(case["truth_mbit_per_s"], 10.0);
         assert_eq!(case["measurers"], measurers);
         assert_eq!(case["mode"], "echo");
-        // It counts the very cells that the measurers get back.
+        // The relay counts the same cells as the measurers.
         let said = number(case, "relay_reported_mbit_per_s");
         assert!((0.85..1.15).contains(&(said / number(case, "estimate_mbit_per_s"))), "{case}");
     }
@@ -85,7 +84,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
 }
 
 #[test]
-fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
+fn concurrent_measures_two_relays_separately_and_simultaneously() {
     let scratch = Scratch::new();
     let arguments =
         "experiment concurrent --relays 2 --total 20 --runs 1 --seconds 5 --out out --json";
@@ -106,7 +105,7 @@ fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
         assert!(number(case, "together_s") > 0.0, "they were not at the same time: {case}");
         assert!(number(case, "over_alone") > 0.3, "{case}");
     }
-    // The team just suffices: no two relays fit into what one measurer has.
+    // The team just suffices: two relays do not fit into one measurer.
     assert!(cases[2..].iter().any(|case| case["measurers"] == 2), "{cases:#?}");
     assert_files(
         &scratch,
@@ -124,7 +123,7 @@ fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
 }
 
 #[test]
-fn an_interrupted_experiment_tells_what_it_has_and_leaves_nothing() {
+fn an_interrupted_experiment_reports_its_results_and_leaves_nothing() {
     let experiments = [
         "experiment accuracy --modes echo --limits 10 --teams 1 --seconds 120 --out out --json",
         "experiment concurrent --relays 2 --total 20 --seconds 120 --out out --json",
@@ -144,7 +143,7 @@ fn an_interrupted_experiment_tells_what_it_has_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_tried_is_refused_before_anything_is_made() {
+fn invalid_options_are_refused_before_anything_is_started() {
     let scratch = Scratch::new();
     let cases: &[(&str, &[&str])] = &[
         ("accuracy --limits 0", &["--limits", "`none`"]),

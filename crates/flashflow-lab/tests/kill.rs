@@ -7,7 +7,7 @@ use std::fs;
 use testbin::{Scratch, number, text};
 
 #[test]
-fn whoever_is_killed_the_others_end_and_nothing_is_left() {
+fn after_a_kill_of_any_victim_the_others_end_and_nothing_is_left() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[
         "experiment",
@@ -26,8 +26,8 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let summary = ended.summary();
     assert_eq!((text(&summary, "experiment"), &summary["held"]), ("crash", &true.into()));
     let cases = summary["cases"].as_array().expect("cases");
-    // The first round, in which nobody is killed, says how long they take. In each of the others somebody is;
-    // where the victim had ended before, that one is played again.
+    // The first round, without a kill, determines the duration. Each other round has a victim; if the victim had ended before, the round is
+    // repeated.
     assert_eq!((text(&cases[0], "victim"), &cases[0]["control"]), ("nobody", &true.into()));
     let killed: Vec<&Value> = cases.iter().filter(|case| case["control"] == false).collect();
     assert_eq!(killed.len(), 3, "{summary}");
@@ -35,9 +35,9 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let victims: BTreeSet<&str> = killed.iter().map(|case| text(case, "victim")).collect();
     assert!(["coordinator", "target"].iter().all(|it| victims.contains(it)), "{victims:?}");
     assert!(victims.iter().any(|victim| victim.starts_with("measurer ")), "{victims:?}");
-    // By the kernel, which neither relay nor measurers can mislead.
+    // From the kernel, which neither relay nor measurers can mislead.
     let control = &cases[0];
-    // A machine that stands still for a while makes a lower bound.
+    // If the machine pauses, the result is a lower bound.
     let is_conclusive = control["conclusive"] == true;
     let least = if is_conclusive { 0.9 } else { 0.0 };
     assert!((least..=1.05).contains(&number(control, "ratio_to_got")), "{control}");
@@ -69,7 +69,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
 }
 
 #[test]
-fn an_experiment_that_is_ended_leaves_nothing() {
+fn an_interrupted_experiment_leaves_nothing() {
     let scratch = Scratch::new();
     let mut running =
         scratch.start(&["experiment", "crash", "--quick", "--out", "results", "--json"]);

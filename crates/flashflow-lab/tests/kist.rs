@@ -1,13 +1,12 @@
-//! `flashflow-lab experiment kist`, in networks of its own.
+//! `flashflow-lab experiment kist`, in network namespaces.
 
 use rustix::process::Signal;
 use testbin::{Scratch, lacking, number, text};
 
-/// What does not depend on how fast this machine is: that the report says what its runs have shown, and
-/// that KIST keeps cells out of the kernel. How much quiet circuits gain by it is an exact claim in
-/// virtual time: `crates/sim/tests/figures/schedulers.rs`.
+/// Asserts only properties that do not depend on the speed of this machine: the report agrees with its runs, and KIST keeps cells out of the
+/// kernel. `crates/sim/tests/figures/schedulers.rs` asserts the gain of quiet circuits in virtual time.
 #[test]
-fn each_scheduler_is_played_and_compared() {
+fn all_schedulers_are_run_and_compared() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -32,7 +31,7 @@ fn each_scheduler_is_played_and_compared() {
     let (claims, runs) = cases.split_at(3);
     for (run, scheduler) in runs.iter().zip(["Vanilla", "KISTLite", "KIST"]) {
         assert_eq!((text(run, "scheduler"), text(run, "verdict")), (scheduler, "held"), "{run}");
-        // No more than the narrow place lets through, and what a machine that stood still had waiting; and something.
+        // Positive, and at most the bottleneck's rate plus data queued during a pause of the machine.
         let carried = number(run, "mbit_per_s");
         assert!(carried > 0.0 && carried < 25.0, "{run}");
     }
@@ -40,7 +39,7 @@ fn each_scheduler_is_played_and_compared() {
     let columns = ["queue_ms", "first_byte_ms", "mbit_per_s"];
     for (claim, column) in claims.iter().zip(columns) {
         assert!(text(claim, "name").starts_with("KIST: "), "{claim}");
-        // Of one run each, medians are those of the runs.
+        // With one run each, medians are the values of the runs.
         let (ratio, shown) =
             (number(claim, "ratio"), number(kist, column) / number(vanilla, column));
         assert!((ratio / shown - 1.0).abs() < 1e-6, "{claim}: {shown}");
@@ -55,7 +54,7 @@ fn each_scheduler_is_played_and_compared() {
 }
 
 #[test]
-fn an_experiment_that_is_ended_leaves_nothing() {
+fn an_interrupted_experiment_leaves_nothing() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }

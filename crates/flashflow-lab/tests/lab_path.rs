@@ -1,17 +1,17 @@
-//! `flashflow-lab lab path` and `bench path`, in networks of their own.
+//! `flashflow-lab lab path` and `bench path`, in network namespaces.
 
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use testbin::{Scratch, lacking, number, text, wait_for};
 
-/// The name by which the kernel knows what a path leads to: `net:[4026532345]`.
+/// The kernel's name of the namespace at a path, such as `net:[4026532345]`.
 fn identity(host: &Value) -> String {
     let target = fs::read_link(text(host, "netns")).expect("it is there");
     target.to_str().expect("text").to_owned()
 }
 
-/// Processes that are in a network or hold it open.
+/// Processes that are in a network namespace or hold it open.
 fn holders(identity: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").expect("a folder").filter_map(Result::ok);
     let holds = |path: &std::path::Path| {
@@ -27,7 +27,7 @@ fn holders(identity: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_command_reaches_the_far_end_over_the_path_and_its_packets_are_counted() {
+fn a_command_reaches_the_far_host_and_its_packets_are_counted() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -47,14 +47,14 @@ fn a_command_reaches_the_far_end_over_the_path_and_its_packets_are_counted() {
     assert!(ended.error.contains("10.77.0.2/32"), "{}", ended.error);
     let summary = ended.summary();
     assert!(number(&summary["out"], "packets") >= 5.0, "{summary}");
-    // It answers that nobody listens, and that is not let through.
+    // The refusal of the far host is dropped.
     assert_eq!(number(&summary["back"], "delivered_packets"), 0.0, "{summary}");
     assert_eq!(number(&summary, "exit_status"), 0.0);
     scratch.wait_until_clean();
 }
 
 #[test]
-fn a_command_that_fails_is_a_failure_and_one_that_lasts_ends_with_the_time() {
+fn a_failing_command_fails_and_a_long_one_ends_at_the_time_limit() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -72,7 +72,7 @@ fn a_command_that_fails_is_a_failure_and_one_that_lasts_ends_with_the_time() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_options_are_refused() {
     let scratch = Scratch::new();
     scratch.run(&["lab", "path", "--rtt-ms", "-1"]).assert_refused(&[]);
     scratch.run(&["lab", "path", "--rtt-ms=-1"]).assert_refused(&["milliseconds"]);
@@ -80,9 +80,9 @@ fn what_cannot_be_is_refused() {
     scratch.run(&["lab", "path", "--congestion", "vegas"]).assert_refused(&["bbr, cubic and reno"]);
 }
 
-/// Else it reads as if the machine had no networks.
+/// The error must not look like a lack of network namespaces.
 #[test]
-fn a_command_that_is_not_there_is_named() {
+fn a_missing_command_is_named() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -101,7 +101,7 @@ fn nothing_is_left_after_kill_9() {
     }
     let scratch = Scratch::new();
     let mark = scratch.path("mark").display().to_string();
-    // A daemon at one end, and another program there.
+    // A daemon at one host, and another program there.
     let far = format!("setsid sh -c 'sleep 600; : {mark}' & wait");
     let near = format!("sleep 600; : {mark}");
     let mut running =
@@ -116,7 +116,7 @@ fn nothing_is_left_after_kill_9() {
     running.signal(Signal::KILL);
     drop(running);
     wait_for("the end of all processes", || scratch.processes().is_empty().then_some(()));
-    // A namespace lives as long as somebody is in it or holds it, and its interfaces as long as it.
+    // A namespace and its interfaces exist as long as a process is in it or holds it open.
     for network in &networks {
         wait_for("the end of the network", || holders(network).is_empty().then_some(()));
     }
@@ -127,7 +127,7 @@ fn nothing_is_left_after_kill_9() {
 }
 
 #[test]
-fn what_a_path_carries_is_counted_by_the_receiving_kernel() {
+fn bench_path_uses_counters_of_the_receiving_kernel() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }

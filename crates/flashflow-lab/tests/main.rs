@@ -1,6 +1,6 @@
-//! The program as researchers run it.
+//! Tests of the researchers' program.
 //!
-//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+//! They are one program, because linking is slow. `scripts/lanes` lists when each file runs.
 
 mod adversity;
 mod anonymity;

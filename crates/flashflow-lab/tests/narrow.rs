@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment bottleneck`, on hosts of its own.
+//! `flashflow-lab experiment bottleneck`, on separate hosts.
 
 use testbin::{Scratch, lacking, text};
 
@@ -22,7 +22,7 @@ fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_lin
     else {
         panic!("{summary}");
     };
-    // A machine that is busy hinders a measurer itself, which is named then; no path is.
+    // On a busy machine the measurer itself is the bottleneck, and is named; no path is.
     for case in [nowhere, relay] {
         let named = text(case, "named");
         assert!(named.is_empty() || named.contains("processor"), "{case}");
@@ -41,9 +41,9 @@ fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_lin
     for case in [nowhere, relay, measurer, breaks, all, coordinator] {
         let figure = |key: &str| case[key].as_f64().unwrap_or_else(|| panic!("{key} of {case}"));
         let limit = if text(case, "narrow") == "the relay's link" { 25.0 } else { 60.0 };
-        // What a bucket has saved while the relay waited for a processor comes on top of it.
+        // Tokens that accumulate while the relay waits for a processor are added.
         assert!(figure("estimate_mbit_per_s") < 1.15 * limit, "{case}");
-        // What is called conclusive is right, on any machine.
+        // Conclusive results are correct on any machine.
         assert!(case["conclusive"] == false || figure("ratio") > 0.9, "{case}");
     }
 }

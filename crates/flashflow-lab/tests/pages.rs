@@ -1,6 +1,5 @@
-//! The manual: its links, its form, and its commands. A block of the kind `console` is played: what follows `$ ` runs in a shell, in a
-//! folder with the scenarios and samples of the documentation, and prints on standard output what follows. `…` stands for any text, and alone on a
-//! line for any lines.
+//! Checks links, form and commands of the manual. In a `console` block, each line after `$ ` runs in a shell, in a folder with the scenarios
+//! and samples of the documentation. Its output must match the following lines. `…` matches any text, and alone on a line any lines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -8,7 +7,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// The median length of a sentence, in words, that readers of the README and of the guides can expect.
+/// Maximum median length of sentences in the README and the guides, in words.
 const SENTENCE_WORDS: usize = 18;
 const CELL_CHARACTERS: usize = 200;
 const LINE_CHARACTERS: usize = 200;
@@ -30,7 +29,7 @@ fn normal(path: &Path) -> PathBuf {
     parts
 }
 
-/// A page of the manual, or a neighbour of the README.
+/// A page of the manual, or a page next to the README.
 struct Page {
     path: PathBuf,
     name: String,
@@ -42,12 +41,12 @@ impl Page {
         self.name.starts_with("docs/")
     }
 
-    /// Results are of a day and of a commit; the manual is of the present version.
+    /// Results have dates and commits. The manual describes the current version.
     fn is_dated(&self) -> bool {
         self.name == "CHANGELOG.md" || self.name.starts_with("docs/results/")
     }
 
-    /// Lines outside blocks of code, with their numbers.
+    /// Numbered lines outside code blocks.
     fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
         let mut is_code = false;
         self.text.lines().enumerate().filter_map(move |(number, line)| {
@@ -57,7 +56,7 @@ impl Page {
         })
     }
 
-    /// Where links lead.
+    /// Targets of links.
     fn links(&self) -> impl Iterator<Item = (usize, &str)> {
         self.prose().flat_map(|(number, line)| {
             let ends = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -97,7 +96,7 @@ impl Page {
         blocks
     }
 
-    /// The text below the heading with this anchor, up to the next one of its level; without an anchor all.
+    /// The section with this anchor; without an anchor the whole page.
     fn section(&self, anchor: &str) -> String {
         if anchor.is_empty() {
             return self.text.clone();
@@ -114,7 +113,7 @@ impl Page {
         lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
     }
 
-    /// The anchors of headings, as GitHub and mdBook name them.
+    /// The anchors of headings, as in GitHub and mdBook.
     fn anchors(&self) -> BTreeSet<String> {
         let mut seen = BTreeMap::<String, usize>::new();
         let headings = self.prose().filter(|(_, line)| line.starts_with('#'));
@@ -130,7 +129,7 @@ impl Page {
             .collect()
     }
 
-    /// Numbers of words of all sentences outside code, tables and headings.
+    /// Lengths of all sentences outside code, tables and headings, in words.
     fn sentences(&self) -> Vec<usize> {
         let mut paragraphs = vec![String::new()];
         for (_, line) in self.prose() {
@@ -159,7 +158,7 @@ impl Page {
     }
 }
 
-/// All pages in this folder and in those below it.
+/// All pages in this folder and its subfolders.
 fn pages_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|it| it.expect("listed").path());
     let mut found: Vec<PathBuf> = entries
@@ -185,7 +184,7 @@ fn pages() -> Vec<Page> {
         .collect()
 }
 
-/// The pages that the table of contents lists under a heading, or all.
+/// The pages under a heading of the table of contents, or all pages.
 fn listed(heading: Option<&str>) -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("the table of contents");
     let parts = text.split("\n# ").filter(|part| heading.is_none_or(|it| part.starts_with(it)));
@@ -198,7 +197,7 @@ fn assert_none(problems: &[String]) {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading_and_none_leaves_the_manual() {
+fn links_lead_to_existing_files_and_headings_within_the_manual() {
     let pages = pages();
     let anchors: BTreeMap<_, _> = pages.iter().map(|it| (it.path.clone(), it.anchors())).collect();
     let mut problems = Vec::new();
@@ -226,7 +225,7 @@ fn every_link_leads_to_a_file_and_a_heading_and_none_leaves_the_manual() {
     assert_none(&problems);
 }
 
-/// The numbers of a text outside code and targets of links, without commas between thousands.
+/// The numbers of a text without thousands separators, outside code and link targets.
 fn numbers(text: &str) -> Vec<String> {
     let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let mut parts = prose.split("](");
@@ -239,7 +238,7 @@ fn numbers(text: &str) -> Vec<String> {
     numbers.filter(|it| it.parse::<f64>().is_ok_and(f64::is_finite)).collect()
 }
 
-/// Whether a result has this number, perhaps with more digits.
+/// Whether a result has this number, possibly with more digits.
 fn has(result: &[String], quoted: &str) -> bool {
     let digits = quoted.split_once('.').map_or(0, |(_, fraction)| fraction.len());
     result.iter().any(|it| {
@@ -249,7 +248,7 @@ fn has(result: &[String], quoted: &str) -> bool {
 }
 
 #[test]
-fn numbers_that_a_page_quotes_are_those_of_the_result_that_it_links_to() {
+fn quoted_numbers_agree_with_the_linked_result() {
     let found = numbers("19 % of 6,433 relays, `7 s`, 0.5 [4](results/a2.md#5), v3, in 1999.");
     assert_eq!(found, ["19", "6433", "0.5", "4", "1999"]);
     assert!(has(&["19.34".to_owned()], "19.3") && !has(&["19.34".to_owned()], "19.4"));
@@ -287,7 +286,7 @@ fn numbers_that_a_page_quotes_are_those_of_the_result_that_it_links_to() {
 }
 
 #[test]
-fn pages_of_results_are_those_that_the_results_make() {
+fn pages_of_results_are_up_to_date() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["results", "pages", "--check", "--folder"]).arg(root().join("docs/results"));
     let output = command.output().expect("it starts");
@@ -304,9 +303,9 @@ fn every_page_is_in_the_table_of_contents() {
     assert_none(&problems.collect::<Vec<_>>());
 }
 
-/// Whether the text has a day, such as 2026-01-31 or 31 January 2026, or the hash of a commit.
+/// Whether the text has a date, such as 2026-01-31 or 31 January 2026, or the hash of a commit.
 fn dates(line: &str) -> bool {
-    // What stands in backticks is input or output.
+    // Text in backticks is input or output.
     let prose: String = line.split('`').step_by(2).collect();
     let words: Vec<&str> = prose.split(|it: char| !it.is_alphanumeric() && it != '-').collect();
     let is_day = |word: &str| {
@@ -339,7 +338,7 @@ fn dates(line: &str) -> bool {
 }
 
 #[test]
-fn tables_hold_phrases_lines_are_short_and_the_manual_has_no_dates() {
+fn table_cells_and_lines_are_short_and_the_manual_has_no_dates() {
     assert!(dates("on 26 November it was") && dates("by 2026-11-26,") && dates("commit 7c118ce9"));
     assert!(!dates("the network of January 2019, `2020-02-29`, 1234567 cells, 40 May be"));
     let mut problems = Vec::new();
@@ -381,7 +380,7 @@ fn sentences_of_the_readme_and_of_the_guides_are_short() {
     assert_none(&problems);
 }
 
-/// A command of a page, and what it prints.
+/// A command of a page, and its expected output.
 struct Played {
     line: usize,
     command: String,
@@ -404,7 +403,7 @@ fn played(page: &Page) -> Vec<Played> {
     found
 }
 
-/// Whether a line is as the page has it.
+/// Whether a line matches the pattern of the page.
 fn fits(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split('…');
     let first = parts.next().unwrap_or_default();
@@ -421,9 +420,9 @@ fn fits(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// Whether the lines are as the page has them.
+/// Whether the lines match the patterns of the page.
 fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
-    // How many of the lines the patterns so far can stand for.
+    // The numbers of lines that the patterns so far can match.
     let mut counts = BTreeSet::from([0]);
     for pattern in patterns {
         counts = match (pattern.as_str(), counts.first()) {
@@ -440,13 +439,13 @@ fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
 }
 
 #[test]
-fn the_commands_of_the_pages_print_what_the_pages_say() {
+fn commands_of_the_pages_print_the_documented_output() {
     assert!(fits("in … ms, …", "in 3 ms, 4") && !fits("in … ms", "in 3 ms.") && !fits("a", "ab"));
     let test = env::current_exe().expect("this test");
     let programs = test.parent().and_then(Path::parent).expect("two folders");
     let missing = programs.join("flashflow");
     assert!(missing.is_file(), "no {}: run `cargo build -p flashflow`", missing.display());
-    // scripts/package-try plays the pages in a bare Debian.
+    // scripts/package-try runs the pages in a bare Debian.
     let program = env::var_os("PAGES_SHELL").unwrap_or_else(|| "sh".into());
     let paths = env::var_os("PATH").unwrap_or_default();
     let paths = [programs.to_owned()].into_iter().chain(env::split_paths(&paths));

@@ -1,13 +1,13 @@
-//! `flashflow-lab experiment wan`, over a distance of its own.
+//! `flashflow-lab experiment wan`, over an emulated distance.
 
 use rustix::process::Signal;
 use std::fs;
 use testbin::{Scratch, lacking, number, text};
 
-/// Of half of the sockets this path lets some 35 Mbit/s through, of all of them twice as much, and never what the
-/// relay could do: the number that comes back says nothing of the relay, and must not be called conclusive.
+/// This path carries about 35 Mbit/s with half of the sockets and twice that with all, always less than the relay's capacity. The estimate is
+/// that of the path, and must not be conclusive.
 #[test]
-fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_number_is_conclusive() {
+fn a_limiting_path_is_named_and_no_wrong_estimate_is_conclusive() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -33,7 +33,7 @@ fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_numb
 }
 
 #[test]
-fn an_interrupted_grid_goes_on_without_playing_again_what_is_over_and_refuses_other_files() {
+fn an_interrupted_grid_resumes_without_repetitions_and_refuses_other_files() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }

@@ -1,4 +1,4 @@
-//! `flashflow-lab probe` and `flashflow-lab model`, end to end, in a network of stock tor.
+//! End-to-end tests of `flashflow-lab probe` and `flashflow-lab model` in a network of C tor.
 
 use lab::{Network, NetworkSpec, RelaySpec};
 use serde_json::Value;
@@ -10,7 +10,7 @@ fn value(line: &str) -> Value {
 }
 
 #[test]
-fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
+fn a_probed_model_is_served_by_a_directory_and_merged() {
     let exit = RelaySpec::open_exit("two");
     let spec = NetworkSpec::new(vec![RelaySpec::new("one"), exit]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
@@ -76,7 +76,7 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
     assert_eq!(Some(links.len() as u64), summary["links"].as_u64());
     let entries = merged["relays"].as_array().expect("relays");
     assert!(entries.iter().all(|it| it["entry_rtt_ms"].is_null()), "nobody's business");
-    // Another key is not believed.
+    // A signature by another key is refused.
     let (address, _) = source.split_once('=').expect("both");
     let other = format!("{address}={}", "11".repeat(32));
     let refused = scratch.run(&["model", "fetch", "--from", &other, "--out", "other.gz"]);
@@ -84,7 +84,7 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
     assert!(refused.error.contains("not signed by the trusted key"), "{}", refused.error);
     assert!(!scratch.path("other.gz").exists());
     server.stop();
-    // Downloads come from a server of ours.
+    // Downloads from `probe serve`.
     let mut server = scratch.start(&["probe", "serve", "--json"]);
     let at = RefCell::new(String::new());
     server.wait_for_out("address", |line| {

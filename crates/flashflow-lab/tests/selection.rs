@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment selection` and `cross-traffic`, in networks of their own.
+//! `flashflow-lab experiment selection` and `cross-traffic`, in private networks.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -32,9 +32,10 @@ fn assert_within_its_interval(case: &Value, name: &str) {
     }
 }
 
-/// What does not depend on how busy this machine is: that all is probed, compared and told. How much strategies gain is for more circuits.
+/// Asserts only properties that do not depend on the load of this machine: all strategies are probed, compared and reported. The gain of
+/// strategies needs more circuits.
 #[test]
-fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
+fn strategies_are_probed_among_users_and_compared_with_the_paper() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -61,7 +62,7 @@ fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
         ] {
             assert!(number(it, value) > 0.0 && number(it, least) > 0.0, "{it}");
         }
-        // What chooses alike, and among all, leaves the most possible paths.
+        // A uniform choice among all relays has the most possible paths.
         let bits = number(it, "path_bits");
         assert!(bits > 1.0 && bits <= number(all[0], "path_bits") + 1e-9, "{it}");
         assert!((0.0..=1.0).contains(&number(it, "compromised_share")), "{it}");
@@ -83,14 +84,14 @@ fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
     }
     for name in ["set-up and round trip", "throughput and round trip", "set-up and throughput"] {
         let it = case(&format!("correlation: {name}"));
-        // Of two strategies, and of those that were learned from.
+        // For two strategies, and for the probes that the model was made from.
         assert_eq!(it["circuits"], 8, "{it}");
         assert!(number(it, "correlation").abs() <= 1.0, "{it}");
         assert!(it["correlation_low"].is_number(), "{it}");
         assert_within_its_interval(it, "correlation");
     }
     let links = case("links' round trips");
-    // Four paths of three, that have no link in common if they need not.
+    // Four paths of three relays, with disjoint links if possible.
     assert_eq!(links["links"], 8, "{links}");
     assert!(number(links, "within_tenth") <= 8.0 && number(links, "worst_error") >= 0.0);
     let close = number(links, "worst_error") <= 0.1;
@@ -121,7 +122,7 @@ fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
 }
 
 #[test]
-fn an_experiment_that_is_ended_leaves_neither_relays_nor_users() {
+fn an_interrupted_experiment_leaves_no_process() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -135,9 +136,9 @@ fn an_experiment_that_is_ended_leaves_neither_relays_nor_users() {
     scratch.wait_until_clean();
 }
 
-/// Whether others slow anything down is for more than two of them; what they do is not.
+/// With at most two penetrators, the test asserts their activity, not that they slow anything down.
 #[test]
-fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_and_ours() {
+fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays_and_ours() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
@@ -165,7 +166,7 @@ fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_an
                 assert_eq!((&it[others], &it["failed"]), (&level.into(), &0.into()), "{it}");
                 assert!(number(it, "value") > 0.0, "{it}");
             }
-            // Nobody else, and then somebody, who has circuits all the time.
+            // First no penetrator, then one with continuous circuits.
             assert_eq!(number(few, "others_circuits_per_s"), 0.0, "{few}");
             if figure != "figure-2" {
                 assert!(number(many, "others_circuits_per_s") > 0.0, "{many}");

@@ -1,4 +1,4 @@
-//! `flashflow-lab sim`, as users call it.
+//! Tests of `flashflow-lab sim`.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_network_is_simulated_and_its_last_line_sums_up() {
+fn the_last_line_of_a_simulation_is_a_summary() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().to_str().expect("UTF-8");
     let more = ["--seconds", "115", "--threads", "2", "--seed", "5", "--json", "--out", out];
@@ -44,7 +44,7 @@ fn a_network_is_simulated_and_its_last_line_sums_up() {
     assert_eq!((&file["fingerprint"], &file["seed"]), (&summary["fingerprint"], &5.into()));
     let version = file["version"].as_str().expect("text");
     assert!(version.starts_with(env!("CARGO_PKG_VERSION")) && version.contains('('), "{version}");
-    // Its fields are those of the manual.
+    // The manual lists its fields.
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let size = file["downloads"][0].as_object().expect("a size");
@@ -57,7 +57,7 @@ fn a_network_is_simulated_and_its_last_line_sums_up() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn errors_are_named() {
     let nowhere = simulate(Path::new("/nowhere"), &["--json"]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert_eq!(lines(&nowhere)[0]["type"], "error");
@@ -73,7 +73,7 @@ fn what_is_wrong_is_told() {
     assert_eq!(simulate(&small(), &["--threads", "0"]).status.code(), Some(2));
 }
 
-/// All its clients fetch: whatever the load, the runs would be the same.
+/// All clients of this network are benchmarks, which `--load` does not change.
 #[test]
 fn a_load_that_would_change_nothing_is_refused() {
     let load = simulate(&small(), &["--load", "1.5"]);
@@ -108,7 +108,7 @@ fn the_files_of_an_earlier_run_are_not_overwritten() {
 }
 
 #[test]
-fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() {
+fn hop_by_hop_windows_settle_at_the_optimum_for_any_position_of_the_bottleneck() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["experiment", "circuitstart", "--stars", "1", "--narrow", "20", "--json"]);
@@ -131,21 +131,22 @@ fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() 
     };
     assert!(median("circuitstart") < 0.8 * median("backtap"), "{summary}");
     assert!(folder.path().join("circuitstart.html").is_file());
-    // And a path that becomes twice as wide is found soon, wherever that is.
+    // A doubled bottleneck rate is found soon, at any position.
     let widened: Vec<&Value> = cases.iter().filter(|it| it["widened_hops"].is_u64()).collect();
     assert_eq!(widened.len(), 3);
     for case in widened {
         let round_trips = case["reached_after_round_trips"].as_f64().expect("a number");
-        // It takes three calm rounds, so that noise is not taken for it. With 10 Mbit/s it is five at most (docs/results/hop-windows.md), one hop away at 20 it is more.
+        // Three calm rounds are required, so that noise is not mistaken for it. With 10 Mbit/s it takes at most five
+        // (docs/results/hop-windows.md), one hop away at 20 Mbit/s more.
         assert!(round_trips > 0.0 && round_trips <= 6.0, "{case}");
     }
-    // For programs.
+    // The JSON output.
     assert_eq!(summary["traces"].as_array().map(Vec::len), Some(3), "{summary}");
     assert!(summary["star"]["largest_gain_s"].as_f64() > Some(0.5), "{summary}");
 }
 
 #[test]
-fn windows_from_hop_to_hop_are_set_beside_vegas_in_a_whole_network() {
+fn hop_by_hop_windows_are_compared_with_vegas_in_a_whole_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["experiment", "circuitstart", "--quick", "--json", "--network"]).arg(small());
@@ -162,13 +163,13 @@ fn windows_from_hop_to_hop_are_set_beside_vegas_in_a_whole_network() {
     for variant in ["vegas", "fixed", "circuitstart", "vegas-circuitstart"] {
         assert!(of(variant, "last_byte_1024_kib_s") > 0.0, "{variant}: {summary}");
     }
-    // Four different networks, and not one four times.
+    // Four different networks.
     let sent = ["vegas", "fixed", "circuitstart"].map(|it| of(it, "queue_ms"));
     assert!(sent[0] != sent[1] && sent[1] != sent[2], "{sent:?}");
 }
 
 #[test]
-fn downloads_over_linked_circuits_end_sooner_in_virtual_time() {
+fn downloads_over_linked_circuits_are_faster_in_virtual_time() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["experiment", "conflux", "--simulated", "--sizes", "0.4", "--legs", "2,3"]);

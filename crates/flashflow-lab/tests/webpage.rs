@@ -1,4 +1,4 @@
-//! A browser shows a page with fifty images through `flashflow-lab client`, over stock relays.
+//! A browser loads a page with fifty images through `flashflow-lab client` and C tor relays.
 
 use lab::{Network, NetworkSpec, RelaySpec};
 use rand::rngs::StdRng;
@@ -15,21 +15,21 @@ use std::thread;
 use testbin::chromium::Browser;
 use testbin::{Scratch, number, text};
 
-/// Objects of the page.
+/// Number of objects of the page.
 const OBJECTS: u16 = 50;
-/// Pixels of an image's row; with four the rows of its file need no filling up.
+/// Pixels per row of an image: a multiple of four, so that rows need no padding.
 const WIDTH: u16 = 64;
 
-/// An image of noise: nothing of it can be missing, or be another's, without being seen.
+/// An image of noise, in which missing or foreign data are visible.
 struct Image {
-    /// As the server gives it.
+    /// The file.
     file: Vec<u8>,
-    /// The SHA-256 of what a browser must show: red, green, blue and opacity of each pixel, row by row.
+    /// SHA-256 of the expected pixels: red, green, blue and opacity, row by row.
     shown: String,
 }
 
 impl Image {
-    /// Of 1.6 to 148 kB.
+    /// Makes an image of 1.6 to 148 kB.
     fn new(number: u16) -> Self {
         let height = 8 + number * 15;
         let mut pixels = vec![0; usize::from(WIDTH) * usize::from(height) * 3];
@@ -50,7 +50,7 @@ impl Image {
     }
 }
 
-/// The page, and what is on it.
+/// The page and its images.
 fn serve(mut stream: TcpStream, images: &[Image], served: &AtomicUsize) -> io::Result<()> {
     let mut requests = BufReader::new(stream.try_clone()?);
     loop {
@@ -71,7 +71,7 @@ fn serve(mut stream: TcpStream, images: &[Image], served: &AtomicUsize) -> io::R
                 served.fetch_add(1, Ordering::Relaxed);
                 ("200 OK", "image/bmp", image.file.clone())
             }
-            // Its icon, for one.
+            // For instance the icon.
             _ => ("404 Not Found", "text/plain", Vec::new()),
         };
         let len = body.len();
@@ -127,7 +127,7 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
         }
     });
 
-    // To this port and no other: what a browser asks its makers for goes nowhere.
+    // Only to this port: the browser's other requests go nowhere.
     let policy = format!("accept *:{}, reject *:*", server.port());
     let exit = |nickname: &str| RelaySpec::new(nickname).exiting_to(&policy);
     let scratch = Scratch::new();
@@ -140,7 +140,7 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     client.wait_for_out("circuit", |line| value(line)["type"] == "circuit_built");
     let said = client.out().iter().map(|line| value(line)).find(|it| it["type"] == "socks");
     let proxy = format!("--proxy-server=socks5://{}", text(&said.expect("said"), "address"));
-    // Chromium asks this machine itself what is on this machine, unless told not to.
+    // By default, Chromium bypasses the proxy for this machine.
     let mut browser = match Browser::start_with(&[&proxy, "--proxy-bypass-list=<-loopback>"]) {
         Ok(browser) => browser,
         Err(lacking) => skip::this_test!("{lacking}"),

@@ -242,7 +242,7 @@ mod tests {
         let by = Some(coordinator::Bottleneck::Path { queue_ms: 80 });
         let accounts = [accounts, vec![RoundAccount { limited_by: by, ..account(2, 1) }]].concat();
         let said = table(&[RelayReport { accounts, ..conclusive() }]);
-        assert!(said.contains("sockets of measurer 1: held back by a narrow place"), "{said}");
+        assert!(said.contains("sockets of measurer 1: held back by a bottleneck"), "{said}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use testbin::{Ended, Scratch, assert_estimate, is_second, number, text, wait_for};
 
-/// What the issue asks of a relay in the demo's summary.
+/// Checks a relay in the demo's summary.
 const RELAY_FIELDS: [&str; 11] = [
     "nickname",
     "fingerprint",
@@ -25,7 +25,7 @@ const RELAY_FIELDS: [&str; 11] = [
 fn assert_close(relay: &Value) {
     // The relay's own seconds are not quite ours: they come late where a machine is busy. And the estimate is no more than the
     // mean of its seconds, what it says their median.
-    // A relay whose second was counted late says more than its limit lets it carry.
+    // A relay whose second was counted late reports more than its limit.
     let limit = relay["limit_mbit_per_s"].as_f64().unwrap_or(f64::INFINITY);
     let said = number(relay, "relay_reported_mbit_per_s").min(limit);
     assert_estimate(relay, said, 0.85, 0.7);
@@ -62,7 +62,7 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
         assert!(number(relay, "estimate_mbit_per_s") < limit * 1.05);
         let of_it = |value: &&Value| value["fingerprint"] == relay["fingerprint"];
         let seconds = before.iter().filter(|value| value["type"] == "second").filter(of_it);
-        // A round after which another has to follow ends as soon as that is certain.
+        // A round that must be repeated ends as soon as that is certain.
         let (told, rounds) = (seconds.count() as f64, number(relay, "rounds"));
         assert!((5.0..=5.0 * rounds).contains(&told), "{told} seconds: {relay}");
     }
@@ -77,7 +77,7 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
     assert_eq!(judged.relays.len(), 3);
     for relay in relays {
         let fingerprint = text(relay, "fingerprint").parse().expect("a fingerprint");
-        // No more than its operator lets it carry.
+        // At most its rate limit.
         let capped = number(relay, "estimate_mbit_per_s").min(number(relay, "limit_mbit_per_s"));
         let expected = (capped * 1e6 / 8.0 / 1000.0).round();
         assert_eq!(f64::from(judged.relays[&fingerprint]), expected, "{relay}");
@@ -92,7 +92,7 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
 }
 
 #[test]
-fn the_quick_demo_measures_two_relays_for_five_seconds_and_takes_no_other_size() {
+fn the_quick_demo_has_a_fixed_size() {
     let scratch = Scratch::new();
     let ended = scratch.run(&["demo", "--quick", "--json"]);
     eprintln!("the quick demo took {:?}", ended.took);
@@ -115,7 +115,7 @@ fn the_quick_demo_measures_two_relays_for_five_seconds_and_takes_no_other_size()
 }
 
 #[test]
-fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
+fn the_folder_of_a_kept_network_is_printed_and_its_processes_end() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[
         "demo",
@@ -133,16 +133,16 @@ fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
     let [folder] = &networks[..] else { panic!("{networks:?}") };
     assert!(ended.error.contains(folder.to_str().expect("text")), "{}", ended.error);
     assert!(folder.join("relay1/log").is_file() && folder.join("auth0/torrc").is_file());
-    // For people, the same as text.
+    // The same as text.
     let printed = ended.out.join("\n");
     for part in ["relay1", "all as measured", "flashflow-demo/report.html", "bandwidth file: "] {
         assert!(printed.contains(part), "{printed}");
     }
 }
 
-/// Starts a demo and stops it once it has come to some point; returns what it came to.
+/// Starts a demo, stops it at some point, and returns its end.
 fn stopped_demo(scratch: &Scratch, when: When, signal: Signal) -> Ended {
-    // FlashFlow's relay, which runs since before the first second, must end as well.
+    // The FlashFlow relay, which runs from the start, must end as well.
     let limits = ["--limits", "10", "--echo-limits", "10"];
     let arguments = [&["demo", "--json", "--seconds", "30"][..], &limits].concat();
     let mut demo = scratch.start(&arguments);
@@ -162,7 +162,7 @@ enum When {
 }
 
 #[test]
-fn an_interrupt_while_the_network_comes_up_leaves_nothing() {
+fn an_interrupt_during_start_up_leaves_nothing() {
     let scratch = Scratch::new();
     let ended = stopped_demo(&scratch, When::BringUp, Signal::INT);
     ended.assert_code(130);
@@ -170,18 +170,18 @@ fn an_interrupt_while_the_network_comes_up_leaves_nothing() {
 }
 
 #[test]
-fn an_interrupt_while_measuring_leaves_nothing() {
+fn an_interrupt_during_a_measurement_leaves_nothing() {
     let scratch = Scratch::new();
     let ended = stopped_demo(&scratch, When::Measurement, Signal::INT);
     ended.assert_code(130);
-    // It has wound up in order: nothing is left to the keeper.
+    // It has cleaned up itself: nothing is left to the keeper.
     scratch.assert_clean();
     assert!(ended.error.contains("interrupted"), "{}", ended.error);
     assert!(!ended.out.iter().any(|line| line.contains("summary")), "{:?}", ended.out);
 }
 
 #[test]
-fn a_demo_that_is_killed_leaves_nothing() {
+fn a_killed_demo_leaves_nothing() {
     let scratch = Scratch::new();
     let ended = stopped_demo(&scratch, When::Measurement, Signal::KILL);
     assert_eq!(ended.code, None);
@@ -189,7 +189,7 @@ fn a_demo_that_is_killed_leaves_nothing() {
 }
 
 #[test]
-fn an_output_folder_that_cannot_be_made_is_named_before_a_network_starts() {
+fn an_unusable_output_folder_is_reported_before_a_network_starts() {
     let scratch = Scratch::new();
     fs::write(scratch.path("file"), "").expect("written");
     let ended = scratch.run(&["demo", "--limits", "10", "--out", "file/below"]);

@@ -1,4 +1,4 @@
-//! `flashflow-lab lab`, and `flashflow measure` in a network that it has brought up.
+//! `flashflow-lab lab`, and `flashflow measure` in the network that it starts.
 
 use netdoc::fetch::{Fetcher, Resource};
 use rustix::process::Signal;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use testbin::{Ended, Scratch, assert_estimate, is_second, number, text};
 
 #[test]
-fn a_lab_comes_up_is_measured_and_goes() {
+fn a_lab_starts_is_measured_and_is_removed() {
     let scratch = Scratch::new();
     let lab = Lab::up(&scratch);
     lab.is_refused_where_something_is();
@@ -26,7 +26,7 @@ fn a_lab_comes_up_is_measured_and_goes() {
 }
 
 #[test]
-fn a_folder_that_is_no_lab_is_left_alone() {
+fn a_folder_without_a_lab_is_not_changed() {
     let scratch = Scratch::new();
     let precious = scratch.path("home");
     fs::create_dir(&precious).expect("made");
@@ -40,7 +40,7 @@ fn a_folder_that_is_no_lab_is_left_alone() {
     assert_eq!(fs::read_to_string(precious.join("letter")).expect("still there"), "dear");
 }
 
-/// A network that was brought up with `lab up`.
+/// A network started by `lab up`.
 struct Lab<'p> {
     scratch: &'p Scratch,
     dir: PathBuf,
@@ -78,7 +78,7 @@ impl<'p> Lab<'p> {
         }
     }
 
-    /// `flashflow measure --json` with some more arguments.
+    /// `flashflow measure --json` with further arguments.
     fn measure(&self, seconds: &str, arguments: &[&str]) -> Ended {
         self.scratch.run(&Self::arguments(seconds, arguments))
     }
@@ -88,7 +88,7 @@ impl<'p> Lab<'p> {
         [&["measure"][..], arguments, &common].concat()
     }
 
-    /// Asserts that a measurement came to a result near the relay's limit.
+    /// Asserts that the estimate is near the relay's limit.
     fn assert_measured(&self, ended: &Ended, seconds: usize) {
         ended.assert_measured();
         let values = ended.values();
@@ -100,7 +100,7 @@ impl<'p> Lab<'p> {
             assert!(number(&account["account"], "sockets") >= 1.0, "{account}");
             assert!(number(&account["account"], "sent_bytes") > 0.0, "{account}");
         }
-        // A round that is not conclusive is repeated, and ends as soon as that is certain.
+        // An inconclusive round is repeated, and ends as soon as that is certain.
         let rounds = number(summary, "rounds");
         assert!(told.len() as f64 <= seconds as f64 * rounds, "{told:?}");
         let last: Vec<_> = told.iter().filter(|it| number(it, "round") == rounds).collect();
@@ -108,7 +108,7 @@ impl<'p> Lab<'p> {
         for (index, second) in last.into_iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));
         }
-        // Also for people, where there is no terminal.
+        // As text without a terminal.
         for second in 1..=seconds {
             let line = format!("round {rounds}, second {second} of {seconds}: ");
             assert!(ended.error.contains(&line), "no {line:?} in {}", ended.error);
@@ -116,7 +116,7 @@ impl<'p> Lab<'p> {
         assert_eq!(summary["type"], "summary");
         assert_eq!(summary["fingerprint"], self.fingerprint);
         assert_eq!(summary["error"], Value::Null);
-        // Tor passes some 92 % of its limit of 20 Mbit/s; a second of three without anything costs a third.
+        // Tor forwards about 92 % of its limit of 20 Mbit/s. One of three seconds without traffic costs a third.
         assert_estimate(summary, 20.0, 0.75, 0.55);
         assert!(number(summary, "estimate_mbit_per_s") < 21.0, "{summary}");
         assert!(number(summary, "cells_checked") > 0.0, "{summary}");
@@ -154,7 +154,7 @@ impl<'p> Lab<'p> {
     fn measure_by_address(&self) {
         let ended = self.measure("3", &[&self.fingerprint, "--address", &self.address]);
         self.assert_measured(&ended, 3);
-        // Another identity is no measurement.
+        // A wrong identity is an error.
         let other = "00112233445566778899AABBCCDDEEFF00112233";
         let ended = self.measure("3", &[other, "--address", &self.address]);
         ended.assert_code(1);
@@ -167,12 +167,12 @@ impl<'p> Lab<'p> {
         let arguments = Self::arguments("3", &["relay1", "--authority", &self.authority]);
         let mut child = self.scratch.command(&arguments).spawn().expect("the program");
         let mut line = String::new();
-        // The reader, and with it the pipe, is gone after the first line.
+        // The reader closes the pipe after the first line.
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
         assert!(is_second(&line), "{line}");
         let output = child.wait_with_output().expect("ended");
         let error = String::from_utf8_lossy(&output.stderr);
-        // A busy machine makes a lower bound of it.
+        // On a busy machine the result is a lower bound.
         assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {error}", output.status);
         assert!(!error.contains("panicked"), "{error}");
     }
@@ -242,14 +242,14 @@ impl<'p> Lab<'p> {
     }
 }
 
-/// An address where nothing listens.
+/// A closed port.
 fn nobody() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address")
 }
 
 #[test]
-fn an_authority_that_speaks_something_else_is_named() {
+fn an_authority_with_another_protocol_is_named() {
     let scratch = Scratch::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
