@@ -1,5 +1,5 @@
-//! Section 3.4 of the paper: what a speed test of all relays did to advertised bandwidths and weights. From the authors' data, or from any
-//! dataset and interval.
+//! Section 3.4 of the paper: the effect of a speed test of all relays on advertised bandwidths and weights, from the authors' data or from
+//! any dataset and interval.
 
 #[cfg(feature = "engine")]
 mod interval;
@@ -16,10 +16,10 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
 };
 
-/// A relay before and after.
+/// A relay before and after the test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Change {
-    /// The test measured it.
+    /// Whether the test measured it.
     pub is_measured: bool,
     /// Mean share of the weight before and after.
     pub weight_share: (f64, f64),
@@ -30,60 +30,60 @@ pub struct Change {
 /// The network's advertised bandwidth at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Hour {
-    /// When, in Unix seconds; in the authors' data, on their clock.
+    /// The time, in Unix seconds; in the authors' data, on their clock.
     pub unix_s: i64,
-    /// Of all relays, Gbit/s.
+    /// The sum over all relays, Gbit/s.
     pub total_gbit_per_s: f64,
-    /// Of the relays that were measured, Gbit/s.
+    /// The sum over measured relays, Gbit/s.
     pub measured_gbit_per_s: Option<f64>,
-    /// Network weight error: weights against what relays advertise at that time.
+    /// Network weight error: weights compared with the bandwidths advertised at that time.
     pub weight_error: Option<f64>,
-    /// Network weight error of weights against true capacities, which only a simulation has.
+    /// Network weight error compared with true capacities, which only a simulation has.
     pub true_weight_error: Option<f64>,
 }
 
 /// A speed test, and the relays around it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpeedTest {
-    /// Its begin, in Unix seconds.
+    /// The beginning, in Unix seconds.
     pub from_unix_s: i64,
     /// Its end.
     pub until_unix_s: i64,
-    /// Relays that it measured, whether they are in `changes` or not.
+    /// Number of measured relays, including those that are not in `changes`.
     pub measured_relays: usize,
-    /// Relays that were there before and after.
+    /// Relays that were present before and after.
     pub changes: Vec<Change>,
     /// The network hour by hour.
     pub hours: Vec<Hour>,
 }
 
-/// What there is to say of a speed test.
+/// The effect of a speed test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Effect {
-    /// Relays that were measured, and were there before and after.
+    /// Number of measured relays that were present before and after.
     pub relays: usize,
     /// The sum of their largest advertised bandwidths before and after, Gbit/s.
     pub measured_gbit_per_s: (f64, f64),
     /// The sum of the largest advertised bandwidths of all relays before and after, Gbit/s.
     pub all_gbit_per_s: (f64, f64),
-    /// The change that a tenth of the measured relays reaches, Mbit/s, by rank ⌊0.9 n⌋.
+    /// The 90th percentile of the changes of measured relays (rank ⌊0.9 n⌋), Mbit/s.
     pub change_90th_mbit_per_s: f64,
-    /// Network weight error before: weights and capacities of before.
+    /// Network weight error before: weights and capacities before the test.
     pub weight_error_before: f64,
-    /// And after: weights and capacities of after.
+    /// Network weight error after: weights and capacities after the test.
     pub weight_error_after: f64,
-    /// Weights of before against the larger of both capacities.
+    /// Network weight error of the weights before the test, compared with the larger of both capacities.
     pub weight_error_of_larger: f64,
-    /// The median of the network's hours before the test, from its end to five days after its start, and in the five days
-    /// after tor forgot it; Gbit/s.
+    /// Medians of the network's hours in Gbit/s: before the test, from its end to five days after its start, and in the five days after
+    /// that.
     pub median_gbit_per_s: [Option<f64>; 3],
-    /// Hours from the start of the test to the first and to the last hour in which the network's total is at least half-way between the
-    /// median before the test and the largest total.
+    /// Hours from the start of the test to the first and the last hour in which the network's total is at least halfway between the median
+    /// before the test and the largest total.
     pub half_way_hours: Option<(f64, f64)>,
 }
 
 const GBIT_PER_BYTE: f64 = 8e-9;
-/// The authors read times in UTC as their local time, UTC−4; their figure and windows keep to that.
+/// The authors read times in UTC as their local time, UTC−4. Their figure and windows use these times.
 const AUTHORS_CLOCK_S: i64 = 4 * 3600;
 /// Tor keeps its observed bandwidth for five days.
 const MEMORY_S: i64 = 5 * DAY_S;
@@ -91,11 +91,11 @@ const MEMORY_S: i64 = 5 * DAY_S;
 /// The authors' data, if they are in the dataset.
 ///
 /// # Errors
-/// They are not, or cannot be read.
+/// The dataset does not have them, or cannot be read.
 pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
     let rows: Vec<Campaign> = dataset.read_all(&mut Relays::default())?;
     let Some(first) = rows.first() else {
-        let problem = "the dataset has no data of the authors' speed test; import their folder, or name an interval with --from and --until";
+        let problem = "the dataset has no data of the authors' speed test; import their folder, or choose an interval with --from and --until";
         return Err(ArchiveError::Missing(problem.to_owned()));
     };
     let changes = rows.iter().filter_map(|it| {
@@ -124,7 +124,7 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
 }
 
 impl SpeedTest {
-    /// What it did.
+    /// Computes the effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
         let measured: Vec<&Change> = self.changes.iter().filter(|it| it.is_measured).collect();
@@ -172,7 +172,7 @@ impl SpeedTest {
         Some((first, above.next_back().unwrap_or(first)))
     }
 
-    /// The first day is left out: descriptors of before the data are not known.
+    /// The first day is left out, because descriptors before the data are unknown.
     fn medians(&self) -> [Option<f64>; 3] {
         let begin = self.hours.first().map_or(0, |it| it.unix_s + DAY_S);
         let (from, until) = (self.from_unix_s, self.until_unix_s);
@@ -186,7 +186,7 @@ impl SpeedTest {
         [median(begin, from), median(until, from + MEMORY_S), median(later, later + MEMORY_S)]
     }
 
-    /// Figure 5, and the numbers.
+    /// The report: figure 5 and the numbers.
     #[must_use]
     pub fn report(&self) -> ExperimentReport {
         let effect = self.effect();
@@ -224,24 +224,23 @@ impl SpeedTest {
                 .column("value", value)
         };
         let mut cases = vec![
-            case("relays that were measured", self.measured_relays.to_string()),
+            case("measured relays", self.measured_relays.to_string()),
             case("of these, present before and after", effect.relays.to_string()),
             case("advertised bandwidth of these", pair(effect.measured_gbit_per_s)),
             case("advertised bandwidth of all relays", pair(effect.all_gbit_per_s)),
             case(
-                "change that a tenth of them reaches",
+                "90th percentile of their changes",
                 format!("{:.2} Mbit/s", effect.change_90th_mbit_per_s),
             ),
             case("network weight error before", percent(effect.weight_error_before)),
             case("network weight error after", percent(effect.weight_error_after)),
             case(
-                "weights of before against the larger capacity",
+                "weights before, compared with the larger capacity",
                 percent(effect.weight_error_of_larger),
             ),
         ];
-        for (name, value) in ["before", "from its end to its sixth day", "later"]
-            .iter()
-            .zip(effect.median_gbit_per_s)
+        for (name, value) in
+            ["before", "until its sixth day", "later"].iter().zip(effect.median_gbit_per_s)
         {
             if let Some(value) = value {
                 cases.push(case(&format!("median hour {name}"), format!("{value:.2} Gbit/s")));
@@ -272,11 +271,11 @@ impl SpeedTest {
         }
         ExperimentReport {
             name: "archive-speedtest".into(),
-            title: "What a speed test did to advertised bandwidths".into(),
+            title: "The effect of a speed test on advertised bandwidths".into(),
             question: "By how much do relays underestimate themselves until they are flooded?"
                 .into(),
             answer: format!("Measured relays advertised {}.", pair(effect.measured_gbit_per_s)),
-            promise: Promise::Decided { held: true, rule: "Nothing is promised.".into() },
+            promise: Promise::Decided { held: true, rule: "No result is required.".into() },
             software_version: env!("CARGO_PKG_VERSION").into(),
             parameters: vec![
                 ("begin".into(), minute(self.from_unix_s)),
@@ -294,7 +293,7 @@ fn decimal_day(unix_s: i64, from_unix_s: i64) -> f64 {
     (unix_s - from_unix_s) as f64 / DAY_S as f64
 }
 
-/// Equation 6 over pairs of weight and capacity, both normalised over the pairs. Zero if all weights or capacities are.
+/// Equation 6 over pairs of weight and capacity, both normalized over the pairs. Zero if all weights or all capacities are zero.
 pub(crate) fn weight_error(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let (weights, capacities) =
         pairs.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));

@@ -1,4 +1,4 @@
-//! Imports and queries of real data, if there is any in `../shared/data`.
+//! Imports and queries, mostly of real data, if there is any in `../shared/data`.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
@@ -17,6 +17,7 @@ macro_rules! real {
     }};
 }
 
+mod damaged_files;
 mod real_archives;
 mod real_series;
 mod real_sources;

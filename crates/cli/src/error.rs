@@ -1,29 +1,29 @@
-//! Why a command failed.
+//! Errors of commands.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a command failed. Errors of the libraries convert by `?`, as [`Other`](Self::Other).
+/// The reason of a failed command. Errors of libraries are converted by `?` to [`Other`](Self::Other).
 #[derive(Debug)]
 pub enum Error {
-    /// The command line is wrong in a way that clap cannot see, such as a number whose range depends on another option.
+    /// The command line is wrong in a way that clap cannot detect, such as a number whose range depends on another option.
     Usage(String),
     /// A file cannot be used.
     File {
-        /// What was attempted, as it follows "cannot": "write the model".
+        /// The failed operation, which follows "cannot" in the message, such as "write the model".
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's error.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file has the wrong content.
     Config {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The operating system has no random bytes.

@@ -1,4 +1,4 @@
-//! How help looks: texts that fit terminals of 80 columns and more, examples that can be pasted, and commands in groups.
+//! Formats help: text fits terminals of 80 columns and more, examples can be pasted, and commands are grouped.
 
 use clap::Command;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 /// The narrowest terminal that examples and the list of commands fit.
 const NARROW: usize = 80;
 
-/// The command with help for people: its texts, and those of all commands below it, reflowed; its list of commands in groups.
+/// Formats the help of a command and its subcommands: reflows text, and groups the list of commands.
 pub(crate) fn prepared(command: Command, groups: &[(&str, &[&str])]) -> Command {
     let command = reflowed(command);
     let list = list(&command, groups);
@@ -53,13 +53,13 @@ fn list(command: &Command, groups: &[(&str, &[&str])]) -> String {
     list + "\n"
 }
 
-/// A text in which each paragraph is one line, for clap to wrap, and each example is broken as a shell wants it.
+/// Joins each paragraph to one line, which clap wraps, and breaks examples with backslashes.
 pub(crate) fn reflow(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut is_example = false;
     for line in text.lines() {
         let (words, is_indented) = (line.trim(), line.starts_with(' '));
-        // What is indented deeper than the first line of an example is its continuation.
+        // Lines that are indented deeper than the first line of an example continue it.
         let continues = match lines.last() {
             Some(last) if last.is_empty() || words.is_empty() => false,
             Some(_) if is_example => line.starts_with("    "),
@@ -81,7 +81,7 @@ pub(crate) fn reflow(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Whether a line is the first one of an example: a command, perhaps after a variable's assignment.
+/// Whether a line is the first one of an example: a command, optionally after variable assignments.
 fn is_command(line: &str) -> bool {
     let Some(command) = line.strip_prefix("  ").filter(|it| !it.starts_with(' ')) else {
         return false;
@@ -93,7 +93,7 @@ fn is_command(line: &str) -> bool {
     matches!(words.next(), Some("flashflow" | "flashflow-lab" | "man" | "sudo" | "ssh" | "source"))
 }
 
-/// An example in lines that a shell takes for one.
+/// An example broken into lines that a shell joins.
 fn broken(command: &str) -> String {
     let room = NARROW - 2;
     let mut lines = vec!["  ".to_owned()];

@@ -1,5 +1,5 @@
-//! The frame of the two programs, `flashflow` and `flashflow-lab`: command line, version, help, manual pages, completions and
-//! exit status. It knows no command.
+//! The common frame of the programs `flashflow` and `flashflow-lab`: command line, version, help, manual pages, completions and exit
+//! status. It is independent of particular commands.
 
 mod completions;
 mod error;

@@ -1,4 +1,4 @@
-//! Manual pages for man, and completions for shells, as files. Packages are made with it.
+//! Writes manual pages and shell completions to files, for packages.
 
 use crate::error::Error;
 use crate::program::{self, Commands};
@@ -14,12 +14,11 @@ use terminal::{Exit, Output};
 
 /// Write manual pages and shell completions of this program.
 ///
-/// A page for the program, for each of its commands and for each configuration file, in the format of man, and completions for bash,
-/// zsh and fish.
+/// Writes a page for the program, for each command and for each configuration file, and completions for bash, zsh and fish.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 done; 1 failed; 2 wrong arguments.")]
 pub struct ManualOptions {
-    /// Folder, which gets the folders man1, man5 and completions.
+    /// Output folder. Its subfolders are man1, man5 and completions.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -60,7 +59,7 @@ impl ManualOptions {
     }
 }
 
-/// A page for the command and one for each below it, but for those that are hidden. `above` are the pages of the commands that it is below.
+/// Writes the pages of a command and its subcommands, except hidden ones. `above` are the pages of its parent commands.
 fn write_pages(
     command: &Command,
     above: &[String],
@@ -79,7 +78,7 @@ fn write_pages(
         neighbours.push(format!("{name}.toml(5)"));
         files = files_of(daemon);
     }
-    // In paragraphs, as the library has them, examples would be one long line.
+    // clap_mangen would join the lines of examples.
     let more = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let man = Man::new(command.clone().after_help(Resettable::Reset));
     let mut page = Vec::new();
@@ -92,7 +91,7 @@ fn write_pages(
     fs::write(folder.join(man.get_filename()), page)
 }
 
-/// What follows the options in help, as the sections that man-pages(7) names, in its order.
+/// The text after the options, as the sections of man-pages(7) in their order.
 fn sections(text: &str) -> String {
     let [mut status, mut notes, mut examples] = [const { String::new() }; 3];
     for paragraph in text.split("\n\n").map(|it| it.trim_end_matches('\n')) {
@@ -117,7 +116,7 @@ fn section(heading: &str, text: &str) -> String {
     format!(".SH \"{heading}\"\n{text}")
 }
 
-/// Where the package has the configuration of a daemon, and its sample.
+/// The paths of a daemon's configuration and its sample in the package.
 fn files_of(daemon: &str) -> String {
     let files = [
         (format!("/etc/flashflow/{daemon}.toml"), "The configuration that the service reads."),
@@ -130,7 +129,7 @@ fn files_of(daemon: &str) -> String {
     section("FILES", &files.concat())
 }
 
-/// The page of a configuration file: its annotated sample, whose comments become text and whose settings stay lines.
+/// The page of a configuration file, made from its sample: comments become text, settings remain lines.
 fn configuration_page(program: &str, daemon: &str, sample: &str) -> String {
     let mut text = String::new();
     for paragraph in sample.split("\n\n") {
@@ -164,7 +163,7 @@ fn filled(text: &str) -> String {
     format!(".PP\n{}", escaped(text))
 }
 
-/// Lines in which nothing is a macro, an escape or a hyphen (man-pages(7)).
+/// Escapes macros, backslashes and hyphens (man-pages(7)).
 fn escaped(text: &str) -> String {
     let mut all = String::new();
     for line in text.lines() {
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_becomes_sections_and_nothing_in_it_is_a_macro() {
+    fn help_becomes_sections_with_escaped_text() {
         let text =
             "Examples:\n  run --once \\\n.SH no\n'quoted'\n\nIt runs.\n\nExit status: 0 done.";
         let expected = ".SH \"EXIT STATUS\"\n.PP\n0 done.\n.SH \"NOTES\"\n.PP\nIt runs.\n\

@@ -26,9 +26,9 @@ const VERSION: &str = concat!(
 pub trait Commands: Subcommand {
     /// The program's name.
     const NAME: &'static str;
-    /// What it is, in one sentence.
+    /// A description in one sentence.
     const ABOUT: &'static str;
-    /// What its own help adds to that.
+    /// The rest of the description.
     const LONG_ABOUT: &'static str;
     /// Examples.
     const EXAMPLES: &'static str;
@@ -40,14 +40,14 @@ pub trait Commands: Subcommand {
     /// Runs the command.
     ///
     /// # Errors
-    /// Whatever the command fails with.
+    /// The error of the command.
     fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error>;
 
-    /// Whether this error of a library means that the command line is wrong, so that the exit status is 2.
+    /// Whether this error of a library is caused by the command line, so that the exit status is 2.
     fn is_usage(error: &(dyn StdError + Send + Sync + 'static)) -> bool;
 }
 
-/// The command line of a program, with its help laid out.
+/// The command line of a program, with formatted help.
 #[must_use]
 pub fn command<C: Commands>() -> Command {
     let json = Arg::new("json").long("json").global(true).action(ArgAction::SetTrue);
@@ -107,7 +107,7 @@ fn is_usage<C: Commands>(error: &(dyn StdError + Send + Sync + 'static)) -> bool
         || C::is_usage(error)
 }
 
-/// Prints help, the version, or what is wrong with the arguments.
+/// Prints help, the version, or an error in the arguments.
 fn usage(error: &clap::Error) -> ExitCode {
     let output = Output::new(false);
     if error.use_stderr() {

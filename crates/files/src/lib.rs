@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_with_its_access_and_what_fails_leaves_the_previous_one() {
+    fn a_file_is_replaced_atomically_and_a_failure_leaves_the_previous_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("state");
         fs::write(&path, "old, and longer").expect("written");
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_stays_and_the_file_that_it_names_is_replaced() {
+    fn a_symbolic_link_is_kept_and_its_target_is_replaced() {
         let folder = tempfile::tempdir().expect("a folder");
         let inner = folder.path().join("inner");
         fs::create_dir(&inner).expect("made");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_fifo_or_a_device_goes_through_it() {
+    fn fifos_and_devices_are_written_through() {
         let folder = tempfile::tempdir().expect("a folder");
         let fifo = folder.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("made");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_replaces_nothing() {
+    fn create_replaces_nothing() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("seed");
         create(&path, b"one", Access::Owner).expect("made");

@@ -15,15 +15,15 @@ fn summary(scratch: &Scratch, ended: &Ended, name: &str) -> Value {
     assert_eq!((text(&summary, "type"), text(&summary, "experiment")), ("summary", name));
     let held = summary["held"].as_bool().expect("a truth value");
     assert_eq!(ended.code, Some(i32::from(!held)), "{summary:#}");
-    let told = ended.values();
-    let (_, told) = told.split_last().expect("output");
+    let printed = ended.values();
+    let (_, printed) = printed.split_last().expect("output");
     let cases = cases(&summary);
-    assert_eq!(told.len(), cases.len(), "one line per case");
-    for (case, told) in cases.iter().zip(told) {
-        assert_eq!(told["type"], "case");
+    assert_eq!(printed.len(), cases.len(), "one line per case");
+    for (case, printed) in cases.iter().zip(printed) {
+        assert_eq!(printed["type"], "case");
         for field in ["name", "truth_mbit_per_s", "estimate_mbit_per_s", "ratio", "verdict"] {
             assert!(case.get(field).is_some(), "no {field} in {case}");
-            assert_eq!(case[field], told[field]);
+            assert_eq!(case[field], printed[field]);
         }
     }
     let page =
@@ -176,10 +176,10 @@ fn the_cost_of_echoing_is_compared_with_c_tor() {
     ended.assert_code(0);
     let values = ended.values();
     let (summary, runs) = values.split_last().expect("output");
-    let told = |run: &Value| (text(run, "relay").to_owned(), text(run, "mode").to_owned());
+    let key = |run: &Value| (text(run, "relay").to_owned(), text(run, "mode").to_owned());
     let pair = |relay: &str, mode: &str| (relay.to_owned(), mode.to_owned());
     let expected = [pair("tor", "transit"), pair("ours", "echo"), pair("ours", "transit")];
-    assert_eq!(runs.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(runs.iter().map(key).collect::<Vec<_>>(), expected);
     for run in runs {
         let (bytes, cpu_s) = (number(run, "bytes"), number(run, "cpu_s"));
         let rate = number(run, "rate_mbit_per_s");

@@ -41,8 +41,8 @@ fn shards_run_each_case_once_and_make_one_report() {
     assert_eq!(first.status.code(), Some(1), "{first:?}");
     let ours = ["flashflow-100-1.json", "weights-flashflow-1.json"];
     assert_eq!(files(out, "balance-runs"), ours);
-    let told = lines(&first);
-    let answer = told.last().expect("a summary").to_string();
+    let printed = lines(&first);
+    let answer = printed.last().expect("a summary").to_string();
     assert!(answer.contains("Only 1 of 3 runs"), "{answer}");
     let path = out.join("balance-runs").join(ours[0]);
     let kept = std::fs::read(&path).expect("a run");
@@ -52,10 +52,10 @@ fn shards_run_each_case_once_and_make_one_report() {
     let all = balance(out, &[]);
     assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
     assert_eq!(files(out, "balance-runs").len(), 6, "runs and weights: {all:?}");
-    let told = lines(&all);
-    let runs = told.iter().filter(|it| it["type"] == "case").count();
-    assert_eq!(runs, 3, "{told:?}");
-    assert_eq!(told.last().map(|it| it["type"].clone()), Some("summary".into()));
+    let printed = lines(&all);
+    let runs = printed.iter().filter(|it| it["type"] == "case").count();
+    assert_eq!(runs, 3, "{printed:?}");
+    assert_eq!(printed.last().map(|it| it["type"].clone()), Some("summary".into()));
     let table = std::fs::read_to_string(out.join("balance.csv")).expect("a table");
     let claim = table.lines().find(|it| it.contains("network weight error is at most"));
     assert!(claim.is_some_and(|it| it.contains("held")), "{table}");
@@ -65,8 +65,8 @@ fn shards_run_each_case_once_and_make_one_report() {
         assert!(out.join(format!("balance-{figure}.svg")).is_file(), "{figure}");
     }
     let other = experiment("balance", out, ("61", &["--seconds", "3"]));
-    let told = String::from_utf8_lossy(&other.stderr).into_owned();
-    assert!(!other.status.success() && told.contains("--out"), "{told}");
+    let message = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && message.contains("--out"), "{message}");
 }
 
 #[test]
@@ -91,6 +91,6 @@ fn a_missing_network_is_an_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["experiment", "balance", "--out"]).arg(folder.path());
     let output = command.output().expect("it starts");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("--network PATH"), "{told}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && message.contains("--network PATH"), "{message}");
 }

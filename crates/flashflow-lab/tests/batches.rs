@@ -114,8 +114,8 @@ fn an_interrupted_batch_resumes_and_a_changed_network_is_refused() {
     let all = batch(&networks, &out, &[]);
     assert_eq!(all.status.code(), Some(0), "{all:?}");
     assert_eq!(changed(), before);
-    let told = stderr(&all);
-    assert!(told.contains("run 2 of 4") && !told.contains("run 1 of 4"), "{told}");
+    let message = stderr(&all);
+    assert!(message.contains("run 2 of 4") && !message.contains("run 1 of 4"), "{message}");
     // Another network with the same name and number of hosts.
     let scenario = fs::read_to_string(&networks[0]).expect("a scenario");
     fs::write(&networks[0], scenario.replace("mbit_per_s = 50", "mbit_per_s = 51")).expect("it");
@@ -170,12 +170,12 @@ fn a_sampled_network_can_be_simulated() {
     };
     let drawn = sim("sample", &arguments("0.005"));
     assert_eq!(drawn.status.code(), Some(0), "{drawn:?}");
-    let told = lines(&drawn).pop().expect("a line");
-    let number = |name: &str| told[name].as_u64().expect("a number");
+    let printed = lines(&drawn).pop().expect("a line");
+    let number = |name: &str| printed[name].as_u64().expect("a number");
     // A two-hundredth of 6,400 relays, 7,920 processes of users and 800 benchmarks.
-    assert!((28..=36).contains(&number("relays")), "{told}");
+    assert!((28..=36).contains(&number("relays")), "{printed}");
     assert_eq!(number("clients"), 40 + 4);
-    assert!(number("guessed_countries") < number("relays"), "{told}");
+    assert!(number("guessed_countries") < number("relays"), "{printed}");
     let network = ["--network", text(&out), "--seconds", "8", "--json"];
     let played = sim("run", &network);
     assert_eq!(played.status.code(), Some(0), "{played:?}");

@@ -47,10 +47,10 @@ fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> 
         .output()
         .expect("curl runs");
     let has_all = <[u8; 32]>::from(Sha256::digest(&done.stdout)) == content.sha256();
-    let said = String::from_utf8_lossy(&done.stderr);
-    let came = done.stdout.len();
+    let message = String::from_utf8_lossy(&done.stderr);
+    let received = done.stdout.len();
     let is_right = done.status.success() && has_all;
-    (!is_right).then(|| format!("{content:?}: {came} bytes came; {}: {said}", done.status))
+    (!is_right).then(|| format!("{content:?}: {received} bytes came; {}: {message}", done.status))
 }
 
 /// Downloads all files, several at the same time, with three SOCKS users. Returns problems with the results.

@@ -9,7 +9,7 @@ use testbin::{Ended, Scratch, number, text};
 /// the load of this machine.
 fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
     let values = ended.values();
-    let (summary, told) = values.split_last().expect("output");
+    let (summary, printed) = values.split_last().expect("output");
     assert_eq!(text(summary, "type"), "summary");
     assert_eq!(text(summary, "experiment"), experiment);
     assert!(!text(summary, "answer").is_empty());
@@ -18,11 +18,11 @@ fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
     let cases = summary["cases"].as_array().expect("a list");
     let all: Vec<&str> = cases.iter().map(|case| text(case, "name")).collect();
     assert_eq!(all, names);
-    assert_eq!(told.len(), cases.len());
-    for (told, case) in told.iter().zip(cases) {
-        assert_eq!(text(told, "type"), "case");
+    assert_eq!(printed.len(), cases.len());
+    for (printed, case) in printed.iter().zip(cases) {
+        assert_eq!(text(printed, "type"), "case");
         let fields = case.as_object().expect("an object");
-        assert!(fields.iter().all(|(name, value)| told[name] == *value), "{told} {case}");
+        assert!(fields.iter().all(|(name, value)| printed[name] == *value), "{printed} {case}");
         let ratio = number(case, "ratio");
         let quotient = number(case, "estimate_mbit_per_s") / number(case, "truth_mbit_per_s");
         assert!((ratio - quotient).abs() < 1e-9);
@@ -65,8 +65,8 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
         assert_eq!(case["measurers"], measurers);
         assert_eq!(case["mode"], "echo");
         // The relay counts the same cells as the measurers.
-        let said = number(case, "relay_reported_mbit_per_s");
-        assert!((0.85..1.15).contains(&(said / number(case, "estimate_mbit_per_s"))), "{case}");
+        let reported = number(case, "relay_reported_mbit_per_s");
+        assert!((0.85..1.15).contains(&(reported / number(case, "estimate_mbit_per_s"))), "{case}");
     }
     assert_files(
         &scratch,

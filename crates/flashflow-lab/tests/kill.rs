@@ -53,8 +53,8 @@ fn after_a_kill_of_any_victim_the_others_end_and_nothing_is_left() {
         }
     }
     // Each case was printed when it ended.
-    let told = ended.values().iter().filter(|value| value["type"] == "case").count();
-    assert_eq!(told, cases.len());
+    let output = ended.values().iter().filter(|value| value["type"] == "case").count();
+    assert_eq!(output, cases.len());
     for file in ["crash.html", "crash.json"] {
         assert!(scratch.path("results").join(file).is_file(), "{file}");
     }

@@ -290,8 +290,9 @@ fn pages_of_results_are_up_to_date() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     command.args(["results", "pages", "--check", "--folder"]).arg(root().join("docs/results"));
     let output = command.output().expect("it starts");
-    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
-    assert!(output.status.success(), "run `flashflow-lab results pages`: {said:?}");
+    let printed =
+        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(output.status.success(), "run `flashflow-lab results pages`: {printed:?}");
 }
 
 #[test]

@@ -112,8 +112,8 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
         if let Some(factor) = factor {
             let of_nobody = number(case("table V: headers by no anonymity"), "header_s");
             let shown = number(it, "header_s") / of_nobody;
-            let told = number(case(&format!("table V: {factor}")), "factor");
-            assert!((told / shown - 1.0).abs() < 1e-2, "{told}: {shown}");
+            let reported = number(case(&format!("table V: {factor}")), "factor");
+            assert!((reported / shown - 1.0).abs() < 1e-2, "{reported}: {shown}");
         }
     }
     for file in ["selection.html", "selection.json", "selection.csv", "selection-figure-7.svg"] {

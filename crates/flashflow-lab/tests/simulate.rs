@@ -61,12 +61,12 @@ fn errors_are_named() {
     let nowhere = simulate(Path::new("/nowhere"), &["--json"]);
     assert_eq!(nowhere.status.code(), Some(1));
     assert_eq!(lines(&nowhere)[0]["type"], "error");
-    let told = String::from_utf8_lossy(&nowhere.stderr);
-    assert!(told.contains("cannot read /nowhere:"), "{told}");
+    let message = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(message.contains("cannot read /nowhere:"), "{message}");
     let folder = tempfile::tempdir().expect("a folder");
     let empty = simulate(folder.path(), &[]);
-    let told = String::from_utf8_lossy(&empty.stderr);
-    assert!(told.contains("neither scenario.toml nor shadow.config.yaml"), "{told}");
+    let message = String::from_utf8_lossy(&empty.stderr);
+    assert!(message.contains("neither scenario.toml nor shadow.config.yaml"), "{message}");
     let load = simulate(&small(), &["--load", "nan"]);
     assert_eq!(load.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: must be above 0"));
@@ -78,16 +78,16 @@ fn errors_are_named() {
 fn a_load_that_would_change_nothing_is_refused() {
     let load = simulate(&small(), &["--load", "1.5"]);
     assert_eq!(load.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&load.stderr);
-    assert!(told.contains("--load 1.5") && told.contains("all clients fetch"), "{told}");
+    let message = String::from_utf8_lossy(&load.stderr);
+    assert!(message.contains("--load 1.5") && message.contains("all clients fetch"), "{message}");
     let same = simulate(&small(), &["--load", "1", "--seconds", "2"]);
     assert_eq!(same.status.code(), Some(0), "{same:?}");
     let folder = tempfile::tempdir().expect("a folder");
     let mut batch = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
     batch.args(["sim", "batch", "--loads", "100,130", "--seeds", "1", "--network"]).arg(small());
     let batch = batch.arg("--out").arg(folder.path()).output().expect("it starts");
-    let told = String::from_utf8_lossy(&batch.stderr);
-    assert!(batch.status.code() == Some(2) && told.contains("--loads 130"), "{told}");
+    let message = String::from_utf8_lossy(&batch.stderr);
+    assert!(batch.status.code() == Some(2) && message.contains("--loads 130"), "{message}");
 }
 
 #[test]
@@ -99,10 +99,11 @@ fn the_files_of_an_earlier_run_are_not_overwritten() {
     assert_eq!(run("1").status.code(), Some(0));
     let first = read();
     let second = run("2");
-    let told = String::from_utf8_lossy(&second.stderr);
+    let message = String::from_utf8_lossy(&second.stderr);
     assert!(
-        second.status.code() == Some(1) && told.contains("summary.json: it is of an earlier run"),
-        "{told}"
+        second.status.code() == Some(1)
+            && message.contains("summary.json: it is of an earlier run"),
+        "{message}"
     );
     assert_eq!(read(), first);
 }
@@ -216,8 +217,8 @@ fn a_network_is_exported_for_shadow() {
     assert_eq!(lines(&exported)[0]["relays"], 30);
     let refused = export(&small());
     assert_eq!(refused.status.code(), Some(1));
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(told.contains("is not empty"), "{told}");
+    let message = String::from_utf8_lossy(&refused.stderr);
+    assert!(message.contains("is not empty"), "{message}");
     let played = simulate(&out, &["--seconds", "20", "--json"]);
     assert_eq!(played.status.code(), Some(0), "{played:?}");
 }

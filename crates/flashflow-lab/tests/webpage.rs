@@ -138,8 +138,8 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let mut client = scratch.start(&[&arguments[..], &["--show-destinations"]].concat());
     client.wait_for_out("address", |line| value(line)["type"] == "socks");
     client.wait_for_out("circuit", |line| value(line)["type"] == "circuit_built");
-    let said = client.out().iter().map(|line| value(line)).find(|it| it["type"] == "socks");
-    let proxy = format!("--proxy-server=socks5://{}", text(&said.expect("said"), "address"));
+    let socks = client.out().iter().map(|line| value(line)).find(|it| it["type"] == "socks");
+    let proxy = format!("--proxy-server=socks5://{}", text(&socks.expect("printed"), "address"));
     // By default, Chromium bypasses the proxy for this machine.
     let mut browser = match Browser::start_with(&[&proxy, "--proxy-bypass-list=<-loopback>"]) {
         Ok(browser) => browser,

@@ -60,23 +60,23 @@ fn two_coordinators_agree_on_a_seed_although_a_third_fails_halfway() {
         .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
     // Before any coordinator reveals its share.
     runs[2].signal(Signal::KILL);
-    let told = [0, 1].map(|place| runs[place].wait_for_record("agreement", |_| true));
-    for one in &told {
-        assert_eq!(one["agreed"], true, "{told:#?}");
-        assert_eq!(one["members"].as_array().map(Vec::len), Some(2), "{told:#?}");
+    let agreements = [0, 1].map(|place| runs[place].wait_for_record("agreement", |_| true));
+    for one in &agreements {
+        assert_eq!(one["agreed"], true, "{agreements:#?}");
+        assert_eq!(one["members"].as_array().map(Vec::len), Some(2), "{agreements:#?}");
         assert_eq!(one["without"][0]["name"], "third");
-        assert!(text(&one["without"][0], "why").contains("did not reveal"), "{told:#?}");
-        assert_eq!(one["unconfirmed"].as_array().map(Vec::len), Some(0), "{told:#?}");
+        assert!(text(&one["without"][0], "why").contains("did not reveal"), "{agreements:#?}");
+        assert_eq!(one["unconfirmed"].as_array().map(Vec::len), Some(0), "{agreements:#?}");
         assert_eq!(
             (&one["mark"], &one["period_unix_s"]),
-            (&told[0]["mark"], &told[0]["period_unix_s"])
+            (&agreements[0]["mark"], &agreements[0]["period_unix_s"])
         );
     }
     // The seeds are the same, and so are the plans.
     let consensus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../netdoc/tests/data/consensus-ns");
     let consensus = consensus.to_str().expect("text");
     let plans = ["first", "second"].map(|name| {
-        let seed = seed(&scratch, name, &told[0]["period_unix_s"]);
+        let seed = seed(&scratch, name, &agreements[0]["period_unix_s"]);
         let teams = ["--team", "2000", "--team", "2000"];
         let fixed = ["schedule", "--json", "--consensus", consensus, "--seed", &seed];
         let ended = scratch.run(&[&fixed[..], &teams].concat());
@@ -85,7 +85,7 @@ fn two_coordinators_agree_on_a_seed_although_a_third_fails_halfway() {
     });
     assert_eq!(plans[0], plans[1]);
     // The seed is secret during the period.
-    let seed = seed(&scratch, "first", &told[0]["period_unix_s"]);
+    let seed = seed(&scratch, "first", &agreements[0]["period_unix_s"]);
     let [first, second, third] = runs;
     for run in [first, second] {
         run.signal(Signal::TERM);

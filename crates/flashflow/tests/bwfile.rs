@@ -177,8 +177,11 @@ fn a_refused_file_has_tors_warning_a_reason_and_a_check_of_the_rest() {
         let refused = bwfile(&scratch, &["check", name, "--json", AT[0], AT[1]]);
         refused.assert_code(1);
         let found = refused.values();
-        let said = found[0]["tor_warning"].as_str().expect("text");
-        assert!(found[0]["type"] == "refused" && said.contains(&warning), "{name}: {said}");
+        let tor_warning = found[0]["tor_warning"].as_str().expect("text");
+        assert!(
+            found[0]["type"] == "refused" && tor_warning.contains(&warning),
+            "{name}: {tor_warning}"
+        );
         let summary = &found[found.len() - 1];
         assert_eq!(
             (&summary["tor_warnings"], &summary["relays"]),

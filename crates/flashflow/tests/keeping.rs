@@ -28,7 +28,7 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     let passed_s = || link::unix_time_s() % PERIOD_S;
     testbin::wait_for("a period", || (passed_s() < 3).then_some(()));
     let arguments = ["coordinator", "--config", "c.toml", "--json"];
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     // In the middle of a measurement, at the end of one, and in the middle of another.
     let moments: [fn(&str) -> bool; 3] =
         [testbin::is_second, |line| line.contains("\"type\":\"relay\""), testbin::is_second];
@@ -36,7 +36,7 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
         let mut run = scratch.start(&arguments);
         run.wait_for_out("its moment", moment);
         run.signal(Signal::KILL);
-        told.extend(values(&run.end()));
+        printed.extend(values(&run.end()));
     }
     let mut run = scratch.start(&arguments);
     run.wait_for_outs("two periods", 2, |line| line.contains("\"summary\""));
@@ -45,7 +45,7 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     run.signal(Signal::TERM);
     let ended = run.end();
     ended.assert_code(130);
-    told.extend(values(&ended));
+    printed.extend(values(&ended));
     let names: BTreeSet<&str> = live.iter().map(|it| text(it, "nickname")).collect();
     assert!(names.is_superset(&BTreeSet::from(["fast", "slow"])), "{names:?}");
 
@@ -65,17 +65,17 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     assert!(all.iter().any(|it| number(it, "turn") > 1.0), "{all:#?}");
     // Failures have no estimate.
     let has_number = |it: &&Value| it["type"] == "relay" && it["estimate_mbit_per_s"].is_number();
-    let results: Vec<&Value> = told.iter().filter(has_number).collect();
+    let results: Vec<&Value> = printed.iter().filter(has_number).collect();
     for result in &results {
         let is_it = |it: &&Value| {
             let mbit = it["capacity_byte_s"].as_f64().unwrap_or_default() * 8.0 / 1e6;
             let same = (mbit - number(result, "estimate_mbit_per_s")).abs() < 0.001;
             it["fingerprint"] == result["fingerprint"] && same
         };
-        assert!(all.iter().any(|it| is_it(&it)), "told and not recorded: {result}");
+        assert!(all.iter().any(|it| is_it(&it)), "printed and not recorded: {result}");
     }
     let finals = all.iter().filter(|it| it["is_final"] == true).count();
-    assert!(finals >= results.len(), "{finals} recorded, {} told", results.len());
+    assert!(finals >= results.len(), "{finals} recorded, {} printed", results.len());
     // The seed of a period is exported after the period. It was drawn during the first one.
     let now_unix_s = link::unix_time_s();
     let periods = export(&scratch, &["--what", "periods"]);
@@ -83,10 +83,10 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     for period in &periods {
         let begin = period["begin_unix_s"].as_u64().expect("a time");
         let is_on = begin + PERIOD_S > now_unix_s;
-        assert!(!is_on || period["seed"].is_null(), "told too early: {period}");
+        assert!(!is_on || period["seed"].is_null(), "exported too early: {period}");
         let is_long_over = begin + 2 * PERIOD_S < now_unix_s;
-        let is_told = period["seed"].is_string();
-        assert!(!is_long_over || is_told || Some(begin) == first, "not told: {period}");
+        let is_exported = period["seed"].is_string();
+        assert!(!is_long_over || is_exported || Some(begin) == first, "not exported: {period}");
     }
 
     scratch.run(&["store", "check", "bandwidth/store.db"]).assert_code(0);
@@ -105,19 +105,19 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     );
     let seconds = export(&scratch, &["--what", "seconds"]);
     assert_eq!(csv.out.len(), seconds.len() + 1);
-    assert!(seconds.iter().any(|it| it["limiter"] != "unknown"), "the kernel said something");
+    assert!(seconds.iter().any(|it| it["limiter"] != "unknown"), "the kernel reports limits");
     let records = export(&scratch, &["--what", "records"]);
     assert_eq!(records.len(), all.len());
-    let said = scratch.run(&["bwfile", "explain", "slow", "--store", "bandwidth/store.db"]);
-    said.assert_code(0);
+    let printed = scratch.run(&["bwfile", "explain", "slow", "--store", "bandwidth/store.db"]);
+    printed.assert_code(0);
     assert!(
-        said.out[0].contains("has the weight") && said.out.concat().contains("in transit"),
+        printed.out[0].contains("has the weight") && printed.out.concat().contains("in transit"),
         "{:#?}",
-        said.out
+        printed.out
     );
     let stranger = "F".repeat(40);
-    let said = scratch.run(&["bwfile", "explain", &stranger, "--store", "bandwidth/store.db"]);
-    said.assert_refused(&[&stranger, "has no relay"]);
+    let printed = scratch.run(&["bwfile", "explain", &stranger, "--store", "bandwidth/store.db"]);
+    printed.assert_refused(&[&stranger, "has no relay"]);
 
     measurer.stop();
     network.stop().expect("down");

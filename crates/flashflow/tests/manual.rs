@@ -99,9 +99,9 @@ fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
 #[test]
 fn the_version_has_commit_and_target_and_builds_need_no_git() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let told = flashflow(&["--version"]).out.concat();
+    let version = flashflow(&["--version"]).out.concat();
     let start = concat!("flashflow ", env!("CARGO_PKG_VERSION"), " (");
-    assert!(told.starts_with(start) && told.ends_with(')'), "{told}");
+    assert!(version.starts_with(start) && version.ends_with(')'), "{version}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");

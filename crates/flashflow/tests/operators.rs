@@ -8,9 +8,9 @@ use testbin::{PATIENCE, Running, Scratch, text};
 
 /// The next notification to systemd.
 fn hear(systemd: &UnixDatagram) -> String {
-    let mut told = [0; 1024];
-    let len = systemd.recv(&mut told).expect("word of the relay");
-    String::from_utf8_lossy(&told[..len]).into_owned()
+    let mut buffer = [0; 1024];
+    let len = systemd.recv(&mut buffer).expect("word of the relay");
+    String::from_utf8_lossy(&buffer[..len]).into_owned()
 }
 
 fn configuration(more: &str) -> String {
@@ -55,13 +55,13 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
         fs::write(&file, configuration(more)).expect("written");
         relay.signal(Signal::HUP);
         let skip_signs = || loop {
-            let told = hear(&systemd);
-            if told.trim() != "WATCHDOG=1" {
-                break told;
+            let notification = hear(&systemd);
+            if notification.trim() != "WATCHDOG=1" {
+                break notification;
             }
         };
-        let told = skip_signs();
-        assert!(told.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{told}");
+        let notification = skip_signs();
+        assert!(notification.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{notification}");
         assert_eq!(skip_signs().trim(), "READY=1");
     };
     reload(&relay, "contact = \"me\"\nthreads = 2\n[flashflow]\nmeasurements_allowed = true\n");
@@ -77,8 +77,9 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
 
     relay.signal(Signal::TERM);
     // Read notifications before waiting for the end, because the socket's buffer is small.
-    let told = std::iter::from_fn(|| Some(hear(&systemd))).find(|told| told.trim() != "WATCHDOG=1");
-    assert_eq!(told.as_deref().map(str::trim), Some("STOPPING=1"));
+    let notification = std::iter::from_fn(|| Some(hear(&systemd)))
+        .find(|notification| notification.trim() != "WATCHDOG=1");
+    assert_eq!(notification.as_deref().map(str::trim), Some("STOPPING=1"));
     let ended = relay.end();
     ended.assert_code(0);
     assert!(ended.error.contains("the previous one stays in effect"), "{}", ended.error);

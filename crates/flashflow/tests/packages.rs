@@ -48,10 +48,10 @@ impl Host {
             .stdout(Stdio::piped())
             .spawn()
             .expect("unshare");
-        let mut told = [0; 10];
+        let mut line = [0; 10];
         let out = keeper.stdout.as_mut().expect("a pipe");
-        out.read_exact(&mut told).expect("installed; the reason is above");
-        assert_eq!(&told, b"installed\n");
+        out.read_exact(&mut line).expect("installed; the reason is above");
+        assert_eq!(&line, b"installed\n");
         Self { keeper }
     }
 
@@ -79,8 +79,11 @@ impl Host {
     /// Whether a service can run this command on a file, such as `cat`.
     fn may(&self, service: &str, what: &str, path: &str) -> bool {
         let output = self.by(service, &format!("{what} {path}")).output().expect("nsenter");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() || said.contains("Permission denied"), "{path}: {said}");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() || message.contains("Permission denied"),
+            "{path}: {message}"
+        );
         output.status.success()
     }
 

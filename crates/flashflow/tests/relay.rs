@@ -18,7 +18,7 @@ const LEAST: [&str; 7] =
 #[test]
 fn a_relay_listens_ends_on_a_signal_and_keeps_its_identity() {
     let scratch = Scratch::new();
-    let mut said = Vec::new();
+    let mut identities = Vec::new();
     for signal in [Signal::TERM, Signal::INT] {
         let mut relay = scratch.start(&LEAST);
         relay.wait_for_out("listening", |line| line.starts_with("listening on "));
@@ -36,9 +36,9 @@ fn a_relay_listens_ends_on_a_signal_and_keeps_its_identity() {
         assert!(address.ip().is_loopback() && address.port() != 0);
         TcpListener::bind(address).expect("the port is free again");
         assert_eq!((words[4].len(), words[6].len()), (40, 64));
-        said.push((words[4].clone(), words[6].clone()));
+        identities.push((words[4].clone(), words[6].clone()));
     }
-    assert_eq!(said[0], said[1]);
+    assert_eq!(identities[0], identities[1]);
 }
 
 #[test]
@@ -186,10 +186,10 @@ fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
     let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
     loop {
         let event = client.control().events().recv_timeout(PATIENCE).expect("an event");
-        let said = event.message.text().to_owned();
-        let is = |what: &str| said.starts_with(&format!("CIRC {id} {what}"));
+        let text = event.message.text().to_owned();
+        let is = |what: &str| text.starts_with(&format!("CIRC {id} {what}"));
         if is("BUILT") || is("FAILED") || is("CLOSED") {
-            return (is("BUILT"), said);
+            return (is("BUILT"), text);
         }
     }
 }
@@ -230,8 +230,8 @@ fn a_download_survives_the_termination_of_its_relays() {
     assert!(!downloading.is_finished(), "told to end in the middle of it");
 
     // A circuit over an open link is refused with a reason, and new connections are refused.
-    let (stands, said) = build(&mut client, [a, b, z]);
-    assert!(!stands && said.contains("REMOTE_REASON=HIBERNATING"), "{said}");
+    let (is_built, text) = build(&mut client, [a, b, z]);
+    assert!(!is_built && text.contains("REMOTE_REASON=HIBERNATING"), "{text}");
     assert!(TcpStream::connect(guard_address).is_err(), "the port is closed");
     let done = downloading.join().expect("no panic").expect("downloaded");
     assert!(done.is_right, "{done:?}");

@@ -146,8 +146,8 @@ fn a_team_that_is_too_small_for_some_relays_has_its_own_status() {
     };
     assert!(!run("100000", 0).contains("lower bound"));
     // Each relay has a slot, but some cannot be loaded enough in any slot.
-    let told = run("50", 3);
-    assert!(told.contains("0 measurements without a slot"), "{told}");
+    let printed = run("50", 3);
+    assert!(printed.contains("0 measurements without a slot"), "{printed}");
     let values = schedule(&small(), &["--team", "50"]).values();
     let (summary, measurements) = values.split_last().expect("a summary");
     let short = summary["lower_bound_relays"].as_u64().expect("a number");
@@ -167,8 +167,8 @@ fn a_team_that_is_too_small_for_some_relays_has_its_own_status() {
     let warning = format!(
         "warning: {short} {word} will only get lower bounds: the smallest team has 50 Mbit/s, the largest machine needs {needs:.0} Mbit/s"
     );
-    assert!(told.contains(&warning), "no {warning} in {told}");
-    assert!(told.contains("; 1 team; "), "{told}");
+    assert!(printed.contains(&warning), "no {warning} in {printed}");
+    assert!(printed.contains("; 1 team; "), "{printed}");
 }
 
 #[test]

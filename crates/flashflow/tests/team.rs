@@ -203,10 +203,10 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
     let values = ended.values();
     let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
-        let told = period.iter().filter(|it| it["type"] == "relay");
-        let told: Vec<&str> = told.map(|it| text(it, "nickname")).collect();
-        let names: BTreeSet<&str> = told.iter().copied().collect();
-        assert_eq!(told.len(), names.len(), "twice in one period: {told:?}");
+        let relays = period.iter().filter(|it| it["type"] == "relay");
+        let relays: Vec<&str> = relays.map(|it| text(it, "nickname")).collect();
+        let names: BTreeSet<&str> = relays.iter().copied().collect();
+        assert_eq!(relays.len(), names.len(), "twice in one period: {relays:?}");
     }
     for summary in values.iter().filter(|it| it["type"] == "summary").skip(1) {
         let relays = summary["relays"].as_array().expect("a list");
@@ -246,8 +246,12 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
     };
     let most = all.iter().map(at_once).max().expect("some");
     assert!((2..=Ten::AT_ONCE_MAX).contains(&most), "{most} at once: {all:#?}");
-    let said = format!("at most {} relays are measured at once", Ten::AT_ONCE_MAX);
-    assert!(ended.error.contains(&said) && !ended.error.contains("it refuses"), "{}", ended.error);
+    let message = format!("at most {} relays are measured at once", Ten::AT_ONCE_MAX);
+    assert!(
+        ended.error.contains(&message) && !ended.error.contains("it refuses"),
+        "{}",
+        ended.error
+    );
 
     // The plan is not printed.
     let seed = scratch.path("bandwidth/schedule.seed");

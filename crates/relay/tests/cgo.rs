@@ -81,14 +81,14 @@ fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
 }
 
 /// Events of a client thread: the outcome of a transfer, or why its circuit failed.
-struct Telling {
-    told: Sender<Result<u64, String>>,
+struct TransferObserver {
+    results: Sender<Result<u64, String>>,
     clock: Clock,
     /// Builds another circuit if C tor destroyed the first one.
     again: Option<(CircuitPlan, SocketAddr, Transfer)>,
 }
 
-impl Telling {
+impl TransferObserver {
     fn begin_again(&mut self, node: &mut client::Client<StdRng>, cause: &Loss) -> bool {
         let is_swept = matches!(cause, Loss::Circuit(error) if error.may_be_swept());
         let Some((plan, to, transfer)) = self.again.take().filter(|_| is_swept) else {
@@ -100,10 +100,10 @@ impl Telling {
     }
 }
 
-impl Observer<client::Client<StdRng>> for Telling {
+impl Observer<client::Client<StdRng>> for TransferObserver {
     fn before_turn(&mut self, drive: &mut dyn Drive<client::Client<StdRng>>) -> Option<Instant> {
         while let Some(event) = drive.node_mut().poll_event() {
-            let told = match event {
+            let result = match event {
                 ClientEvent::Over { outcome: Outcome::Complete, figures, .. } => {
                     Ok(figures.received_bytes)
                 }
@@ -113,13 +113,13 @@ impl Observer<client::Client<StdRng>> for Telling {
                 }
                 other => Err(format!("{other:?}")),
             };
-            let _ = self.told.send(told);
+            let _ = self.results.send(result);
         }
         None
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        let _ = self.told.send(Err(failure.to_string()));
+        let _ = self.results.send(Err(failure.to_string()));
     }
 }
 
@@ -184,12 +184,12 @@ fn our_client_uses_cgo_with_c_tor_exits_and_ours() {
         let transfer = Transfer { seed: number, download_bytes: 2 << 20, upload_bytes: 1 << 20 };
         node.begin(clock.now(), circuit, server_at.into(), transfer);
         let node = Driver::new(node, clock, tls.clone(), Vec::new(), DriverOptions::default());
-        let (sender, told) = channel();
+        let (sender, results) = channel();
         let node = Box::new(node.expect("a driver"));
         let again = Some((plan, server_at, transfer));
-        let telling = Telling { told: sender, clock, again };
-        let _client = NodeThread::start("client", node, telling).expect("a thread");
-        let received = told.recv_timeout(PATIENCE).expect("an end");
+        let observer = TransferObserver { results: sender, clock, again };
+        let _client = NodeThread::start("client", node, observer).expect("a thread");
+        let received = results.recv_timeout(PATIENCE).expect("an end");
         assert!(received.as_ref().is_ok_and(|it| *it > 2 << 20), "{path:x?}: {received:?}");
         let is_ours = path.last() == Some(&ours);
         assert_eq!(relay.totals().cgo_circuits - before, u64::from(is_ours), "{path:x?}");

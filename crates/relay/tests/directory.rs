@@ -211,7 +211,7 @@ fn clients_are_served_across_renewals_of_onion_key_and_certificates() {
 /// A C tor client. Dropping it ends the process.
 struct Client {
     process: Child,
-    said: Receiver<String>,
+    log: Receiver<String>,
 }
 
 impl Client {
@@ -236,7 +236,7 @@ impl Client {
         command.arg("--defaults-torrc").arg(&defaults).arg("-f").arg(&file);
         let mut process = command.stdout(Stdio::piped()).spawn().expect("a tor");
         let output = process.stdout.take().expect("piped");
-        let (sender, said) = channel();
+        let (sender, log) = channel();
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -244,17 +244,17 @@ impl Client {
                 }
             }
         });
-        Self { process, said }
+        Self { process, log }
     }
 
     fn wait_until_it_says(&self, what: &str) {
         // A failing client may run forever.
         const LINES_MAX: usize = 200;
-        let mut heard = Vec::new();
-        while heard.last().is_none_or(|line: &String| !line.contains(what)) {
-            match self.said.recv_timeout(PATIENCE) {
-                Ok(line) if heard.len() < LINES_MAX => heard.push(line),
-                _ => panic!("no {what:?} in {heard:#?}"),
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line: &String| !line.contains(what)) {
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) if lines.len() < LINES_MAX => lines.push(line),
+                _ => panic!("no {what:?} in {lines:#?}"),
             }
         }
     }

@@ -65,7 +65,7 @@ fn a_c_tor_client_downloads_through_our_relays_in_all_positions() {
         }
         // Only the two relays with hop-by-hop windows use them, with each other.
         match (what, passed_on()) {
-            ("middle" | "exit" | "guard", told) => assert_eq!(told, [0; 3], "{what}"),
+            ("middle" | "exit" | "guard", counts) => assert_eq!(counts, [0; 3], "{what}"),
             (_, [a, b, c]) => assert!(a == 0 && b > 0 && c > 4_000, "{what}: {a}, {b}, {c}"),
         }
         let paths = client.used_paths().expect("an answer");

@@ -63,20 +63,24 @@ fn a_c_tor_client_downloads_over_two_legs_to_our_exit() {
     let server = ContentServer::start().expect("a server");
     let from = ("127.0.0.1", server.address().port());
     let mut numbers = 0..;
-    let mut all_come_whole = |client: &mut Client, lengths: &[u64], what: &str| {
-        let mut heard = wait_until_linked(client, &exit);
+    let mut assert_all_complete = |client: &mut Client, lengths: &[u64], what: &str| {
+        let mut events = wait_until_linked(client, &exit);
         for (place, len) in lengths.iter().enumerate() {
             let content = Content { len: *len, seed: numbers.next().unwrap_or_default() };
             let isolation = format!("{what}, {}", place / 2);
             let done = download(client.socks(), from, content, &isolation, PATIENCE);
-            heard.extend(client.events().expect("answers"));
+            events.extend(client.events().expect("answers"));
             let done = done.unwrap_or_else(|error| {
-                panic!("{what}, {len} bytes: {error}: {:?}, {heard:#?}", exit.totals())
+                panic!("{what}, {len} bytes: {error}: {:?}, {events:#?}", exit.totals())
             });
             assert!(done.is_right, "{what}, {len} bytes: {done:?}");
         }
     };
-    all_come_whole(&mut client, &[1 << 10, 100_000, 4 << 20, 10 << 20, 10 << 20], "from the start");
+    assert_all_complete(
+        &mut client,
+        &[1 << 10, 100_000, 4 << 20, 10 << 20, 10 << 20],
+        "from the start",
+    );
     let totals = exit.totals();
     // Each leg uses the relay cryptography that C tor clients prefer.
     assert!(totals.cgo_circuits > 0, "{totals:?}");
@@ -90,33 +94,33 @@ fn a_c_tor_client_downloads_over_two_legs_to_our_exit() {
     };
     for round in 0..3 {
         client.pin(&pins).expect("accepted");
-        all_come_whole(&mut client, &[1 << 10, 100_000, 1 << 20], &format!("closed {round}"));
+        assert_all_complete(&mut client, &[1 << 10, 100_000, 1 << 20], &format!("closed {round}"));
     }
 }
 
 /// Waits until the client has linked circuits, which it does before any stream. Returns its events.
 fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
     let clock = Clock::start();
-    let mut heard = Vec::new();
+    let mut events = Vec::new();
     let is_linked = |client: &mut Client| {
         let all = client.control().get_info("circuit-status").expect("answers");
         all.matches("PURPOSE=CONFLUX_LINKED").count() >= 2
     };
     while !is_linked(client) {
-        heard.extend(client.events().expect("answers"));
+        events.extend(client.events().expect("answers"));
         let has_time = clock.now() - Instant::ORIGIN < PATIENCE;
-        assert!(has_time, "no linked circuits: {:?}, {heard:#?}", exit.totals());
+        assert!(has_time, "no linked circuits: {:?}, {events:#?}", exit.totals());
         std::thread::park_timeout(Duration::from_millis(200));
     }
-    heard
+    events
 }
 
 /// The guards of the set with the latest stream, according to tor's control port.
 fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
-    let heard = client.events().expect("answers");
+    let seen = client.events().expect("answers");
     let stream =
-        heard.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
+        seen.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
     let circuit = stream.and_then(|(_, rest)| rest.split(' ').next()).expect("a stream").to_owned();
     // "7 BUILT $FP~name,$FP~name,$FP~name … PURPOSE=CONFLUX_LINKED … CONFLUX_ID=…"
     let all = client.control().get_info("circuit-status").expect("answers");
@@ -146,19 +150,19 @@ fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
     let mut stream = connect_through(client.socks(), to, "first", PATIENCE).expect("granted");
     stream.write_all(request).expect("sent");
     // This amount exceeds the window of one leg, so both carry data.
-    let mut came = vec![0; 5_000_000];
-    stream.read_exact(&mut came).expect("it comes");
+    let mut got = vec![0; 5_000_000];
+    stream.read_exact(&mut got).expect("it comes");
     let guards = guards_of_the_latest(&mut client);
     assert_eq!(guards.len(), 2, "{guards:?}");
     let node = network.nodes().iter().find(|it| it.rsa_hex().eq_ignore_ascii_case(&guards[0]));
     node.expect("a stock relay").kill();
-    came.extend(read_rest(&mut stream).expect("it ends"));
+    got.extend(read_rest(&mut stream).expect("it ends"));
     let mut direct = TcpStream::connect(server.address()).expect("it listens");
     direct.write_all(request).expect("sent");
     assert!(
-        read_rest(&mut direct).expect("it ends").starts_with(&came),
+        read_rest(&mut direct).expect("it ends").starts_with(&got),
         "{} bytes are wrong",
-        came.len()
+        got.len()
     );
     drop(stream);
 

@@ -39,10 +39,10 @@ impl Watched {
 
     /// The number of PADDING cells that it has received, from its log.
     fn received(&mut self) -> u64 {
-        let told = |text: &str| text.matches("Cells processed: ").count();
-        let before = told(&self.logged());
+        let count_of = |text: &str| text.matches("Cells processed: ").count();
+        let before = count_of(&self.logged());
         self.client.control().request("SIGNAL DUMP").expect("accepted");
-        self.until("its counts", |watched| told(&watched.logged()) > before);
+        self.until("its counts", |watched| count_of(&watched.logged()) > before);
         let logged = self.logged();
         let (_, count) = logged.rsplit_once("Cells processed: ").expect("just seen");
         count.split(' ').next().and_then(|count| count.parse().ok()).expect("a count")

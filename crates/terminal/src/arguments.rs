@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// An IP address and a port. `localhost` is the only name that needs no look-up: it is always loopback (RFC 6761, section 6.3).
 ///
 /// # Errors
-/// What to write instead.
+/// The text is not an address. The error has the accepted format.
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let local = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
     if let Some(port) = local {
@@ -18,7 +18,7 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// How to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug, Args)]
 pub struct TeamArguments {
     /// Length of a measurement in seconds, 3 to 600. Below 10 s, the initial burst of a relay inflates the result.
@@ -39,7 +39,7 @@ pub struct TeamArguments {
     /// Share of cells whose content is verified; 0.008 is one in 125.
     #[arg(long, default_value_t = coordinator::CHECK_SHARE, value_name = "SHARE")]
     pub check_share: f64,
-    /// Address at which the relay reaches the measurers. By default that of the route to the relay.
+    /// Address at which the relay reaches the measurers. By default the source address of the route to the relay.
     #[arg(long, value_name = "ADDRESS")]
     pub own_address: Option<IpAddr>,
     /// Ports at which the relay reaches the measurers, such as 20000-20999. By default any.

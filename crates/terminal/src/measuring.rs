@@ -23,7 +23,7 @@ pub fn params(arguments: &TeamArguments) -> Params {
     }
 }
 
-/// Rejects arguments that describe no team.
+/// Rejects invalid arguments of a team.
 ///
 /// # Errors
 /// [`Error::Usage`], with the argument.
@@ -56,10 +56,10 @@ fn options(arguments: &TeamArguments) -> TeamOptions {
 /// The team that the arguments describe, for single measurements.
 ///
 /// # Errors
-/// [`Error`] if they describe none, or its measurers are not available.
+/// [`Error`] if the arguments are invalid, or measurers are not available.
 pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
     check(arguments)?;
-    output.doing("making keys, and finding out what this machine can do");
+    output.doing("making keys, and measuring the capacity of this machine");
     let team = Team::new(options(arguments))?;
     show_team(arguments.measurers, team.capacities().next().unwrap_or_default(), output);
     Ok(team)
@@ -71,7 +71,7 @@ pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
 /// As for [`team`].
 pub fn local_team(arguments: &TeamArguments, output: &Output) -> Result<LocalTeam, Error> {
     check(arguments)?;
-    output.doing("making keys, and finding out what this machine can do");
+    output.doing("making keys, and measuring the capacity of this machine");
     let team = LocalTeam::new(&options(arguments))?;
     show_team(arguments.measurers, team.capacity(), output);
     Ok(team)
@@ -139,7 +139,7 @@ pub trait RelayWitness {
     fn second_ending(&self, end: Instant) -> Option<Rate>;
 }
 
-/// Measures one relay with a team of its own, and prints each second.
+/// Measures one relay with a separate team, and prints each second.
 ///
 /// # Errors
 /// [`TeamError`] if the team cannot measure. A failed measurement is a result and no error.
@@ -210,7 +210,7 @@ pub fn show_progress(
     }
 }
 
-/// The kernels' accounts of the measurers' sockets, second by second: for programs only.
+/// Prints the kernels' statistics of the measurers' sockets in each second, as JSON only.
 pub fn show_accounts(record: &Record, output: &Output) {
     for round in &record.rounds {
         for second in &round.seconds {
@@ -271,7 +271,7 @@ impl<W: RelayWitness> Watch<W> {
         }
     }
 
-    /// What the witness saw, after the last measurement.
+    /// The observations of the witness after the last measurement.
     pub fn observations(&self) -> Observations {
         let heard = |&(round, second, end): &(u32, u32, Instant)| {
             let rate = self.witness.second_ending(end)?;

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Output: results to stdout, as text or one JSON value a line; progress and errors to stderr.
+/// Prints results to stdout, as text or JSON lines, and progress and errors to stderr.
 pub struct Output {
     is_json: bool,
     /// The program's version, with its commit.
@@ -85,7 +85,7 @@ impl Output {
         self.version
     }
 
-    /// A result: `text` for people, `value` for programs.
+    /// Prints a result: `value` with `--json`, else `text`.
     pub fn result(&self, text: impl Display, value: impl FnOnce() -> Value) {
         self.bar.suspend(|| {
             let mut stdout = io::stdout().lock();
@@ -119,14 +119,14 @@ impl Output {
         self.has_lost.load(Ordering::Relaxed)
     }
 
-    /// A result for programs only.
+    /// Prints a result with `--json` only.
     pub fn record(&self, value: impl FnOnce() -> Value) {
         if self.is_json {
             self.result("", value);
         }
     }
 
-    /// A result for people only.
+    /// Prints a result without `--json` only.
     pub fn text(&self, text: impl Display) {
         if !self.is_json {
             self.result(text, || Value::Null);
@@ -151,7 +151,7 @@ impl Output {
         self.bar.set_message(message);
     }
 
-    /// Shows a part of the current activity: as a line of its own after [`log_progress`](Self::log_progress), also on a terminal.
+    /// Shows a part of the current activity; after [`log_progress`](Self::log_progress) as a separate line, even on a terminal.
     pub fn progress(&self, message: impl Into<String>) {
         if self.is_logged.load(Ordering::Relaxed) {
             self.step(message.into());
@@ -193,7 +193,7 @@ impl Output {
         Exit::Interrupted
     }
 
-    /// Prints an error on stderr; as a value, too, for programs.
+    /// Prints an error on stderr and, with `--json`, as a value on stdout.
     pub fn error(&self, error: impl Display) {
         self.quiet();
         let priority = if is_journal() { "<3>" } else { "" };

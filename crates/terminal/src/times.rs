@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_unix_seconds_or_a_date_in_any_usual_form() {
+    fn unix_seconds_dates_and_times_are_parsed() {
         for (text, expected) in [
             ("0", 0),
             ("1795705200", 1_795_705_200),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_written_for_people() {
+    fn times_are_readable() {
         assert_eq!(readable(1_795_705_200), "2026-11-26 15:00:00 UTC");
         assert_eq!(readable(u64::MAX), format!("Unix second {}", u64::MAX));
         assert_eq!(time(readable(1_795_705_200).trim_end_matches(" UTC")), Ok(1_795_705_200));

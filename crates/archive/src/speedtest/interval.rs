@@ -1,4 +1,4 @@
-//! The speed test's analysis for any interval of a dataset.
+//! The analysis of a speed test for any interval of a dataset.
 
 use super::{Change, GBIT_PER_BYTE, Hour, MEMORY_S, SpeedTest};
 use crate::engine::{Engine, View, integers, numbers, texts};
@@ -6,10 +6,10 @@ use crate::error::ArchiveError;
 use crate::times::minute;
 use std::collections::BTreeSet;
 
-/// The relays of a dataset in the five days before an interval, and in those after its begin.
+/// Compares the relays of a dataset in the five days before the begin of an interval with the five days after it.
 ///
 /// # Errors
-/// The dataset has no relays then, or cannot be read.
+/// The dataset has no relays at that time, or cannot be read.
 pub fn of_interval(
     engine: &Engine,
     view: View,

@@ -1,12 +1,12 @@
-//! A speed test of a modelled network, hour by hour: relays keep and publish observed bandwidth as tor does, and weights follow it as
-//! bandwidth authorities compute them.
+//! Simulates a speed test of a modelled network, hour by hour. Relays compute and publish observed bandwidth like tor, and bandwidth
+//! authorities derive weights from it.
 //!
-//! A relay has a capacity, which never changes. Clients choose relays by weight, so a relay's mean load is its share of all traffic, at most
-//! its capacity. What it carries in its best ten seconds of an hour is above the mean by a random part. From this follow the relay's
-//! observed bandwidth and descriptors (`ObservedBandwidth`). A bandwidth authority measures each relay again after some days: its weight
-//! is then the advertised bandwidth times the ratio of the relay's speed to the mean, with an error, as TorFlow and sbws compute it.
+//! The capacity of a relay is constant. Clients choose relays by weight, so the mean load of a relay is its weight's share of all traffic, at
+//! most its capacity. Its best ten seconds of an hour exceed the mean by a random part. The relay's observed bandwidth and descriptors
+//! follow from that (`ObservedBandwidth`). A bandwidth authority measures each relay again after some days. As with TorFlow and sbws, the
+//! weight is the advertised bandwidth times the ratio of the relay's speed to the mean, with an error.
 //!
-//! The speed test loads each relay once to its capacity. Nothing else changes at that time, so every later change is an effect of the test.
+//! The speed test loads each relay once to its capacity. Nothing else changes at that time, so all later changes are its effect.
 
 use super::{Change, Hour, SpeedTest, weight_error};
 use crate::dataset::Dataset;
@@ -18,17 +18,17 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use report::experiment::ExperimentReport;
 
-/// The hours before those that are reported: relays fill their memory of five days, and weights settle.
+/// Hours before the reported ones, in which relays collect five days of history, and weights settle.
 const WARM_UP_HOURS: u64 = 21 * 24;
 /// Amplitude of the daily variation of traffic around its mean.
 const DAILY_SWING: f64 = 0.1;
-/// Below this part of the mean utilisation, a download of a bandwidth authority is not faster: circuit windows and other relays limit it.
+/// Below this share of the mean utilisation, circuit windows and other relays limit the downloads of bandwidth authorities.
 const IDLE_PART: f64 = 0.5;
 
 /// The network and its test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationOptions {
-    /// Hours that are reported.
+    /// Number of reported hours.
     pub hours: u32,
     /// The hour in which the test begins.
     pub begins_at_hour: u32,
@@ -38,20 +38,20 @@ pub struct SimulationOptions {
     pub measured_share: f64,
     /// All traffic, as a share of all capacity.
     pub load: f64,
-    /// Mean excess of an hour's best ten seconds over the hour's mean, as a share of the mean load; the excess has an exponential distribution.
+    /// Mean excess of the best ten seconds of an hour over its mean, as a share of the mean load. It is exponentially distributed.
     pub burst: f64,
-    /// The standard deviation of the logarithm of a weight's lasting error, such as that of a relay far from bandwidth authorities.
+    /// Standard deviation of the logarithm of a weight's constant error, such as that of a relay far from bandwidth authorities.
     pub weight_bias: f64,
-    /// The standard deviation of the logarithm of each measurement's own error.
+    /// Standard deviation of the logarithm of the error of each measurement.
     pub weight_noise: f64,
     /// The mean time after which a bandwidth authority measures a relay again.
     pub weight_hours: u32,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Default for SimulationOptions {
-    /// Two weeks with a test as long as the paper's. Before the test the network resembles Tor in 2019: traffic is 35 % of the capacity,
+    /// Two weeks with a test as long as in the paper. Before the test the network resembles Tor in 2019: traffic is 35 % of the capacity,
     /// relays advertise two thirds of it, and the network weight error is 14 %.
     fn default() -> Self {
         Self {
@@ -74,7 +74,7 @@ struct Relay {
     observed: ObservedBandwidth,
     /// Consensus weight in an arbitrary unit, which is the same for all relays.
     weight: f64,
-    /// The lasting error of its weight.
+    /// The constant error of its weight.
     bias: f64,
     weighs_at_hour: u64,
     /// Hour in which the speed test measures the relay.
@@ -97,7 +97,7 @@ pub fn synthetic_capacities(relays: u32, seed: u64) -> Vec<f64> {
     (0..relays).map(|_| capacity_byte_per_s(&mut rng)).collect()
 }
 
-/// Capacities of a dataset's network: in the authors' speed test the larger of before and after; else of a staged network.
+/// Capacities of a dataset's network: the larger bandwidth before and after the authors' speed test, or else those of a staged network.
 ///
 /// # Errors
 /// The dataset has neither, or cannot be read.
@@ -185,7 +185,7 @@ impl<'a> Network<'a> {
         let relays = capacities_byte_per_s.iter().map(|capacity_byte_per_s| {
             // Relays started at all times of a day, before the model begins.
             let mut observed = ObservedBandwidth::started(rng.random_range(0..DAY));
-            // A relay makes descriptors for other reasons as well, so their times do not follow from that of its start.
+            // A relay makes descriptors for other reasons as well, so their times are independent of its start.
             observed.poll_descriptor(2 * DAY - rng.random_range(0..DESCRIPTOR_AGE_S));
             let tested = rng.random_bool(options.measured_share.clamp(0.0, 1.0));
             let within = u64::from(options.test_hours.max(1));

@@ -15,7 +15,7 @@ fn a_long_example_is_broken_between_arguments() {
     let text = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db --what seconds --out 'a b.csv' > file";
     let expected = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db \\\n      --what seconds --out 'a b.csv' > file";
     assert_eq!(reflow(text), expected);
-    // Also one that somebody has broken without saying so to a shell.
+    // The same for an example that is broken without backslashes.
     let text = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db\n      --what seconds --out 'a b.csv' > file";
     assert_eq!(reflow(text), expected);
 }

@@ -58,8 +58,8 @@ pub(crate) fn run(
             output.doing(format!("scene {} of {}: {}", number + 1, all.len(), scene.name));
             let sides = [simulate(scene, run.into()), play(scene, run.into())?];
             for (side, all) in sides.iter().enumerate() {
-                for (rates, came) in rates.iter_mut().zip(all) {
-                    rates[side].push(came.mbit_per_s());
+                for (rates, transfer) in rates.iter_mut().zip(all) {
+                    rates[side].push(transfer.mbit_per_s());
                 }
             }
         }
@@ -190,12 +190,12 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
             all.into_iter().map(end).collect::<io::Result<Vec<Came>>>()
         })
     })?;
-    let came = fetched.map_err(failed(CLIENT))?;
+    let transfers = fetched.map_err(failed(CLIENT))?;
     for server in servers {
         // The error is that the client has closed the connection, as expected.
         let _gone = server.join();
     }
-    Ok(came)
+    Ok(transfers)
 }
 
 fn serve(listener: &TcpListener, bytes: Option<u32>) -> io::Result<()> {

@@ -27,8 +27,8 @@ fn assert_close(relay: &Value) {
     // mean of its seconds, what it says their median.
     // A relay whose second was counted late reports more than its limit.
     let limit = relay["limit_mbit_per_s"].as_f64().unwrap_or(f64::INFINITY);
-    let said = number(relay, "relay_reported_mbit_per_s").min(limit);
-    assert_estimate(relay, said, 0.85, 0.7);
+    let reported = number(relay, "relay_reported_mbit_per_s").min(limit);
+    assert_estimate(relay, reported, 0.85, 0.7);
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
         let of_it = |value: &&Value| value["fingerprint"] == relay["fingerprint"];
         let seconds = before.iter().filter(|value| value["type"] == "second").filter(of_it);
         // A round that must be repeated ends as soon as that is certain.
-        let (told, rounds) = (seconds.count() as f64, number(relay, "rounds"));
-        assert!((5.0..=5.0 * rounds).contains(&told), "{told} seconds: {relay}");
+        let (count, rounds) = (seconds.count() as f64, number(relay, "rounds"));
+        assert!((5.0..=5.0 * rounds).contains(&count), "{count} seconds: {relay}");
     }
     assert_eq!(summary["weights_in_consensus"], true);
 

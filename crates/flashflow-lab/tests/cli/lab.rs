@@ -92,9 +92,9 @@ impl<'p> Lab<'p> {
     fn assert_measured(&self, ended: &Ended, seconds: usize) {
         ended.assert_measured();
         let values = ended.values();
-        let (summary, told) = values.split_last().expect("output");
-        let (accounts, told): (Vec<_>, Vec<_>) =
-            told.iter().partition(|value| value["type"] == "account");
+        let (summary, printed) = values.split_last().expect("output");
+        let (accounts, printed): (Vec<_>, Vec<_>) =
+            printed.iter().partition(|value| value["type"] == "account");
         assert!(!accounts.is_empty(), "the kernel says where its sockets waited");
         for account in accounts {
             assert!(number(&account["account"], "sockets") >= 1.0, "{account}");
@@ -102,9 +102,9 @@ impl<'p> Lab<'p> {
         }
         // An inconclusive round is repeated, and ends as soon as that is certain.
         let rounds = number(summary, "rounds");
-        assert!(told.len() as f64 <= seconds as f64 * rounds, "{told:?}");
-        let last: Vec<_> = told.iter().filter(|it| number(it, "round") == rounds).collect();
-        assert_eq!(last.len(), seconds, "{told:?}");
+        assert!(printed.len() as f64 <= seconds as f64 * rounds, "{printed:?}");
+        let last: Vec<_> = printed.iter().filter(|it| number(it, "round") == rounds).collect();
+        assert_eq!(last.len(), seconds, "{printed:?}");
         for (index, second) in last.into_iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));
         }

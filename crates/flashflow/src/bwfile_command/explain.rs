@@ -46,13 +46,13 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
         None => None,
     };
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
-    let said = reader.explain(&relay, &measurements, line, unix_time_s())?;
-    output.result(said.join("\n"), || {
+    let explanation = reader.explain(&relay, &measurements, line, unix_time_s())?;
+    output.result(explanation.join("\n"), || {
         json!({
             "type": "explanation", "fingerprint": relay.rsa.to_string(), "nickname": relay.nickname,
             "weight_kb_s": line.flatten().filter(|it| it.is_voted).map(|it| it.bw_kb_s),
             "capacity_byte_s": relay.capacity.map(Rate::as_byte_per_s), "estimated_unix_s": relay.estimated_unix_s,
-            "words": said,
+            "words": explanation,
         })
     });
     Ok(Exit::Done)

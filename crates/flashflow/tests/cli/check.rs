@@ -25,9 +25,9 @@ fn a_check_of_a_coordinator_reads_all_files_and_writes_none() {
     let check = ["coordinator", "--config", "c.toml", "--check"];
     let ended = scratch.run(&check);
     ended.assert_code(0);
-    let said = ended.out.join("\n");
+    let printed = ended.out.join("\n");
     for part in ["is valid", "1 measurer, 200.00 Mbit/s", "1 on the opt-in list", "slots of 71 s"] {
-        assert!(said.contains(part), "no {part}: {said}");
+        assert!(printed.contains(part), "no {part}: {printed}");
     }
     let value = scratch.run(&[&check[..], &["--json"]].concat()).summary();
     assert_eq!((&value["type"], &value["opted_in"]), (&"check".into(), &1.into()));
@@ -66,9 +66,9 @@ fn a_check_of_a_measurer_reads_key_and_list_and_verifies_addresses() {
     };
     let ended = with("opt_in = \"list\"\nlanding_ports = \"20000-20999\"");
     ended.assert_code(0);
-    let said = ended.out.join("\n");
+    let printed = ended.out.join("\n");
     for part in ["is valid", "200.00 Mbit/s", "opt-in list: 1", "20000-20999"] {
-        assert!(said.contains(part), "no {part}: {said}");
+        assert!(printed.contains(part), "no {part}: {printed}");
     }
     let key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
     let signed = with(&format!("opt_in_key = \"{key}\""));
@@ -91,8 +91,11 @@ fn a_check_of_a_relay_reads_its_keys_and_makes_none() {
     let check = [&relay[..], &["--or-port", "9001", "--check"]].concat();
     let ended = scratch.run(&check);
     ended.assert_code(0);
-    let said = ended.out.join("\n");
-    assert!(said.contains("mine at 127.0.0.1:9001") && said.contains("a new one"), "{said}");
+    let printed = ended.out.join("\n");
+    assert!(
+        printed.contains("mine at 127.0.0.1:9001") && printed.contains("a new one"),
+        "{printed}"
+    );
     assert!(!scratch.path("keys").exists());
     let mut running = scratch.start(&relay);
     running.wait_for_out("listening", |line| line.starts_with("listening on "));

@@ -32,13 +32,13 @@ pub(crate) fn wait_for<T>(
     events: &Receiver<RelayEvent>,
     mut pick: impl FnMut(RelayEvent) -> Option<T>,
 ) -> T {
-    let mut heard = Vec::new();
+    let mut seen = Vec::new();
     let clock = Clock::start();
     let began = clock.now();
     loop {
         let left = PATIENCE.saturating_sub(clock.now() - began);
-        let Ok(event) = events.recv_timeout(left) else { panic!("no {what}: {heard:#?}") };
-        heard.push(event.to_string());
+        let Ok(event) = events.recv_timeout(left) else { panic!("no {what}: {seen:#?}") };
+        seen.push(event.to_string());
         if let Some(found) = pick(event) {
             return found;
         }

@@ -1,4 +1,4 @@
-//! What a simulated speed test must show whatever the network, and what the default one shows.
+//! Properties of simulated speed tests of any network, and results of the default one.
 
 use super::*;
 use crate::times::DAY_S;
@@ -9,7 +9,7 @@ fn total(test: &SpeedTest, hour: usize) -> f64 {
 }
 
 #[test]
-fn a_speed_test_shows_itself_within_two_days_and_is_forgotten_five_days_later() {
+fn the_effect_of_a_speed_test_appears_within_two_days_and_lasts_five() {
     let options = SimulationOptions::default();
     let test = simulate(&synthetic_capacities(2000, 1), &options);
     let effect = test.effect();
@@ -18,11 +18,11 @@ fn a_speed_test_shows_itself_within_two_days_and_is_forgotten_five_days_later() 
     assert!(during / before > 1.3, "{effect:?}");
     assert!((later / before - 1.0).abs() < 0.15, "{effect:?}");
     let (rise, fall) = effect.half_way_hours.unwrap();
-    // Half of the relays are measured after half of the test. Then up to a day until the interval is over, and up to 18 hours until the
-    // next descriptor.
+    // Half of the relays are measured after half of the test. Then up to a day passes until the end of the interval, and up to 18 hours until
+    // the next descriptor.
     assert!(rise > 24.0 && rise < 72.0, "{rise}");
     assert!((fall - rise - 120.0).abs() < 18.0, "{rise} {fall}");
-    // Nothing but the test has an effect on what is measured.
+    // Only the test changes the measured values.
     let begin = options.begins_at_hour as usize;
     let rest =
         |test: &SpeedTest| -> Vec<f64> { (begin - 24..begin).map(|it| total(test, it)).collect() };
@@ -31,7 +31,7 @@ fn a_speed_test_shows_itself_within_two_days_and_is_forgotten_five_days_later() 
 }
 
 #[test]
-fn without_a_test_nothing_happens() {
+fn without_a_test_nothing_changes() {
     let options = SimulationOptions { measured_share: 0.0, ..SimulationOptions::default() };
     let test = simulate(&synthetic_capacities(2000, 1), &options);
     let [before, during, later] = test.effect().median_gbit_per_s.map(Option::unwrap);
@@ -40,13 +40,13 @@ fn without_a_test_nothing_happens() {
 }
 
 #[test]
-fn weights_are_further_off_right_after_the_test_than_before() {
+fn the_weight_error_is_larger_right_after_the_test() {
     let test = simulate(&synthetic_capacities(2000, 1), &SimulationOptions::default());
     let effect = test.effect();
     // The paper: 5 to 10 points.
     let rise = effect.weight_error_after - effect.weight_error_before;
     assert!(rise > 0.02, "{effect:?}");
-    // Against the truth they get better, since they follow what the test has shown.
+    // Compared with true capacities the weights improve, because they follow the results of the test.
     let true_error = |days: i64| {
         let hour = test.hours.iter().find(|it| it.unix_s >= days * DAY_S).unwrap();
         hour.true_weight_error.unwrap()
@@ -67,7 +67,7 @@ proptest! {
         for (change, capacity) in test.changes.iter().zip(&capacities) {
             let (before, after) = change.advertised_byte_per_s;
             prop_assert!(before.max(after) <= *capacity);
-            // Within five days after its begin all have published it.
+            // All have published it within five days after the begin.
             prop_assert!(!change.is_measured || after >= capacity.floor());
         }
         let shares = |pick: fn(&Change) -> f64| test.changes.iter().map(pick).sum::<f64>();
