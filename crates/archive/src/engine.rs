@@ -8,7 +8,9 @@ use crate::rows;
 use ballista_core::extension::SessionConfigExt as _;
 use datafusion::arrow::array::AsArray;
 pub use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, Float64Type, Int64Type, Schema, SchemaRef,
+};
 use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
@@ -376,34 +378,24 @@ pub fn texts(batches: &[RecordBatch], column: usize) -> Vec<String> {
 /// A column of numbers as floats. A column of another type is all `None`.
 #[must_use]
 pub fn numbers(batches: &[RecordBatch], name: &str) -> Vec<Option<f64>> {
-    let mut all = Vec::new();
-    for batch in batches {
-        let column = batch
-            .column_by_name(name)
-            .and_then(|it| datafusion::arrow::compute::cast(it, &DataType::Float64).ok());
-        match column {
-            Some(column) => all.extend(column.as_primitive::<Float64Type>().iter()),
-            None => all.extend(std::iter::repeat_n(None, batch.num_rows())),
-        }
-    }
-    all
+    column::<Float64Type>(batches, name)
 }
 
 /// A column of integers; null is zero.
 #[must_use]
 pub fn integers(batches: &[RecordBatch], name: &str) -> Vec<i64> {
+    column::<Int64Type>(batches, name).into_iter().map(Option::unwrap_or_default).collect()
+}
+
+fn column<T: ArrowPrimitiveType>(batches: &[RecordBatch], name: &str) -> Vec<Option<T::Native>> {
     let mut all = Vec::new();
     for batch in batches {
         let column = batch
             .column_by_name(name)
-            .and_then(|it| datafusion::arrow::compute::cast(it, &DataType::Int64).ok());
+            .and_then(|it| datafusion::arrow::compute::cast(it, &T::DATA_TYPE).ok());
         match column {
-            Some(column) => {
-                all.extend(
-                    column.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default),
-                );
-            }
-            None => all.extend(std::iter::repeat_n(0, batch.num_rows())),
+            Some(column) => all.extend(column.as_primitive::<T>().iter()),
+            None => all.extend(std::iter::repeat_n(None, batch.num_rows())),
         }
     }
     all

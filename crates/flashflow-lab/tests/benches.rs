@@ -70,17 +70,8 @@ fn our_client_and_c_tor_are_compared() {
 #[test]
 fn closed_circuits_release_their_memory() {
     let scratch = Scratch::new();
-    let ended = scratch.run(&[
-        "bench",
-        "idle",
-        "--connections",
-        "20",
-        "--circuits",
-        "400",
-        "--soak",
-        "40000",
-        "--json",
-    ]);
+    let arguments = "bench idle --connections 20 --circuits 400 --soak 40000 --json";
+    let ended = scratch.run(&arguments.split(' ').collect::<Vec<_>>());
     ended.assert_code(0);
     let ours = &ended.summary()["ours"];
     assert_eq!((number(ours, "connections"), number(ours, "circuits")), (20.0, 400.0), "{ours}");

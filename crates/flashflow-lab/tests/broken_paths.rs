@@ -17,10 +17,7 @@ fn a_broken_path_ends_with_a_reason_in_time_and_reordering_gives_no_wrong_number
     let scratch = Scratch::new();
     let arguments = "experiment wan --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
                      --faults reorders,breaks-out,breaks-back,loses-all --seconds 8 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    eprintln!("it took {:?}", ended.took);
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     for fault in ["breaks in the forward direction", "breaks in the return direction"] {
         let case = case(&summary, fault);
@@ -50,10 +47,7 @@ fn a_path_to_a_c_tor_relay_that_breaks_in_either_direction_is_distinguished_from
     let scratch = Scratch::new();
     let arguments = "experiment wan --modes transit --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
                      --faults breaks-out,breaks-back,stops --seconds 16 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    eprintln!("it took {:?}", ended.took);
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     for fault in ["breaks in the forward direction", "breaks in the return direction"] {
         let case = case(&summary, fault);

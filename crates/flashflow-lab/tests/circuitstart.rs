@@ -11,9 +11,7 @@ fn windows_of_real_relays_are_compared_with_the_model() {
     }
     let scratch = Scratch::new();
     let arguments = "experiment circuitstart --quick --stars 1 --stretch 2 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     let cases = summary["cases"].as_array().expect("cases");
     let real: Vec<_> =

@@ -5,9 +5,7 @@ use testbin::{Scratch, lacking, number, text};
 
 fn run(scratch: &Scratch, name: &str, options: &str) -> Vec<Value> {
     let arguments = format!("experiment {name} --quick {options} --out results --json");
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(&arguments);
     let summary = ended.summary();
     assert_eq!(text(&summary, "experiment"), name);
     summary["cases"].as_array().expect("cases").clone()

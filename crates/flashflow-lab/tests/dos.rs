@@ -8,29 +8,9 @@ use testbin::{Scratch, number, text};
 fn honest_clients_are_served_and_measured_during_an_attack() {
     let scratch = Scratch::new();
     // So little memory that idle circuits fill it in seconds.
-    let ended = scratch.run(&[
-        "experiment",
-        "dos",
-        "--attacks",
-        "idle-fast,directory-slow",
-        "--relays",
-        "ours",
-        "--memory",
-        "64",
-        "--seconds",
-        "3",
-        "--rate",
-        "40",
-        "--demand",
-        "4",
-        "--quick",
-        "--json",
-        "--out",
-        "out",
-    ]);
-    eprintln!("it took {:?}", ended.took);
-    scratch.assert_clean();
-    ended.assert_no_panic();
+    let ended = scratch.run_experiment(
+        "experiment dos --attacks idle-fast,directory-slow --relays ours --memory 64 --seconds 3 --rate 40 --demand 4 --quick --json --out out",
+    );
     let summary = ended.summary();
     assert_eq!((text(&summary, "type"), text(&summary, "experiment")), ("summary", "dos"));
     let cases = summary["cases"].as_array().expect("cases");
@@ -76,26 +56,9 @@ fn unknown_attacks_are_refused() {
 #[test]
 fn a_relay_survives_consecutive_attacks_and_its_memory_is_recorded() {
     let scratch = Scratch::new();
-    let ended = scratch.run(&[
-        "experiment",
-        "soak",
-        "--attacks",
-        "directory-work",
-        "--rounds",
-        "2",
-        "--seconds",
-        "3",
-        "--rate",
-        "5",
-        "--demand",
-        "4",
-        "--json",
-        "--out",
-        "out",
-    ]);
-    eprintln!("it took {:?}", ended.took);
-    scratch.assert_clean();
-    ended.assert_no_panic();
+    let ended = scratch.run_experiment(
+        "experiment soak --attacks directory-work --rounds 2 --seconds 3 --rate 5 --demand 4 --json --out out",
+    );
     let summary = ended.summary();
     let cases = summary["cases"].as_array().expect("cases");
     let names: Vec<&str> = cases.iter().map(|case| text(case, "name")).collect();

@@ -7,7 +7,7 @@ use testbin::{Ended, Scratch, number, text};
 
 /// Asserts that each case is a line, that the summary has the same cases, and that the exit status reports whether all held. That depends on
 /// the load of this machine.
-fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
+fn assert_cases(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
     let values = ended.values();
     let (summary, printed) = values.split_last().expect("output");
     assert_eq!(text(summary, "type"), "summary");
@@ -59,7 +59,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
     let ended = scratch.run(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
     scratch.assert_clean();
     let names = ["echo 10 Mbit/s, 1 measurer, run 1", "echo 10 Mbit/s, 2 measurers, run 1"];
-    let cases = assert_told(&ended, "accuracy", &names);
+    let cases = assert_cases(&ended, "accuracy", &names);
     for (case, measurers) in cases.iter().zip([1, 2]) {
         assert_eq!(case["truth_mbit_per_s"], 10.0);
         assert_eq!(case["measurers"], measurers);
@@ -96,7 +96,7 @@ fn concurrent_measures_two_relays_separately_and_simultaneously() {
         "2 at once, relay 1, run 1",
         "2 at once, relay 2, run 1",
     ];
-    let cases = assert_told(&ended, "concurrent", &names);
+    let cases = assert_cases(&ended, "concurrent", &names);
     for case in &cases[..2] {
         assert_eq!((&case["relays_at_once"], &case["together_s"]), (&json!(1), &Value::Null));
     }

@@ -11,10 +11,7 @@ fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_lin
     let scratch = Scratch::new();
     let arguments = "experiment bottleneck --quick --places relay,measurer,breaks,all,coordinator --limit 60 --link 25 --measurer 8 \
                      --seconds 10 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    eprintln!("it took {:?}", ended.took);
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     assert_eq!(text(&summary, "experiment"), "bottleneck");
     let [nowhere, relay, measurer, breaks, all, coordinator] =

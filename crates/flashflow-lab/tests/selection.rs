@@ -41,10 +41,7 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
     }
     let scratch = Scratch::new();
     let arguments = "experiment selection --quick --circuits 2 --learning 4 --users 2 --bytes 20000 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    eprintln!("it took {:?}", ended.took);
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     assert_eq!(text(&summary, "experiment"), "selection");
     let cases = summary["cases"].as_array().expect("cases");
@@ -144,10 +141,7 @@ fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays
     }
     let scratch = Scratch::new();
     let arguments = "experiment cross-traffic --penetrators 0,2 --streams 1,2 --repeats 3 --bytes 100000 --out results --json";
-    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
-    eprintln!("it took {:?}", ended.took);
-    ended.assert_no_panic();
-    scratch.assert_clean();
+    let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     let cases = summary["cases"].as_array().expect("cases");
     let case = |name: &str| {

@@ -50,13 +50,6 @@ impl Text {
         self.value(name, &[], value);
     }
 
-    /// Counters without labels: name, help and value of each.
-    pub fn counters(&mut self, counters: &[(&str, &str, u64)]) {
-        for (name, help, value) in counters {
-            self.counter(name, help, value);
-        }
-    }
-
     /// A gauge without labels. Without a value it is only declared.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<u64>>) {
         self.head(name, "gauge", help);

@@ -71,7 +71,6 @@ impl Sources {
         let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = Text::default();
         text.engine(&reading);
-        text.conflux(&reading.totals);
         text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
         text.status(&status);
         text.dns(&self.dns);
@@ -87,7 +86,6 @@ impl Sources {
 /// Groups of the relay's metrics.
 trait RelayMetrics {
     fn engine(&mut self, reading: &Reading);
-    fn conflux(&mut self, totals: &RouterTotals);
     fn dns(&mut self, health: &Health);
     fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32);
     fn status(&mut self, status: &RelayStatus);
@@ -124,67 +122,31 @@ impl RelayMetrics for Text {
         self.head(name, "counter", "Total number of global connection bucket limit reached");
         self.value(name, &[("side", "write")], totals.limited);
 
-        self.counters(&[
-            ("flashflow_relay_circuits_opened_total", "Circuits opened", totals.circuits),
-            (
-                "flashflow_relay_streams_opened_total",
-                "Streams opened and names resolved for clients",
-                totals.streams,
-            ),
-            (
-                "flashflow_relay_client_bytes_total",
-                "Bytes of client cells sent, in both directions",
-                totals.client_bytes,
-            ),
-            (
-                "flashflow_relay_measured_bytes_total",
-                "Bytes of measurement cells returned",
-                totals.measured_bytes,
-            ),
-            (
-                "flashflow_relay_passed_on_cells_total",
-                "Cells that next hops acknowledged (hop-by-hop windows)",
-                totals.passed_on_cells,
-            ),
-            (
-                "flashflow_relay_feedback_refused_total",
-                "Links closed because the peer violated the protocol of hop-by-hop windows",
-                totals.feedback_refused,
-            ),
-            (
-                "flashflow_relay_stalled_circuits_total",
-                "Circuits closed because the next hop acknowledged nothing",
-                totals.stalled_circuits,
-            ),
-        ]);
+        let mut counter = |name: &str, help: &str, value: u64| {
+            self.counter(&format!("flashflow_relay_{name}_total"), help, value);
+        };
+        counter("circuits_opened", "Circuits opened", totals.circuits);
+        counter("streams_opened", "Streams opened and names resolved", totals.streams);
+        counter(
+            "client_bytes",
+            "Bytes of client cells sent, in both directions",
+            totals.client_bytes,
+        );
+        counter("measured_bytes", "Bytes of measurement cells returned", totals.measured_bytes);
+        counter("passed_on_cells", "Cells acknowledged by next hops", totals.passed_on_cells);
+        counter("feedback_refused", "Links with invalid acknowledgements", totals.feedback_refused);
+        counter("stalled_circuits", "Circuits with a stalled next hop", totals.stalled_circuits);
+        // Conflux sets that end at this exit (proposal 329). C tor has no such metric.
+        counter("conflux_sets", "Conflux sets linked", totals.conflux_sets);
+        counter("conflux_legs", "Circuits linked into Conflux sets", totals.conflux_legs);
+        counter("conflux_switches", "Switches from one leg to another", totals.conflux_switches);
+        counter("conflux_resent", "Messages resent after the loss of a leg", totals.conflux_resent);
         let help = "Total time that cells have spent in circuit queues, in seconds";
         self.counter("flashflow_relay_cells_waited_seconds_total", help, reading.waited_cell_s);
         let help = "Bytes of queued cells and stream data";
         self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
         let help = "Bytes of memory that peers occupy, without kernel buffers";
         self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
-    }
-
-    /// Conflux sets that end at this exit (proposal 329). C tor has no such metric.
-    fn conflux(&mut self, totals: &RouterTotals) {
-        self.counters(&[
-            ("flashflow_relay_conflux_sets_total", "Conflux sets linked", totals.conflux_sets),
-            (
-                "flashflow_relay_conflux_legs_total",
-                "Circuits linked into Conflux sets",
-                totals.conflux_legs,
-            ),
-            (
-                "flashflow_relay_conflux_switches_total",
-                "Switches of clients and of the relay from one leg to another",
-                totals.conflux_switches,
-            ),
-            (
-                "flashflow_relay_conflux_resent_total",
-                "Messages resent because their leg was lost",
-                totals.conflux_resent,
-            ),
-        ]);
     }
 
     fn dns(&mut self, health: &Health) {

@@ -192,6 +192,14 @@ impl Scratch {
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Ended {
         self.start(arguments).end()
     }
+
+    /// Runs a command with these arguments, separated by blanks. Asserts that it does not panic and leaves nothing behind.
+    pub fn run_experiment(&self, arguments: &str) -> Ended {
+        let ended = self.run(&arguments.split_whitespace().collect::<Vec<_>>());
+        ended.assert_no_panic();
+        self.assert_clean();
+        ended
+    }
 }
 
 impl Default for Scratch {

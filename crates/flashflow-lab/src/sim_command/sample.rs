@@ -146,7 +146,7 @@ fn known(
 fn heading(options: &SampleOptions, of: usize, drawn: &Sample) -> String {
     format!(
         "# {} of {of} relays of {}, scale {}, seed {}, by flashflow {}.
-# What nobody knew of them was guessed: the rates of {}, the countries of {}.\n",
+# Guessed: the rates of {} relays, the countries of {}.\n",
         drawn.network.relays.len(),
         options.consensus.display(),
         options.scale,
@@ -169,7 +169,7 @@ fn print(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
     output.result(
         format!(
             "{}: {relays} of {}, {}; {}, {}
-guessed: what {} carry, where {guessed_countries} are",
+guessed: the rates of {}, the countries of {guessed_countries}",
             options.out.display(),
             counted(of as u64, "relay"),
             rate(bit_per_s),

@@ -117,16 +117,8 @@ fn the_quick_demo_has_a_fixed_size() {
 #[test]
 fn the_folder_of_a_kept_network_is_printed_and_its_processes_end() {
     let scratch = Scratch::new();
-    let ended = scratch.run(&[
-        "demo",
-        "--keep",
-        "--limits",
-        "10",
-        "--echo-limits",
-        "none",
-        "--seconds",
-        "3",
-    ]);
+    let arguments = "demo --keep --limits 10 --echo-limits none --seconds 3";
+    let ended = scratch.run(&arguments.split(' ').collect::<Vec<_>>());
     ended.assert_code(0);
     assert_eq!(scratch.processes(), []);
     let networks = scratch.networks();

@@ -16,42 +16,24 @@ pub(super) fn text(status: &MeasurerStatus) -> String {
         totals,
     } = status;
     let mut text = Text::default();
-    for (name, help, value) in [
-        (
-            "capacity_bytes_per_second",
-            "Rate at which this measurer can send and receive at the same time.",
-            capacity.as_byte_per_s(),
-        ),
-        (
-            "reserved_bytes_per_second",
-            "Part of the capacity that is reserved for measurements.",
-            reserved.as_byte_per_s(),
-        ),
-        ("sessions", "Open sessions with coordinators.", *sessions as u64),
-        ("rounds", "Measurement rounds in preparation or running.", *rounds as u64),
-        ("sockets", "Sockets to relays that these rounds may open.", (*sockets).into()),
-        (
-            "sockets_max",
-            "Maximum number of sockets, given by the file descriptor limit.",
-            (*sockets_max).into(),
-        ),
-        ("opted_in_relays", "Relays on the opt-in list.", *opted_in as u64),
-    ] {
+    let mut gauge = |name: &str, help: &str, value: u64| {
         text.gauge(&format!("flashflow_measurer_{name}"), help, value);
-    }
-    text.counters(&[
-        ("flashflow_measurer_rounds_total", "Measurement rounds started.", totals.rounds),
-        (
-            "flashflow_measurer_failed_rounds_total",
-            "Failed measurement rounds.",
-            totals.failed_rounds,
-        ),
-        (
-            "flashflow_measurer_measured_bytes_total",
-            "Bytes of cells received back from relays.",
-            totals.measured_bytes,
-        ),
-    ]);
+    };
+    let capacity = capacity.as_byte_per_s();
+    gauge("capacity_bytes_per_second", "Capacity to send and receive at the same time.", capacity);
+    let reserved = reserved.as_byte_per_s();
+    gauge("reserved_bytes_per_second", "Part that is reserved for measurements.", reserved);
+    gauge("sessions", "Open sessions with coordinators.", *sessions as u64);
+    gauge("rounds", "Measurement rounds in preparation or running.", *rounds as u64);
+    gauge("sockets", "Sockets to relays that these rounds may open.", (*sockets).into());
+    gauge("sockets_max", "Limit of the above, from file descriptors.", (*sockets_max).into());
+    gauge("opted_in_relays", "Relays on the opt-in list.", *opted_in as u64);
+    let mut counter = |name: &str, help: &str, value: u64| {
+        text.counter(&format!("flashflow_measurer_{name}_total"), help, value);
+    };
+    counter("rounds", "Measurement rounds started.", totals.rounds);
+    counter("failed_rounds", "Failed measurement rounds.", totals.failed_rounds);
+    counter("measured_bytes", "Bytes of cells received back from relays.", totals.measured_bytes);
     let name = "flashflow_measurer_refused_orders_total";
     text.head(name, "counter", "Refused orders of coordinators, by reason.");
     for code in RefusalCode::ALL {

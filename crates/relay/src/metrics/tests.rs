@@ -18,7 +18,6 @@ fn whole() -> String {
     flags.insert(Flag::Fast);
     let mut text = Text::default();
     text.engine(&reading);
-    text.conflux(&reading.totals);
     text.process(&reading, Exhaustion { descriptors: 1, ports: 2 }, 1_000);
     text.status(&RelayStatus { flags, is_reached: true, certified_until: 9, published: 10 });
     let health = Health::new(std::sync::mpsc::channel().0);
