@@ -72,7 +72,7 @@ fn clients_and_a_measurement_share_a_relay() {
         assert_ratio(&summary, &named("sum as forwarded"), (0.9, 1.1));
         assert_ratio(&summary, &named("clients as forwarded"), (0.8, 1.2));
         let clients = case(&summary, &named("clients as forwarded"));
-        assert!(number(clients, "downloads") >= 2.0, "no stock client: {clients}");
+        assert!(number(clients, "downloads") >= 2.0, "no C tor client: {clients}");
         // Without the ratio, clients would have several times their share. They must also have some service.
         assert_ratio(&summary, &named("clients held to their share"), (0.3, 1.25));
         let estimate = named("estimate as the limit");

@@ -35,14 +35,14 @@ fn ours(network: &Network, nickname: &str, is_exit: bool, folder: &Path) -> Rela
     Relay::start(&settings.check().expect("sound"), channel().0).expect("started")
 }
 
-fn stock_exit() -> RelaySpec {
+fn c_tor_exit() -> RelaySpec {
     RelaySpec::open_exit("stock")
 }
 
 /// C tor clients negotiate CGO only with the last hop. If our relay is in the middle, its layer is a keystream.
 #[test]
 fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
-    let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
+    let network = Network::start(&NetworkSpec::new(vec![c_tor_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     // No circuit from before the pinning ends at the middle.
     let [middle, exit] = [("oursA", false), ("oursB", true)]
@@ -51,13 +51,13 @@ fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
     // An exit refuses streams on circuits from a relay that it does not know.
     let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
     let [entry, other] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
-    let stock = network.relays()[0].rsa();
-    let all = [middle.rsa().0, exit.rsa().0, entry, other, stock];
+    let c_tor = network.relays()[0].rsa();
+    let all = [middle.rsa().0, exit.rsa().0, entry, other, c_tor];
     let extra = ["ConfluxEnabled 0".to_owned()];
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
     let server = ContentServer::start().expect("a server");
     let mut number = 0;
-    for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, stock)] {
+    for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, c_tor)] {
         let pins = Pins { entry: vec![entry], middle: vec![second], exit: vec![last] };
         // The client may build circuits immediately after it is pinned.
         let before = (middle.totals().cgo_circuits, exit.totals().cgo_circuits);
@@ -153,12 +153,12 @@ fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
 
 #[test]
 fn our_client_uses_cgo_with_c_tor_exits_and_ours() {
-    let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
+    let network = Network::start(&NetworkSpec::new(vec![c_tor_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let relay = ours(&network, "ours", true, folder.path());
-    let [ours, stock, first] =
+    let [ours, c_tor, first] =
         [relay.rsa().0, network.relays()[0].rsa(), network.authorities()[0].rsa()];
-    network.wait_until_known(&[ours, stock], PATIENCE).expect("listed");
+    network.wait_until_known(&[ours, c_tor], PATIENCE).expect("listed");
     let _ = knowing(&network, 0, &[&relay.rsa().to_string()]);
 
     let now = link::unix_time_s();
@@ -173,7 +173,7 @@ fn our_client_uses_cgo_with_c_tor_exits_and_ours() {
     let _server = NodeThread::start("server", server, Silent).expect("a thread");
 
     // The layer is shared with the last hop, which would understand nothing else.
-    let paths = [vec![first, ours, stock], vec![first, stock, ours], vec![ours, stock]];
+    let paths = [vec![first, ours, c_tor], vec![first, c_tor, ours], vec![ours, c_tor]];
     for (number, path) in (1..).zip(paths) {
         let mut node = client::Client::new(now, StdRng::seed_from_u64(number));
         let hops = path.iter().map(|rsa| next_hop(&network, *rsa)).collect();

@@ -82,7 +82,7 @@ fn directory_and_authorities_have_the_same_documents() {
     let microdesc = consensus(ours, &Resource::ConsensusMicrodesc);
     assert!(ns.by_fingerprint(&fingerprint).is_some(), "listed there, too");
     let names: Vec<_> = microdesc.routers().iter().map(micro_name).collect();
-    assert_eq!(names.len(), 5, "three authorities, a stock relay, and ours");
+    assert_eq!(names.len(), 5, "three authorities, a C tor relay, and ours");
     let micro = text(ours, &path(&format!("/tor/micro/d/{}", names.join("-"))));
     assert_eq!(pieces::microdescs(micro.as_bytes()).count(), 5);
     for router in ns.routers() {

@@ -47,7 +47,7 @@ fn a_c_tor_client_downloads_through_our_relays_in_all_positions() {
         ("exit", [x, y, c]),
         ("guard", [a, y, z]),
         ("all three", [a, b, c]),
-        ("with a stock relay between windows", [b, x, c]),
+        ("with a C tor relay between windows", [b, x, c]),
     ] {
         let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
         client.pin(&Pins { entry, middle, exit }).expect("accepted");

@@ -54,8 +54,8 @@ fn linking_client(network: &Network, guards: usize, exit: &Relay) -> Client {
 
 #[test]
 fn a_c_tor_client_downloads_over_two_legs_to_our_exit() {
-    let stock = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
-    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
+    let c_tor = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(c_tor), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let exit = linking_exit(&network, folder.path());
     let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
@@ -137,8 +137,8 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
 /// missing, both ends close the set. All received data is right, nothing hangs, and the next download completes.
 #[test]
 fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
-    let stock = ["a", "b", "c", "d", "e", "f"].map(RelaySpec::new).to_vec();
-    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
+    let c_tor = ["a", "b", "c", "d", "e", "f"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(c_tor), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let exit = linking_exit(&network, folder.path());
     let mut client = linking_client(&network, 4, &exit);
@@ -155,7 +155,7 @@ fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
     let guards = guards_of_the_latest(&mut client);
     assert_eq!(guards.len(), 2, "{guards:?}");
     let node = network.nodes().iter().find(|it| it.rsa_hex().eq_ignore_ascii_case(&guards[0]));
-    node.expect("a stock relay").kill();
+    node.expect("a C tor relay").kill();
     got.extend(read_rest(&mut stream).expect("it ends"));
     let mut direct = TcpStream::connect(server.address()).expect("it listens");
     direct.write_all(request).expect("sent");

@@ -3,6 +3,7 @@
 //! They are one program, because linking is slow. `scripts/lanes` lists when each file runs.
 
 mod bandwidth_files;
+mod c_tor;
 mod cgo;
 mod common;
 mod directory;
@@ -13,4 +14,3 @@ mod links;
 mod padded_client;
 mod recorded_votes;
 mod self_test;
-mod stock_tor;
