@@ -151,7 +151,7 @@ pub(crate) async fn paths(
         "paths",
         "Paths",
         Axis::new("round trip, ms"),
-        Axis::new("sent again, %"),
+        Axis::new("retransmitted, %"),
     )
     .caption("Each dot is the path to a relay, when it was last measured.")
     .with(Series::dots("not held back", Role::Measurement, with(false)))

@@ -134,7 +134,11 @@ impl RelayMetrics for Text {
         );
         counter("measured_bytes", "Bytes of measurement cells returned", totals.measured_bytes);
         counter("passed_on_cells", "Cells acknowledged by next hops", totals.passed_on_cells);
-        counter("feedback_refused", "Links with invalid acknowledgements", totals.feedback_refused);
+        counter(
+            "feedback_refused",
+            "Links closed for invalid acknowledgements",
+            totals.feedback_refused,
+        );
         counter("stalled_circuits", "Circuits with a stalled next hop", totals.stalled_circuits);
         // Conflux sets that end at this exit (proposal 329). C tor has no such metric.
         counter("conflux_sets", "Conflux sets linked", totals.conflux_sets);
