@@ -138,7 +138,7 @@ fn tor_accepts_what_strtol_accepts() {
 }
 
 #[test]
-fn of_two_lines_for_a_relay_the_later_gets_the_vote() {
+fn the_later_of_two_lines_for_a_relay_gets_the_vote() {
     let report = check(&format!("=====\n{RELAY} bw=1\n{RELAY} bw=2\n"));
     assert_eq!(report.relays.values().copied().collect::<Vec<_>>(), [2]);
     assert!(!report.is_clean());
