@@ -1,4 +1,4 @@
-//! Server descriptors, as far as the consensus names their digests: its signatures then cover them, too.
+//! Server descriptors whose digests are in the consensus, so that its signatures cover them, too.
 
 use super::read;
 use crate::error::Error;
@@ -129,10 +129,10 @@ mod tests {
 
     const CONSENSUS: &str = include_str!("../../netdoc/tests/data/consensus-ns");
     const DESCRIPTORS: &[u8] = include_bytes!("../../netdoc/tests/data/server-descriptors");
-    /// Digest of the first of those in base64, computed by another program.
+    /// The digest of the first descriptor in base64, computed by another program.
     const DIGEST: &str = "rZ5lEvCtKCWpSKBZ0WIaECLWE/E";
 
-    /// The relay of the first of those.
+    /// The relay of the first descriptor.
     fn author() -> Fingerprint {
         descriptor::iter(DESCRIPTORS).next().expect("one").expect("a descriptor").fingerprint
     }
@@ -143,7 +143,7 @@ mod tests {
         let (_, foot) = CONSENSUS.split_once("\ndirectory-footer").expect("a footer");
         let mut bytes = [0; 32];
         bytes[..20].copy_from_slice(identity.as_bytes());
-        // Of 20 bytes: zeros that follow change nothing.
+        // 20 bytes; the following zeros are ignored.
         let identity = netdoc::Ed25519Identity::from_bytes(bytes).to_string();
         let text = format!(
             "{head}\nr relay {} {digest} 2020-02-28 21:39:07 192.0.2.1 9001 0\ns Running Valid\nw Bandwidth=1\n\
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_descriptors_that_the_consensus_names_are_believed() {
+    fn only_descriptors_whose_digests_are_in_the_consensus_are_accepted() {
         let found = |consensus: &Consensus, text: &[u8]| {
             named(consensus, text).into_keys().collect::<Vec<_>>()
         };
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(found(&consensus, DESCRIPTORS), [author()]);
         let lacks = |text: &[u8]| missing(&consensus, text).len();
         assert_eq!((lacks(DESCRIPTORS), lacks(b"")), (0, 1));
-        // Another limit, another descriptor of the same relay, and one that is named as another's.
+        // A changed limit, another descriptor of the same relay, and the descriptor of another relay.
         let text = String::from_utf8(DESCRIPTORS.to_vec()).expect("text");
         let forged = text.replacen("\nbandwidth ", "\nbandwidth 1", 1);
         assert_eq!(found(&consensus, forged.as_bytes()), []);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consensus_that_names_no_descriptors_is_refused_where_there_are_some() {
+    fn a_consensus_without_digests_is_refused_if_there_are_descriptors() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("cached-descriptors");
         fs::write(&path, DESCRIPTORS).expect("room");
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn tors_own_files_are_read_with_what_is_new() {
+    fn tors_cached_descriptors_are_read_with_the_newer_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("cached-descriptors");
         let consensus = naming(&author(), DIGEST);

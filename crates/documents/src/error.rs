@@ -1,9 +1,9 @@
-//! Why a document cannot be used.
+//! Errors of documents.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a document cannot be used.
+/// The reason why a document cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file cannot be read; `what` follows "cannot", such as "read the consensus".
@@ -21,13 +21,13 @@ pub enum Error {
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         problem: String,
     },
     /// A consensus cannot be parsed.
     #[error("{what}: {source}")]
     Consensus {
-        /// Which consensus, in words.
+        /// A description of the consensus.
         what: String,
         /// The first error in it.
         source: netdoc::consensus::ConsensusError,

@@ -7,13 +7,14 @@ use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Maximum number of pairs of a relay with later members, by fingerprint, of a family with one key. No team measures more relays of a
-/// family at the same time. Keys are free, and all pairs of thousands of relays would take gigabytes. A list of members in a
-/// descriptor has room for some hundreds only.
+/// Maximum number of pairs of a relay with later members, by fingerprint, of a family with one key. No team measures more
+/// relays of a family at the same time. Keys cost nothing, and all pairs of thousands of relays would take gigabytes. A
+/// member list in a descriptor is limited to a few hundred relays anyway.
 const PAIRS_MAX: usize = 100;
 
-/// Pairs of relays that both declare to have one operator: each names the other (`family`), or both have certificates by the key of
-/// one family (`family-cert`, proposal 321) that are valid at this time. In each pair the smaller fingerprint is first.
+/// Pairs of relays that both declare to have one operator: each names the other (`family`), or both have certificates by
+/// the key of one family (`family-cert`, proposal 321) that are valid at this time. In each pair the smaller fingerprint
+/// is first.
 pub fn pairs<'d>(
     descriptors: impl Iterator<Item = &'d ServerDescriptor<'d>>,
     now_unix_s: u64,
@@ -68,7 +69,7 @@ mod tests {
     use netdoc::descriptor::parse_all;
     use proptest::prelude::*;
 
-    /// Of stock tor: `member` is of two families, `other` of the first of them, and they do not name each other.
+    /// Written by C tor: `member` is in two families, `other` in the first of them, and they do not name each other.
     const STOCK: &[u8] = include_bytes!("../../dirmgr/tests/data/family-descriptors");
     const THEN: u64 = 1_795_440_942;
     /// When the certificates end.
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_with_certificates_by_one_familys_key_are_a_pair_and_no_lie_makes_them_one() {
+    fn relays_with_certificates_by_one_key_are_a_pair_and_forgeries_are_not() {
         let (stock, bad) = parse_all(STOCK);
         let [member, other] = &stock[..] else { panic!("two: {bad:?}") };
         let mut expected = [id(&member.fingerprint), id(&other.fingerprint)];
@@ -91,7 +92,7 @@ mod tests {
             |certs: &[Vec<u8>]| ServerDescriptor { family_certs: certs.to_vec(), ..member.clone() };
         assert_eq!(found(&[with(&member.family_certs[..1]), other.clone()], THEN), 1);
         assert_eq!(found(&[with(&member.family_certs[1..]), other.clone()], THEN), 0);
-        // What another relay has published, and a signature that is none.
+        // The certificate of another relay, and an invalid signature.
         assert_eq!(found(&[with(&other.family_certs), other.clone()], THEN), 0);
         let mut forged = member.family_certs[0].clone();
         *forged.last_mut().expect("bytes") ^= 1;
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_family_has_few_pairs_and_hangs_together() {
+    fn a_huge_family_has_few_pairs_and_is_connected() {
         let relay = |number: u16| {
             let mut bytes = [0; 20];
             bytes[..2].copy_from_slice(&number.to_be_bytes());
@@ -115,20 +116,20 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever others declare, a relay is with none that it does not name itself.
+        /// Whatever others declare, a relay is paired only with relays that it names itself.
         #[test]
-        fn nobody_is_drawn_into_a_family_by_what_others_say(
-            said in proptest::collection::btree_set((0u8..8, 0u8..8), 0..40),
+        fn no_relay_is_paired_by_the_declarations_of_others(
+            pairs in proptest::collection::btree_set((0u8..8, 0u8..8), 0..40),
         ) {
             let id = |number: u8| Fingerprint::from_bytes([number; 20]);
             let mut declared: BTreeMap<Fingerprint, BTreeSet<Fingerprint>> = BTreeMap::new();
-            for (one, other) in &said {
+            for (one, other) in &pairs {
                 declared.entry(id(*one)).or_default().insert(id(*other));
             }
             let found = mutual(&declared);
             for one in 0..8 {
                 for other in 0..8 {
-                    let is_both = said.contains(&(one, other)) && said.contains(&(other, one));
+                    let is_both = pairs.contains(&(one, other)) && pairs.contains(&(other, one));
                     let pair = (RsaId([one; 20]), RsaId([other; 20]));
                     prop_assert_eq!(found.contains(&pair), is_both && one < other);
                 }

@@ -17,7 +17,7 @@ const CONSENSUS_AGE_S: u64 = 24 * 3600;
 /// The file name of standard input.
 const STDIN: &str = "-";
 
-/// Standard input can be read once.
+/// Whether standard input has been read, which is possible once.
 static IS_STDIN_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Reads a file, or standard input by the name `-`. `what` follows "cannot" in errors, such as "read the consensus".
@@ -61,14 +61,15 @@ pub fn consensus(path: &Path, now_unix_s: u64) -> Result<Consensus, Error> {
     Ok(consensus)
 }
 
-/// How long ago a consensus ended, in words; `None` if it was valid within the last day.
+/// A description of the age of an expired consensus; `None` if it was valid within the last day.
 fn age(consensus: &Consensus, now_unix_s: u64) -> Option<String> {
     let since_s = now_unix_s.checked_sub(consensus.valid_until)?;
     let ended = readable(consensus.valid_until);
     (since_s > CONSENSUS_AGE_S).then(|| format!("ended at {ended}, {} days ago", since_s / 86_400))
 }
 
-/// The newest server descriptor of each relay in `text`, which was read from this file. Prints a note with the number of invalid ones.
+/// The newest server descriptor of each relay in `text`, which was read from this file. Prints a note with the number of
+/// invalid ones.
 ///
 /// # Errors
 /// If there is no descriptor, with a description of the file.

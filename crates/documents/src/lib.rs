@@ -1,5 +1,5 @@
-//! Documents of a network: consensuses and server descriptors, from files, standard input or authorities, and the lines of
-//! measurements in a bandwidth file.
+//! Documents of a network: consensuses and server descriptors, from files, standard input or authorities, and the lines
+//! of measurements in a bandwidth file.
 
 mod descriptors;
 mod error;
@@ -20,32 +20,32 @@ use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeMap;
 
-/// A consensus, and what the descriptors that it names add to it.
+/// A consensus, and the data of its descriptors.
 pub struct Documents {
-    /// Which consensus it is, in words.
+    /// A description of the consensus.
     pub what: String,
     /// The consensus.
     pub consensus: Consensus,
     /// Authorities whose signatures were verified, if any had to be.
     pub signers: Option<u32>,
-    /// Relays of one operator, in pairs: each names the other in its descriptor, or both prove that they belong to one family.
+    /// Relays of one operator, in pairs: each names the other in its descriptor, or both prove that they belong to one
+    /// family.
     pub families: Vec<(RsaId, RsaId)>,
     /// The rate limit in the descriptor of each relay (`bandwidth-avg`), in bytes per second.
     averages: BTreeMap<Fingerprint, u64>,
 }
 
-/// FlashFlow's keys in a bandwidth file.
+/// FlashFlow's keys in the lines of a bandwidth file.
 const MODE: &str = "flashflow_mode";
 const CONCLUSIVE: &str = "flashflow_conclusive";
 const CAPACITY: &str = "flashflow_capacity_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
 
 impl Documents {
-    /// Parses a consensus, and takes rate limits and families from the descriptors that it names, as far as they are valid at this
-    /// time.
+    /// Parses a consensus, and takes rate limits and families that are valid at this time from its descriptors.
     ///
     /// # Errors
-    /// If the consensus cannot be parsed, or the descriptors cannot be had.
+    /// If the consensus cannot be parsed, or the descriptors are not available.
     pub fn new(
         what: String,
         consensus: &[u8],
@@ -70,10 +70,10 @@ impl Documents {
         Self { signers, ..self }
     }
 
-    /// A measurement's entry in the bandwidth file. A lower bound, too, is still nearer to the truth than what the relay claims.
+    /// A measurement's entry in the bandwidth file. Even a lower bound is more accurate than the relay's own claim.
     ///
     /// # Errors
-    /// The record's nickname is none.
+    /// The record's nickname is invalid.
     pub fn entry(&self, record: &Record) -> Result<bwfile::Estimate, Error> {
         let (ids, nickname) = (&record.relay.ids, nickname(&record.relay.nickname)?);
         Ok(match PastEstimate::of(record) {
@@ -111,7 +111,7 @@ impl Documents {
     }
 }
 
-/// The entry of a relay without an estimate, which was tried at this time, in Unix seconds, if it was.
+/// The entry of a relay without an estimate, with the time of the attempt, if any, in Unix seconds.
 pub fn failed(
     ids: &RelayIds,
     nickname: Nickname,
@@ -184,7 +184,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
     const IDS: RelayIds = RelayIds { rsa: RsaId([7; 20]), ed25519: None };
 
-    /// Of a network of which nothing is known but this relay's limit.
+    /// The documents of a network with this limit of the relay.
     fn documents(limit_bytes_s: Option<u64>) -> Documents {
         let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
         let mut documents =
@@ -218,7 +218,7 @@ mod tests {
     /// The line of an entry, written and read again.
     fn line(entry: bwfile::Estimate) -> RelayLine {
         let counts = Eligibility { eligible: 1, in_consensus: 1 };
-        // A file takes a result.
+        // A file needs at least one other result.
         let other = RelayIds { rsa: RsaId([8; 20]), ..IDS };
         let other = Documents::entry_of(
             &documents(None),
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_held_to_the_operators_limit_and_the_capacity_is_not_lost_by_that() {
+    fn a_weight_is_limited_by_the_operator_and_the_line_keeps_the_capacity() {
         let record = record(measured(5_000_000, None));
         for (limit, weight) in [(None, 5000), (Some(2_000_000), 2000)] {
             let line = line(documents(limit).entry(&record).expect("an entry"));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_period_knows_how_many_sockets_were_needed() {
+    fn the_number_of_sockets_for_the_next_period_is_kept() {
         let estimate = PastEstimate::of(&record(measured(5_000_000, None))).expect("an estimate");
         let estimate = PastEstimate { sockets: Some(64), ..estimate };
         let entry = documents(None).entry_of(&IDS, nickname("relay").expect("one"), &estimate);
@@ -252,20 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn what_throws_doubt_on_a_record_is_in_its_line() {
+    fn a_doubt_about_a_record_is_in_its_line() {
         let times = (Duration::from_secs(1), Duration::from_secs(2));
         let processor = ProcessorTime::within(times.0, times.1).expect("time passed");
         let doubts = [None, Some(Inconclusive::RelayStarved { processor })];
-        for (doubt, word) in doubts.into_iter().zip(["1", "0"]) {
+        for (doubt, value) in doubts.into_iter().zip(["1", "0"]) {
             let line = line(documents(None).entry(&record(measured(9_000, doubt))).expect("one"));
-            let expected = [(MODE, "echo"), (CONCLUSIVE, word), (CAPACITY, "9000")];
+            let expected = [(MODE, "echo"), (CONCLUSIVE, value), (CAPACITY, "9000")];
             let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned()));
             assert_eq!((line.bw_kb_s, line.extra), (9, expected.to_vec()));
         }
     }
 
     #[test]
-    fn a_failure_has_no_estimate_but_its_reason() {
+    fn a_failure_has_a_reason_and_no_estimate() {
         let reason = Failure::RelayClosed { detail: "bye".to_owned() };
         let end = End::Failed { reason, measurer: None, round: 1, second: None };
         let line = line(documents(None).entry(&record(end)).expect("an entry"));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_an_older_version_counts_with_its_weight() {
+    fn a_line_of_an_older_version_is_read_by_its_weight() {
         let line = RelayLine { time: Some(NOW), ..RelayLine::new(names(&IDS).0, 12) };
         let estimate = estimate_in(&line).expect("measured");
         assert_eq!(estimate.capacity, Rate::from_byte_per_s(12_000));

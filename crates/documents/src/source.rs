@@ -17,7 +17,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Reads or fetches the consensus, without verifying it. [`consensus`](crate::consensus) says which files can be read.
+    /// Reads or fetches the consensus, without verifying it. See [`consensus`](crate::consensus) for the accepted files.
     ///
     /// # Errors
     /// The consensus cannot be read, fetched or parsed; the message names the source.
