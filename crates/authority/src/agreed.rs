@@ -76,7 +76,7 @@ impl Seeds {
         Ok(Self { master, path, offer_path, agreed, shared_random })
     }
 
-    /// Reads what [`open`](Self::open) reads, and creates nothing.
+    /// Checks the files that [`open`](Self::open) reads, and creates nothing.
     pub(super) fn check(seed_file: &Path) -> Result<(), Error> {
         if seed_file.exists() { Self::open(seed_file).map(drop) } else { Ok(()) }
     }
@@ -92,15 +92,17 @@ impl Seeds {
         let contribution = self.master.contribution(begin_unix_s);
         if let Some(text) = seed::read_secret(&self.offer_path, FILE_MAX)? {
             // A different contribution would be a lie to the others.
-            let (period_unix_s, room, shared_random) =
-                parse_offer(&text).ok_or_else(|| Error::Config {
-                    path: self.offer_path.clone(),
-                    problem: "not what this program has written there; once the period is over that begins next, remove it: \
-                              until then the seed is our own"
-                        .to_owned(),
-                })?;
+            let past = serde_json::from_str(&text).ok();
+            let past =
+                past.and_then(|it: Offered| Some((it.period_unix_s, it.offer(contribution)?)));
+            let (period_unix_s, offer) = past.ok_or_else(|| Error::Config {
+                path: self.offer_path.clone(),
+                problem: "not in this program's format; remove it once the next period is over: until then this \
+                          coordinator uses its own seed"
+                    .to_owned(),
+            })?;
             if period_unix_s == begin_unix_s {
-                return Ok(Offer { contribution, room, shared_random });
+                return Ok(offer);
             }
         }
         let shared_random = self.shared_random();
@@ -182,15 +184,16 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// The period and the other data, except the contribution.
-fn parse_offer(text: &str) -> Option<(u64, TeamRoom, Option<[u8; 32]>)> {
-    let it: Offered = serde_json::from_str(text).ok()?;
-    let shared_random = match it.shared_random.as_deref() {
-        Some(text) => Some(bytes(text)?),
-        None => None,
-    };
-    let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
-    Some((it.period_unix_s, TeamRoom { capacity, at_once_max: it.at_once_max }, shared_random))
+impl Offered {
+    fn offer(&self, contribution: [u8; 32]) -> Option<Offer> {
+        let shared_random = match self.shared_random.as_deref() {
+            Some(text) => Some(bytes(text)?),
+            None => None,
+        };
+        let capacity = Rate::from_bit_per_s(self.capacity_bit_per_s);
+        let room = TeamRoom { capacity, at_once_max: self.at_once_max };
+        Some(Offer { contribution, room, shared_random })
+    }
 }
 
 fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_agreed_outlives_the_process_and_nobody_else_can_read_it() {
+    fn agreements_survive_a_restart_and_only_the_owner_can_read_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("schedule.seed");
         let seeds = Seeds::open(&path).expect("made");
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!(again.own(5), seeds.own(5));
         assert_eq!(again.agreed(69), Some(agreed(69)));
         assert_eq!(again.agreed(6), Some(agreed(6)));
-        assert_eq!(again.agreed(5), None, "long over");
+        assert_eq!(again.agreed(5), None, "too old");
         let file = folder.path().join("schedule.agreed");
         assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_offered_for_a_period_is_offered_again_after_a_restart() {
+    fn an_offer_is_unchanged_after_a_restart() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("schedule.seed");
         let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
@@ -263,7 +266,7 @@ mod tests {
         seeds.set_shared_random(Some([7; 32]));
         let first = seeds.offer(100, room(10.0)).expect("kept");
         assert_eq!((first.shared_random, first.room), (Some([7; 32]), room(10.0)));
-        // It has no consensus yet, and other measurers now.
+        // After the restart there is no consensus yet, and another team.
         let seeds = Seeds::open(&path).expect("read");
         let again = seeds.offer(100, room(20.0)).expect("read");
         assert_eq!((again.shared_random, again.room), (first.shared_random, first.room));
@@ -271,7 +274,7 @@ mod tests {
         let next = seeds.offer(200, room(20.0)).expect("kept");
         assert_eq!((next.shared_random, next.room), (None, room(20.0)));
         assert_ne!(next.contribution, *seeds.own(200).as_bytes());
-        // An unreadable line may have been another contribution for the same period.
+        // An unreadable line may be another contribution for the same period.
         let file = folder.path().join("schedule.offered");
         let text = fs::read_to_string(&file).expect("there");
         let (later, torn) = (text.replacen('{', "{\"new\":1,", 1), &text[..20]);

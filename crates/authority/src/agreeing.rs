@@ -4,7 +4,7 @@ use super::Common;
 use super::agreed::Seeds;
 use super::config::{Authorities, Authority, Config, ConfiguredMeasurer};
 use cli::Error;
-use control::Heard;
+use control::PeerState;
 use control::keys::PublicKey;
 use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Times, Timetable};
 use coordinator::plan::TeamRoom;
@@ -57,7 +57,7 @@ impl<'env> Party<'env> {
         let routes: Vec<_> = others.iter().map(|it| (it.address, it.key)).collect();
         let authorities = control::Authorities::start(*listen, &config.secret, &routes)?;
         tracing::info!(
-            "one seed with {} other authorities, if they are there; listening for them on {}",
+            "agreeing on seeds with {} other authorities; listening for them on {}",
             others.len(),
             authorities.address()
         );
@@ -74,7 +74,7 @@ impl<'env> Party<'env> {
                 Some(step) if step > 0 => {
                     if now < table.begin_unix_s() {
                         tracing::warn!(
-                            "came too late to agree on the seed of the period that begins at Unix time {}: it will be our own",
+                            "started too late to agree on the seed of the period that begins at Unix time {}; using our own",
                             table.begin_unix_s()
                         );
                     }
@@ -86,7 +86,7 @@ impl<'env> Party<'env> {
                 }
                 None if self.is_far_off(&table, now) => {
                     tracing::warn!(
-                        "the clock has been set back: agreeing on the seed of the period that comes now"
+                        "the clock was set back: agreeing on the seed of the period that is next by the new time"
                     );
                     table = self.next(now);
                 }
@@ -139,17 +139,17 @@ impl<'env> Party<'env> {
         let mut agreement = Agreement::new(self.group.clone(), &key_seed, begin_unix_s, offer);
         let mut committed = BTreeSet::from([agreement.own()]);
         let mut problems: BTreeMap<AuthorityKey, String> = BTreeMap::new();
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         let mut is_broken_off = false;
         while !agreement.handle_step(table.step(unix_time_s()).unwrap_or(0)) {
             let statements = agreement.statements();
-            if statements != said {
-                said.clone_from(&statements);
-                self.authorities.say(statements);
+            if statements != sent {
+                sent.clone_from(&statements);
+                self.authorities.send(statements);
             }
-            for (PublicKey(from), heard) in self.authorities.hear(LATENCY) {
+            for (PublicKey(from), state) in self.authorities.receive(LATENCY) {
                 let from = AuthorityKey(from);
-                match listen(&mut agreement, from, heard) {
+                match handle_state(&mut agreement, from, state) {
                     Ok(()) => drop(problems.remove(&from)),
                     Err(problem) => drop(problems.insert(from, problem)),
                 }
@@ -162,7 +162,7 @@ impl<'env> Party<'env> {
                 break;
             }
         }
-        self.authorities.say(Vec::new());
+        self.authorities.send(Vec::new());
         if !is_broken_off {
             self.conclude(begin_unix_s, agreement.outcome(), &problems);
         }
@@ -185,7 +185,10 @@ impl<'env> Party<'env> {
             );
         }
         for key in &unconfirmed {
-            tracing::warn!("{} may not have heard us, and have another seed", self.name(*key));
+            tracing::warn!(
+                "{} may not have received our statements, and may use another seed",
+                self.name(*key)
+            );
         }
         let members =
             agreed.as_ref().map(|it| it.teams.iter().map(|(key, _)| *key).collect::<Vec<_>>());
@@ -196,7 +199,7 @@ impl<'env> Party<'env> {
                 members.len(),
             ),
             _ => tracing::warn!(
-                "no common seed for the period that begins at Unix time {begin_unix_s}: it will be our own"
+                "no common seed for the period that begins at Unix time {begin_unix_s}; using our own"
             ),
         }
         if let Some(agreed) = agreed
@@ -225,16 +228,20 @@ impl<'env> Party<'env> {
     }
 }
 
-/// Handles the statements of another authority; returns the reason if one is rejected. The reason matters only if the
-/// authority is excluded in the end.
-fn listen(agreement: &mut Agreement, from: AuthorityKey, heard: Heard) -> Result<(), String> {
-    let statements = match heard {
-        Heard::Words(statements) => statements,
-        Heard::Unreachable(problem) => return Err(problem),
+/// Handles the news of another authority. The error is the reason why a statement was rejected, or why there are none;
+/// it matters only if the authority is excluded in the end.
+fn handle_state(
+    agreement: &mut Agreement,
+    from: AuthorityKey,
+    state: PeerState,
+) -> Result<(), String> {
+    let statements = match state {
+        PeerState::Statements(statements) => statements,
+        PeerState::Unreachable(problem) => return Err(problem),
     };
-    let mut told = Ok(());
+    let mut result = Ok(());
     for statement in statements.iter().take(STATEMENTS_MAX) {
-        told = told.and(agreement.handle_statement(from, statement));
+        result = result.and(agreement.handle_statement(from, statement));
     }
-    told.map_err(|error| error.to_string())
+    result.map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `--check`: reads what the coordinator reads at its start, and changes nothing.
+//! `--check`: reads all the files that the coordinator reads at its start, and changes nothing.
 
 use super::agreed::Seeds;
 use super::config::{Config, ConfiguredMeasurer, Schedule};
@@ -13,7 +13,7 @@ use std::path::Path;
 use store::{Reader, StoreError};
 use terminal::{Exit, Output};
 
-/// Checks the configuration at `path`, with all files that it names, and prints what a coordinator would do. Contacts nobody.
+/// Checks the configuration at `path`, with all files that it names, and prints a summary. Contacts no other host.
 ///
 /// # Errors
 /// The reason why the coordinator would not start.
@@ -47,7 +47,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         Seeds::check(&config.seed)?;
     }
     let schedule = match config.schedule {
-        _ if is_once => "each relay once, at once".to_owned(),
+        _ if is_once => "each relay once, as early as possible".to_owned(),
         Schedule::Greedy => {
             format!("a period of {} s, the largest relays first", config.period.as_secs())
         }
@@ -59,7 +59,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         check_listen(authorities.listen)?;
     }
     let relays = match &config.relays {
-        None => "all that may be measured".to_owned(),
+        None => "all permitted".to_owned(),
         Some(names) => format!("{} by name", names.len()),
     };
     let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
@@ -95,7 +95,7 @@ fn check_readable(path: &Path) -> Result<(), Error> {
     File::open(path).map(drop).map_err(failed)
 }
 
-/// Whether files can be made in this folder, which may have to be made first.
+/// Checks that files can be created in this folder, or in its nearest existing parent.
 fn check_writable(folder: &Path) -> Result<(), Error> {
     let existing = folder.ancestors().find(|it| it.as_os_str().is_empty() || it.exists());
     let existing = existing.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -366,12 +366,12 @@ mod tests {
     const SAMPLE: &str = include_str!("../../../docs/coordinator.toml");
 
     #[test]
-    fn the_sample_is_a_configuration() {
+    fn the_sample_is_a_valid_configuration() {
         let config = read(SAMPLE).expect("valid");
         assert_eq!((config.measurers.len(), config.keep_files), (2, 30));
         assert!(config.out.is_absolute() && config.out.ends_with("bandwidth"));
         let retention = config.retention;
-        // The settings that are commented out are valid, too, and are the defaults.
+        // The commented-out settings are valid, too, and are the defaults.
         let all: String = SAMPLE
             .lines()
             .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
@@ -388,12 +388,12 @@ mod tests {
     }
 
     #[test]
-    fn no_measurer_is_believed_without_a_bound() {
+    fn a_measurer_without_a_configured_capacity_is_refused() {
         let config = read(SAMPLE).expect("valid");
         let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
         let bounds = bounds.collect::<Result<Vec<_>, _>>().expect("bounds");
         assert_eq!(bounds, [Rate::from_mbit_per_s(1000.0); 2]);
-        // Still valid for measuring the capacity.
+        // The configuration is still valid for measuring the capacity.
         let without = SAMPLE.replacen("capacity_mbit_per_s = 1000", "", 1);
         let config = read(&without).expect("valid");
         let error = config.measurers[0].bound().expect_err("no bound").to_string();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_setting() {
         for (from, to, word) in [
             ("authority =", "#", "either `authority` or `consensus`"),
             ("authority =", "consensus = \"c\"\nauthority =", "either `authority` or `consensus`"),

@@ -36,7 +36,7 @@ pub fn check_listen(address: SocketAddr) -> Result<(), Error> {
     })
 }
 
-/// A public key as `flashflow keys` prints it.
+/// A public key in the format of `flashflow keys`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub PublicKey);
 

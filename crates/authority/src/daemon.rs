@@ -1,4 +1,4 @@
-//! The daemon's surroundings, and what it does with a period's results.
+//! The daemon's environment, and its handling of a period's results.
 
 use super::agreed::Seeds;
 use super::network::{self, Network};
@@ -92,7 +92,7 @@ impl Observer<Network> for Daemon<'_, '_> {
 }
 
 impl Daemon<'_, '_> {
-    /// Looks for relays that may share a machine, on a separate thread, so that it blocks nothing.
+    /// Searches for relays that may share a machine, on a separate thread, so that it blocks nothing.
     fn look_for_suspects(&self, period: &Period) {
         let (common, begin_unix_s) = (self.common, self.begin_unix_s);
         let groups = period.groups();

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use terminal::{Output, measuring};
 
 /// A line of a daemon's log, with fields; a step of the progress of other commands.
-macro_rules! say {
+macro_rules! show_line {
     ($output:expr, $level:ident, [$($field:tt)*], $($text:tt)+) => {
         if $output.is_log() {
             tracing::$level!($($field)* $($text)+)
@@ -29,20 +29,20 @@ pub fn show(
     match event {
         Event::Measurer(id, Ok(capacity)) => {
             let measurer = address(id);
-            say!(output, info, [measurer,], "measurer {measurer}: {capacity}");
+            show_line!(output, info, [measurer,], "measurer {measurer}: {capacity}");
         }
         Event::Measurer(id, Err(problem)) => {
             let measurer = address(id);
-            say!(output, warn, [measurer,], "without a measurer: {problem}");
+            show_line!(output, warn, [measurer,], "without a measurer: {problem}");
         }
         Event::MeasurerBack(id, capacity) => {
             let measurer = address(id);
-            say!(output, info, [measurer,], "{id} is back, with {capacity}");
+            show_line!(output, info, [measurer,], "{id} is back, with {capacity}");
         }
         Event::MeasurerLost(id, record) => {
             let (measurer, relay) = (address(id), fingerprint(&record));
             let name = &record.relay.nickname;
-            say!(output, warn, [measurer, relay,], "{id} ({name}) has failed: {record}");
+            show_line!(output, warn, [measurer, relay,], "{id} ({name}) has failed: {record}");
         }
         Event::MeasurerLeftOut(id, record) => {
             let (measurer, relay) = (address(id), fingerprint(&record));
@@ -53,14 +53,14 @@ pub fn show(
                 }
                 _ => format!("{name}: it is measured without {id}: {record}"),
             };
-            say!(output, warn, [measurer, relay,], "{text}");
+            show_line!(output, warn, [measurer, relay,], "{text}");
         }
         Event::Planned { at_once_max, .. } => {
             if at_once_max < u32::MAX {
-                say!(output, info, [], "at most {at_once_max} relays are measured at once");
+                show_line!(output, info, [], "at most {at_once_max} relays are measured at once");
             }
         }
-        Event::Counts(counts) => say!(output, info, [], "{}", in_words(counts)),
+        Event::Counts(counts) => show_line!(output, info, [], "{}", describe(counts)),
         Event::Progress(relay, progress) => {
             if let Some(relay) = period.relay(relay) {
                 let id = relay.id().to_string();
@@ -73,13 +73,13 @@ pub fn show(
             let (relay, rounds, line) =
                 (fingerprint(&record), report.rounds, report::line(&report));
             match report.error {
-                None => say!(output, info, [relay, rounds,], "{line}"),
-                Some(_) => say!(output, warn, [relay, rounds,], "{line}"),
+                None => show_line!(output, info, [relay, rounds,], "{line}"),
+                Some(_) => show_line!(output, warn, [relay, rounds,], "{line}"),
             }
             output.record(|| report.value("relay"));
         }
         Event::NotMeasured(left) => {
-            say!(output, error, [], "no measurer is left: {left} relays are not measured");
+            show_line!(output, error, [], "no measurer is left: {left} relays are not measured");
         }
     }
 }
@@ -89,7 +89,7 @@ fn fingerprint(record: &Record) -> String {
 }
 
 /// The progress of the period; never the future schedule.
-fn in_words(counts: Counts) -> String {
+fn describe(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
         "{waiting} relays wait for their slots, {running} are being measured, {done} are done with for this period; \

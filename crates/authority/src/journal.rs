@@ -71,13 +71,13 @@ impl Journal {
     }
 
     /// Begins or continues a period. Returns the progress of its relays; no measurement is running now.
-    pub(super) fn take_up(&self, period_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, Error> {
+    pub(super) fn resume(&self, period_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, Error> {
         let mut inner = self.inner();
         inner.flush();
-        let broken_off = inner.store.close_unfinished()?;
-        if broken_off > 0 {
+        let interrupted = inner.store.close_unfinished()?;
+        if interrupted > 0 {
             tracing::warn!(
-                "{broken_off} measurements were broken off by an end of the coordinator"
+                "{interrupted} measurements were interrupted by an end of the coordinator"
             );
         }
         Ok(inner.store.period(period_unix_s)?)
@@ -89,7 +89,7 @@ impl Journal {
     }
 
     /// Publishes the seeds of finished periods that are not published yet.
-    pub(super) fn tell_seeds(
+    pub(super) fn publish_seeds(
         &self,
         now_unix_s: u64,
         seed_of: impl Fn(u64) -> Option<[u8; 32]>,
@@ -97,8 +97,8 @@ impl Journal {
         /// Earlier seeds were published before.
         const LAST: usize = 40;
         let mut inner = self.inner();
-        for pass in inner.store.passes(LAST)? {
-            let period = pass.period;
+        for summary in inner.store.periods(LAST)? {
+            let period = summary.period;
             let is_over = period.begin_unix_s.saturating_add(period.length_s) <= now_unix_s;
             if is_over && period.seed.is_none() && period.slot_s > 0 {
                 let seed = seed_of(period.begin_unix_s);

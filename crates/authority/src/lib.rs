@@ -147,7 +147,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     }
 }
 
-/// An error after which the coordinator goes on.
+/// Logs an error after which the coordinator continues.
 fn log_error(error: &Error, output: &Output) {
     tracing::error!("{error}");
     output.record(|| json!({"type": "error", "error": error.to_string()}));
@@ -186,7 +186,7 @@ fn play(
     started: u64,
 ) -> Result<Exit, Error> {
     let Common { config, team, journal, output, interrupt, .. } = common;
-    let pasts = journal.take_up(bounds.begin_unix_s)?;
+    let pasts = journal.resume(bounds.begin_unix_s)?;
     let history = journal.history(&team.keys())?;
     let period = PeriodConfig {
         bounds,
@@ -233,7 +233,7 @@ fn play(
 fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
     let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
     let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
-    journal.tell_seeds(unix_time_s(), |begin_unix_s| {
+    journal.publish_seeds(unix_time_s(), |begin_unix_s| {
         if let Some(agreed) = seeds.agreed(begin_unix_s) {
             return Some(*agreed.seed.as_bytes());
         }
@@ -273,7 +273,7 @@ pub fn one_by_one(
     })
 }
 
-/// Reads the opt-in list again, if the operator requested it; returns whether.
+/// Reads the opt-in list again, if the operator requested it. Returns whether it was read.
 fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
@@ -326,7 +326,7 @@ fn publish(
     }
 }
 
-/// A relay's line. Even a lower bound is closer to the truth than the relay's own claim.
+/// A relay's line. Even a lower bound is more accurate than the relay's own claim.
 ///
 /// # Errors
 /// The relay's nickname is invalid.

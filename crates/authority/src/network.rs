@@ -159,7 +159,7 @@ fn named<'d>(
             Ok(router) => found.push(router),
             Err(source) => {
                 let error = Error::Failed(format!("{}: {source}", documents.what));
-                tracing::warn!("`{name}` of the configuration is passed over: {error}");
+                tracing::warn!("`{name}` in the configuration is ignored: {error}");
                 problem.get_or_insert(error);
             }
         }

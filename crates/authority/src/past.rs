@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_failed_does_not_make_a_relay_new() {
+    fn a_failed_period_does_not_make_a_relay_new() {
         let folder = tempfile::tempdir().expect("a folder");
         let days_ago = |days: u64| NOW - days * DAY;
         write(
@@ -107,11 +107,11 @@ mod tests {
             history.expectations(HistoryPolicy::default(), NOW).first_guess(RsaId([number; 20]))
         };
         assert_eq!(
-            (guess(1).capacity, guess(1).standing()),
+            (guess(1).capacity, guess(1).priority()),
             (Rate::from_byte_per_s(5_000_000), Priority::Known)
         );
         assert_eq!(guess(2).capacity, Rate::from_byte_per_s(7_000_000), "the newest");
-        // All of it is last month's, each relay once: of 5 and 7, the 75th percentile is 7.
+        // All estimates are of the last month, one for each relay: the 75th percentile of 5 and 7 is 7.
         assert_eq!(
             (guess(3).capacity, guess(3).source),
             (Rate::from_byte_per_s(7_000_000), GuessSource::Distribution)
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_folder_there_is_no_past() {
+    fn without_a_folder_there_are_no_imports() {
         let folder = tempfile::tempdir().expect("a folder");
         assert_eq!(history(&folder.path().join("none")), History::default());
         assert_eq!(history(folder.path()), History::default());

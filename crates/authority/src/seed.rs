@@ -49,8 +49,8 @@ pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Erro
     if mode & 0o077 != 0 {
         let name = path.display();
         let problem = format!(
-            "others can read the seed of the schedule (mode {mode:03o}); remove it, and a new one is made. If nobody \
-             has: chmod 600 {name}"
+            "others can read the seed of the schedule (mode {mode:03o}); remove it, and a new one is made. If no one \
+             has read it: chmod 600 {name}"
         );
         return Err(Error::Config { path: path.to_owned(), problem });
     }
@@ -85,19 +85,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_drawn_once_and_nobody_else_can_read_it() {
+    fn a_seed_is_drawn_once_and_only_its_owner_can_read_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("state/schedule.seed");
         let seed = read_or_make(&path).expect("made");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().expect("a folder")).expect("listed").count(), 1);
-        assert!(read_or_make(&path).expect("read") == seed, "the same again");
+        assert!(read_or_make(&path).expect("read") == seed, "the same seed");
         let other = read_or_make(&folder.path().join("other.seed")).expect("made");
         assert!(other != seed);
     }
 
     #[test]
-    fn a_seed_that_others_can_read_or_that_is_none_is_refused() {
+    fn a_seed_that_others_can_read_and_an_invalid_one_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("schedule.seed");
         read_or_make(&path).expect("made");

@@ -15,11 +15,12 @@ pub(super) fn look(
     together: &BTreeMap<RsaId, RsaId>,
 ) {
     let go_on = || !interrupt.is_requested();
-    let found = Reader::open(&config.store).and_then(|it| it.likeness(before_unix_s, go_on));
-    let mut likeness = match found {
-        Ok(likeness) => likeness,
+    let found =
+        Reader::open(&config.store).and_then(|it| it.co_location_test(before_unix_s, go_on));
+    let mut test = match found {
+        Ok(test) => test,
         Err(error) => {
-            tracing::warn!("nobody is suspected of sharing a machine in this period: {error}");
+            tracing::warn!("no search for relays that share a machine in this period: {error}");
             return;
         }
     };
@@ -27,11 +28,11 @@ pub(super) fn look(
         return;
     }
     // Pairs with relays that have left are of no use.
-    likeness.retain(|relay| together.contains_key(&relay));
+    test.retain(|relay| together.contains_key(&relay));
     let is_known = |one: RsaId, other: RsaId| {
         together.get(&one).is_some_and(|name| together.get(&other) == Some(name))
     };
-    let suspicions = likeness.suspicions(is_known);
+    let suspicions = test.suspicions(is_known);
     if !suspicions.is_empty() {
         let count = suspicions.len();
         tracing::warn!(

@@ -74,7 +74,7 @@ impl RemoteTeam {
         self.measurers.get(measurer.0).map(|(remote, _)| remote.address())
     }
 
-    /// How many measurers there are.
+    /// The number of measurers.
     pub const fn size(&self) -> usize {
         self.measurers.len()
     }
@@ -98,8 +98,8 @@ impl RemoteTeam {
 
     /// The number of relays that the team can measure at once, by its measurers' last reports and the configuration.
     pub(super) fn at_once_max(&self, configured: Option<NonZeroU32>) -> u32 {
-        let said = self.at_once().values().min().copied();
-        said.into_iter().chain(configured.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
+        let reported = self.at_once().values().min().copied();
+        reported.into_iter().chain(configured.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
     }
 
     /// A measurer for one round.

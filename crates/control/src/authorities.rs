@@ -30,11 +30,11 @@ const REPEAT: Duration = Duration::from_millis(500);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The minimum time before a caller gets its answer, so that no caller can keep us busy.
-const UNHURRIED: Duration = Duration::from_millis(20);
+const ANSWER_DELAY: Duration = Duration::from_millis(20);
 
 /// The message in both directions: all statements of the sender. The listening side answers each message with one of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Words {
+struct Message {
     statements: Vec<Statement>,
 }
 
@@ -42,21 +42,21 @@ struct Words {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Statement(#[serde(with = "hex")] Vec<u8>);
 
-impl Words {
+impl Message {
     fn of(statements: &[Vec<u8>]) -> Self {
         Self { statements: statements.iter().cloned().map(Statement).collect() }
     }
 
-    fn heard(self) -> Heard {
-        Heard::Words(self.statements.into_iter().map(|Statement(it)| it).collect())
+    fn into_state(self) -> PeerState {
+        PeerState::Statements(self.statements.into_iter().map(|Statement(it)| it).collect())
     }
 }
 
 /// The state of an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PeerState {
     /// All its current statements.
-    Words(Vec<Vec<u8>>),
+    Statements(Vec<Vec<u8>>),
     /// It cannot be reached, for this reason.
     Unreachable(String),
 }
@@ -64,7 +64,7 @@ pub enum Heard {
 /// The connections with the coordinators of other authorities, on a separate thread. Dropping it closes them.
 pub struct Authorities {
     address: SocketAddr,
-    said: watch::Sender<Arc<[Vec<u8>]>>,
+    outgoing: watch::Sender<Arc<[Vec<u8>]>>,
     inbox: Arc<Inbox>,
     /// Dropping the sender is the command to end.
     stop: Option<oneshot::Sender<()>>,
@@ -94,15 +94,19 @@ impl Authorities {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
-        let (said, saying) = watch::channel(Arc::from([]));
+        let (outgoing, outgoing_statements) = watch::channel(Arc::from([]));
         let (stop, stopped) = oneshot::channel::<()>();
         let inbox = Arc::new(Inbox::default());
-        let service = Service { inbox: Arc::clone(&inbox), said: saying.clone() };
-        let talking = Arc::clone(&inbox);
+        let service = Service { inbox: Arc::clone(&inbox), outgoing: outgoing_statements.clone() };
+        let received = Arc::clone(&inbox);
         let thread = thread::Builder::new().name("authorities".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 for route in routes {
-                    tokio::spawn(talk(route, saying.clone(), Arc::clone(&talking)));
+                    tokio::spawn(send_to(
+                        route,
+                        outgoing_statements.clone(),
+                        Arc::clone(&received),
+                    ));
                 }
                 tokio::select! {
                     served = serve(listener, tls, service) => {
@@ -116,7 +120,7 @@ impl Authorities {
             });
         });
         let thread = Some(thread.map_err(ServerError::Thread)?);
-        Ok(Self { address, said, inbox, stop: Some(stop), thread })
+        Ok(Self { address, outgoing, inbox, stop: Some(stop), thread })
     }
 
     /// The address on which it listens.
@@ -127,20 +131,20 @@ impl Authorities {
 
     /// Replaces the statements that are sent to all others. With none, no authority is dialled, and incoming statements
     /// are ignored.
-    pub fn say(&self, statements: Vec<Vec<u8>>) {
+    pub fn send(&self, statements: Vec<Vec<u8>>) {
         if statements.is_empty() {
-            self.inbox.heard().clear();
+            self.inbox.lock().clear();
         }
-        self.said.send_replace(statements.into());
+        self.outgoing.send_replace(statements.into());
     }
 
     /// The newest state of each authority with news since the last call; waits for news until the timeout.
     #[must_use]
-    pub fn hear(&self, longest: Duration) -> Vec<(PublicKey, Heard)> {
+    pub fn receive(&self, timeout: Duration) -> Vec<(PublicKey, PeerState)> {
         let wait =
-            self.inbox.news.wait_timeout_while(self.inbox.heard(), longest, |it| it.is_empty());
-        let (mut heard, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *heard).into_iter().collect()
+            self.inbox.news.wait_timeout_while(self.inbox.lock(), timeout, |it| it.is_empty());
+        let (mut states, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *states).into_iter().collect()
     }
 }
 
@@ -157,25 +161,25 @@ impl Drop for Authorities {
 /// One slot for each authority: a newer state replaces one that was not read.
 #[derive(Default)]
 struct Inbox {
-    heard: Mutex<BTreeMap<PublicKey, Heard>>,
+    states: Mutex<BTreeMap<PublicKey, PeerState>>,
     news: Condvar,
 }
 
 impl Inbox {
-    fn heard(&self) -> MutexGuard<'_, BTreeMap<PublicKey, Heard>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, PeerState>> {
         // No code that holds the lock can panic half-way.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, from: PublicKey, what: Heard) {
-        let mut heard = self.heard();
-        match what {
-            Heard::Words(_) => {
-                heard.insert(from, what);
+    fn put(&self, from: PublicKey, state: PeerState) {
+        let mut states = self.lock();
+        match state {
+            PeerState::Statements(_) => {
+                states.insert(from, state);
             }
             // The message may have arrived nevertheless.
-            Heard::Unreachable(_) => {
-                heard.entry(from).or_insert(what);
+            PeerState::Unreachable(_) => {
+                states.entry(from).or_insert(state);
             }
         }
         self.news.notify_all();
@@ -198,21 +202,21 @@ async fn serve(
 #[derive(Clone)]
 struct Service {
     inbox: Arc<Inbox>,
-    said: watch::Receiver<Arc<[Vec<u8>]>>,
+    outgoing: watch::Receiver<Arc<[Vec<u8>]>>,
 }
 
 impl Service {
     /// Answers one authority until it closes the connection.
     async fn answer_all(self, Accepted { stream, peer, permit }: Accepted) {
-        let mut connection = Connection::<Words, Words>::over(stream, LIMITS);
-        while let Ok(Some(words)) = connection.incoming.next().await {
-            tokio::time::sleep(UNHURRIED).await;
-            let statements = Words::of(&self.said.borrow());
+        let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
+        while let Ok(Some(message)) = connection.incoming.next().await {
+            tokio::time::sleep(ANSWER_DELAY).await;
+            let answer = Message::of(&self.outgoing.borrow());
             // Without statements of our own there is no agreement, and those of others do not count.
-            if !statements.statements.is_empty() {
-                self.inbox.put(peer.key, words.heard());
+            if !answer.statements.is_empty() {
+                self.inbox.put(peer.key, message.into_state());
             }
-            if connection.outgoing.send(statements).await.is_err() {
+            if connection.outgoing.send(answer).await.is_err() {
                 break;
             }
         }
@@ -221,47 +225,47 @@ impl Service {
 }
 
 /// Sends statements to one authority, until the end.
-async fn talk(route: Route, mut said: watch::Receiver<Arc<[Vec<u8>]>>, inbox: Arc<Inbox>) {
+async fn send_to(route: Route, mut outgoing: watch::Receiver<Arc<[Vec<u8>]>>, inbox: Arc<Inbox>) {
     // An error means that the sender was dropped.
-    while said.wait_for(|statements| !statements.is_empty()).await.is_ok() {
-        if let Err(problem) = converse(&route, &mut said, &inbox).await {
-            inbox.put(route.pinned, Heard::Unreachable(problem));
+    while outgoing.wait_for(|statements| !statements.is_empty()).await.is_ok() {
+        if let Err(problem) = exchange(&route, &mut outgoing, &inbox).await {
+            inbox.put(route.pinned, PeerState::Unreachable(problem));
             tokio::time::sleep(REPEAT).await;
         }
     }
 }
 
 /// Sends statements to one authority over one connection, until there are none left.
-async fn converse(
+async fn exchange(
     route: &Route,
-    said: &mut watch::Receiver<Arc<[Vec<u8>]>>,
+    outgoing: &mut watch::Receiver<Arc<[Vec<u8>]>>,
     inbox: &Inbox,
 ) -> Result<(), String> {
     let late = "it does not answer";
     let connected = tokio::time::timeout(ANSWER_TIMEOUT, route.stream()).await;
-    let (stream, _) = connected.map_err(|_| late.to_owned())?.map_err(in_words)?;
-    let mut connection = Connection::<Words, Words>::over(stream, LIMITS);
+    let (stream, _) = connected.map_err(|_| late.to_owned())?.map_err(describe)?;
+    let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
     loop {
-        let words = Words::of(&said.borrow_and_update());
-        if words.statements.is_empty() {
+        let message = Message::of(&outgoing.borrow_and_update());
+        if message.statements.is_empty() {
             return Ok(());
         }
         // An answer shows whether the message arrived.
-        let _ = connection.outgoing.send(words).await;
+        let _ = connection.outgoing.send(message).await;
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, connection.incoming.next()).await;
         let answer = answer.map_err(|_| late.to_owned())?.map_err(|lost| plain(&lost.0))?;
-        let words = answer.ok_or_else(|| "it closed the connection".to_owned())?;
-        inbox.put(route.pinned, words.heard());
+        let message = answer.ok_or_else(|| "it closed the connection".to_owned())?;
+        inbox.put(route.pinned, message.into_state());
         // Earlier, if there is news; the end is detected above.
-        let _ = tokio::time::timeout(REPEAT, said.changed()).await;
-        if said.has_changed().is_err() {
+        let _ = tokio::time::timeout(REPEAT, outgoing.changed()).await;
+        if outgoing.has_changed().is_err() {
             return Ok(());
         }
     }
 }
 
 /// The error of a connection to another authority.
-fn in_words(error: ConnectError) -> String {
+fn describe(error: ConnectError) -> String {
     match error {
         ConnectError::Unreachable { source, .. } => format!("it cannot be reached: {source}"),
         ConnectError::ForeignKey { shown, .. } => format!("it has another key, {shown}"),

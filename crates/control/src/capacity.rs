@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_comes_back_as_the_test() {
+    fn an_order_gives_the_test() {
         let (capacity, allowed) = (Rate::from_mbit_per_s(7.0), BTreeSet::from([LISTEN.ip()]));
         let test = order().test(LISTEN, capacity, &allowed).expect("makes sense");
         assert_eq!((test.listen, test.index, test.seconds), (LISTEN, 1, 60));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_cannot_be_is_refused() {
+    fn an_impossible_order_is_refused() {
         let refused = |change: &dyn Fn(&mut CapacityOrder)| {
             let mut order = order();
             change(&mut order);
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_report_comes_back(
+        fn a_report_survives_the_messages(
             traffic in prop::collection::vec((any::<u64>(), any::<u64>()), 2),
             lost in 0usize..4, second in prop::option::of(0u32..2), stranger_packets: u64,
         ) {

@@ -88,9 +88,9 @@ fn account(account: &Account) -> Result<(), MessageError> {
     summed("pumps' time", account.pump_time)?;
     summed("sockets' time", account.socket_time)?;
     summed("busy time", account.busy)?;
-    summed("time without a window", account.rwnd_limited)?;
-    summed("time without a buffer", account.sndbuf_limited)?;
-    summed("time with little to send", account.app_limited)?;
+    summed("window-limited time", account.rwnd_limited)?;
+    summed("buffer-limited time", account.sndbuf_limited)?;
+    summed("application-limited time", account.app_limited)?;
     summed("throttled time", account.throttled)
 }
 

@@ -15,8 +15,8 @@ use tokio::time::{MissedTickBehavior, timeout};
 /// Time between two keep-alives.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A measurement fills the paths of a measurer, and a loaded machine may stand still for some seconds. A shorter limit would
-/// end sessions that are intact.
+/// A measurement fills the paths of a measurer, and a loaded machine may be unresponsive for some seconds. A shorter limit
+/// would end intact sessions.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
 
 /// After its last message a side reads on for this long, unless the peer closes first. A socket that is closed with unread
@@ -25,7 +25,7 @@ const LINGER: Duration = Duration::from_secs(2);
 
 const LENGTH_BYTES: usize = 4;
 
-/// Why a connection is lost, in words.
+/// The reason why a connection is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Lost(pub(crate) String);
@@ -105,7 +105,7 @@ async fn carry<In: DeserializeOwned, Out: Serialize>(
                 let _ = received.send(Err(lost.clone())).await;
                 match end {
                     Unread::Broken(_) => return,
-                    // The peer can still learn what is wrong with its message.
+                    // The peer can still receive the error in its message.
                     Unread::Invalid(_) => None,
                 }
             }
@@ -125,15 +125,15 @@ async fn carry<In: DeserializeOwned, Out: Serialize>(
             _ = &mut rest => return,
         }
     }
-    // Nobody is interested in what arrives now.
+    // Messages that arrive now are ignored.
     let _ = timeout(LINGER, rest).await;
 }
 
-/// Why reading ends before the peer closes the connection.
+/// The reason why reading ends before the peer closes the connection.
 enum Unread {
     /// The connection is gone.
     Broken(Lost),
-    /// The peer sends what is no message.
+    /// The peer sent an invalid message.
     Invalid(Lost),
 }
 
@@ -159,7 +159,7 @@ async fn read_all<In: DeserializeOwned>(
             Ok(Ok(0)) => "it closed the connection within a message".to_owned(),
             Ok(Ok(_)) => continue,
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it has fallen silent".to_owned(),
+            Err(_) => "it no longer sends anything".to_owned(),
         };
         return Err(Unread::Broken(Lost(problem)));
     }
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_arrive_whole_however_they_are_cut_and_keepalives_are_skipped(
+        fn frames_survive_any_fragmentation_and_keepalives_are_skipped(
             messages in prop::collection::vec("[ -~]{0,40}", 0..6),
             cuts in prop::collection::vec(1usize..20, 1..8),
         ) {
@@ -294,7 +294,7 @@ mod tests {
             tokio::time::sleep(KEEPALIVE_INTERVAL).await;
         }
         assert!(!near.outgoing.is_closed());
-        assert_eq!(near.incoming.next().await, Err(Lost("it has fallen silent".to_owned())));
+        assert_eq!(near.incoming.next().await, Err(Lost("it no longer sends anything".to_owned())));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What arrives over a session, for the fuzz targets.
+//! Decoding of received messages, for the fuzz targets.
 
 use crate::check;
 use crate::frames::decode;
@@ -13,10 +13,10 @@ use onion::{Duration, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 
-/// Whatever a coordinator sends is an order that can be carried out, or none. Returns whether it is one.
+/// Decodes a message of a coordinator, and plans for it if it is an order. Returns whether it is one.
 ///
 /// # Panics
-/// If an order that passed the checks cannot be planned for.
+/// If there is no valid plan for an order that passed the checks.
 #[must_use]
 pub fn from_coordinator(bytes: &[u8]) -> bool {
     let Ok(FromCoordinator::Prepare { order, .. }) = decode(bytes) else { return false };
@@ -31,7 +31,7 @@ pub fn from_coordinator(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whatever a measurer sends is a valid report, or none. Returns whether it is one.
+/// Decodes a message of a measurer. Returns whether it is a valid report.
 #[must_use]
 pub fn from_measurer(bytes: &[u8]) -> bool {
     let Ok(message) = decode::<FromMeasurer>(bytes) else { return false };

@@ -16,11 +16,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What comes before the 32 bytes of a private key in PKCS #8 (RFC 8410 §7).
+/// The prefix of the 32 bytes of a private key in PKCS #8 (RFC 8410 §7).
 const PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// What comes before the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410 §4).
+/// The prefix of the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410 §4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
@@ -32,7 +32,7 @@ const FILE_MAX: u64 = 8192;
 /// A key file that cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// A key is never overwritten: whoever pinned it would refuse its owner from then on.
+    /// The file exists. A key is never overwritten: parties that pinned it would refuse its owner from then on.
     #[error(
         "{} exists, and a key is never overwritten; choose another name, or move the file away",
         path.display()
@@ -64,7 +64,7 @@ pub enum KeyFileError {
     },
     /// The file has other content.
     #[error(
-        "{} is no Ed25519 key in PEM (\"{PEM_BEGIN}\"); make one with: flashflow keys --out FILE",
+        "{} is not an Ed25519 key in PEM (\"{PEM_BEGIN}\"); make one with: flashflow keys --out FILE",
         path.display()
     )]
     NotAKey {
@@ -72,7 +72,7 @@ pub enum KeyFileError {
         path: PathBuf,
     },
     /// No random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(rand::rngs::SysError),
 }
 
@@ -80,11 +80,11 @@ pub enum KeyFileError {
 #[derive(Clone)]
 pub struct SecretKey(SigningKey);
 
-/// A party's public Ed25519 key, by which all others know it.
+/// A party's public Ed25519 key, which identifies it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey(pub [u8; 32]);
 
-/// A text that is no public key.
+/// A text that is not a public key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a public key: {problem}; it is the text of 64 digits that `flashflow keys` prints")]
 pub struct PublicKeyError {
@@ -194,7 +194,8 @@ impl PublicKey {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// Whether this is a valid signature by the key. Signatures by keys of small order, which anybody could forge, are invalid.
+    /// Whether this is a valid signature by the key. Signatures by keys of small order, which anyone could forge, are
+    /// invalid.
     pub(crate) fn has_signed(&self, text: &[u8], signature: &[u8; 64]) -> bool {
         let signature = Signature::from_bytes(signature);
         VerifyingKey::from_bytes(&self.0).is_ok_and(|it| it.verify_strict(text, &signature).is_ok())
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_said_to_be_none() {
+    fn a_file_without_a_key_is_refused() {
         let dir = folder();
         let path = dir.path().join("key");
         let cut = SecretKey::from_seed([1; 32]).to_pem().replace("MC4CAQAw", "MC4CAQ");

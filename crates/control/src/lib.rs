@@ -19,11 +19,11 @@ mod check;
 mod frames;
 pub mod fuzzing;
 pub mod keys;
+mod log_limiter;
 pub mod messages;
 pub mod opt_in;
 mod refusal;
 mod remote;
-mod say_once;
 mod server;
 #[cfg(test)]
 mod testing;
@@ -31,7 +31,7 @@ mod testing;
 mod tests;
 mod tls;
 
-pub use authorities::{Authorities, Heard};
+pub use authorities::{Authorities, PeerState};
 pub use capacity::{CapacityAnswer, CapacityOrder};
 pub use check::MessageError;
 pub use refusal::RefusalCode;

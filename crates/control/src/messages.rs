@@ -66,7 +66,7 @@ pub enum FromMeasurer {
         /// The report.
         report: MemberReport,
     },
-    /// The measurer does not carry out an order. The session and its other rounds go on.
+    /// The measurer does not carry out an order. The session and its other rounds continue.
     Refused {
         /// The round that the order named.
         round: u64,

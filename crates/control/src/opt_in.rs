@@ -1,10 +1,10 @@
-//! Signed opt-in lists. A key that is kept offline signs the list, and measurers verify it, so that somebody who steals a
+//! Signed opt-in lists. A key that is kept offline signs the list, and measurers verify it, so that a thief of a
 //! coordinator's key cannot add relays.
 //!
 //! The signature is a comment of the list, so that programs that do not verify it read the same relays:
-//! `# signed until 2027-01-15 by KEY: SIGNATURE`. It covers the last day of its validity, and the relays with their addresses in a
-//! canonical order; comments and white space may change. Without an expiry date, the thief could hand over an old list, with relays whose
-//! operators have withdrawn their consent.
+//! `# signed until 2027-01-15 by KEY: SIGNATURE`. It covers the last day of its validity, and the relays with their
+//! addresses in a canonical order; comments and white space may change. Without an expiry date, the thief could hand over
+//! an old list with relays whose operators have withdrawn their consent.
 
 use crate::keys::{PublicKey, SecretKey};
 use coordinator::Consent;
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 /// Domain separation: signed text begins with this, so that no other signature of the key is valid for a list.
 const CONTEXT: &str = "FlashFlow opt-in list 1\n";
 
-/// Why a measurer does not accept a list.
+/// The reason why a measurer rejects a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// The list has no signature.
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_holds_for_its_relays_its_key_and_its_time() {
+    fn a_signature_is_valid_for_its_relays_its_key_and_its_time() {
         let [key, other] = [[1; 32], [2; 32]].map(SecretKey::from_seed);
         let list = |text: &str| Consent::local_only().with_list(text).expect("a list");
         let (first, second) = ("01".repeat(20), "02".repeat(20));

@@ -2,17 +2,17 @@
 
 mod capacity;
 pub(crate) mod connect;
-mod courier;
 mod member;
+mod session_task;
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::messages::Hello;
 use crate::opt_in;
 use crate::tls;
 use connect::Route;
-use courier::{Command, Courier};
 use measurer::Consent;
 use onion::Rate;
+use session_task::{Command, SessionTask};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl Remotes {
         let tls = Arc::new(tls::client_config(&self.key, key)?);
         let (commands, receiver) = mpsc::unbounded_channel();
         let route = Route { at, pinned: key, own: self.key.public(), tls };
-        let courier = Courier::new(route, self.list.subscribe());
-        self.handle.spawn(courier.run(receiver));
+        let task = SessionTask::new(route, self.list.subscribe());
+        self.handle.spawn(task.run(receiver));
         Ok(RemoteMeasurer { at, key, commands })
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_measurer_takes_as_many_relays_as_it_has_rounds_and_sockets_for_and_always_one() {
+    fn the_number_of_concurrent_relays_is_limited_by_rounds_and_sockets_and_at_least_one() {
         let most = |rounds_max, sockets_max, sockets_each| {
             let capacity = Rate::from_mbit_per_s(1.0);
             Abilities { capacity, rounds_max, sockets_max }.at_once_max(sockets_each)

@@ -1,9 +1,9 @@
 //! The measurer's side: a daemon that executes its coordinators' orders.
 
 pub(crate) mod accept;
-mod book;
 mod capacity;
 mod handshakes;
+mod resources;
 mod round;
 mod session;
 mod status;
@@ -13,11 +13,11 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::messages::{End, FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
 use crate::tls;
 use accept::Accepted;
-use book::Book;
-pub use book::ROUNDS_MAX;
 use measurer::member::MemberError;
 use measurer::{Consent, Member};
 use onion::Rate;
+pub use resources::ROUNDS_MAX;
+use resources::Resources;
 use session::Session;
 pub use status::{MeasurerStatus, MeasurerTotals, StatusReader};
 use std::collections::BTreeSet;
@@ -139,17 +139,17 @@ impl MeasurerServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let (stop, stopped) = watch::channel(false);
-        let book = Arc::new(Book::new(capacity, sockets_max, members));
-        let status = StatusReader { book: Arc::clone(&book), in_force: receiver.clone() };
-        let service = Arc::new(Service { book, in_force: receiver, stopped, address });
+        let resources = Arc::new(Resources::new(capacity, sockets_max, members));
+        let status = StatusReader { resources: Arc::clone(&resources), in_force: receiver.clone() };
+        let service = Arc::new(Service { resources, in_force: receiver, stopped, address });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
-            let book = Arc::clone(&service.book);
+            let resources = Arc::clone(&service.resources);
             if let Err(error) = runtime.block_on(serve(listener, &service)) {
-                tracing::error!("the measurer broke down: {error}");
+                tracing::error!("the measurer failed: {error}");
             }
             // Ends the remaining sessions, and with them their rounds.
             drop(runtime);
-            book.wait_until_idle(END_TIMEOUT);
+            resources.wait_until_idle(END_TIMEOUT);
         });
         let thread = Some(thread.map_err(ServerError::Thread)?);
         Ok(Self { address, key, in_force, status, stop, thread })
@@ -161,7 +161,7 @@ impl MeasurerServer {
         self.address
     }
 
-    /// Replaces the rules. Running rounds go on, except those of a coordinator that is no longer accepted: its session ends.
+    /// Replaces the rules. Running rounds continue, except those of a coordinator that is no longer accepted: its session ends.
     ///
     /// # Errors
     /// [`ServerError::Tls`]; the previous rules stay in force.
@@ -223,7 +223,7 @@ async fn serve(listener: TcpListener, service: &Arc<Service>) -> io::Result<()> 
 
 /// The state that all connections share.
 struct Service {
-    book: Arc<Book>,
+    resources: Arc<Resources>,
     in_force: watch::Receiver<Arc<InForce>>,
     stopped: watch::Receiver<bool>,
     /// The listen address: capacity tests use UDP at the same address and port.
@@ -237,15 +237,16 @@ impl Service {
         let mut connection = Connection::<FromCoordinator, FromMeasurer>::over(stream, limits);
         let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, connection.incoming.next()).await;
         let done = match first {
-            Ok(Ok(Some(FromCoordinator::Session))) => match self.book.enter(peer.key) {
-                Some(ticket) => {
-                    let (book, in_force) = (Arc::clone(&self.book), self.in_force.clone());
+            Ok(Ok(Some(FromCoordinator::Session))) => match self.resources.open_session(peer.key) {
+                Some(session_permit) => {
+                    let (resources, in_force) =
+                        (Arc::clone(&self.resources), self.in_force.clone());
                     let outgoing = connection.outgoing.clone();
-                    let session = Session::new(peer, ticket, book, in_force, outgoing);
+                    let session = Session::new(peer, session_permit, resources, in_force, outgoing);
                     session.run(&mut connection.incoming, self.stopped.clone()).await
                 }
                 None => {
-                    tracing::warn!("{peer} wants a second session; the first one goes on");
+                    tracing::warn!("{peer} wants a second session; the first one continues");
                     let reason = "there is a session with this coordinator's key already; one coordinator at a time";
                     Err(End { reason: reason.to_owned(), is_transient: true })
                 }
@@ -266,7 +267,7 @@ impl Service {
             }
             Ok(Ok(None)) => Ok(()),
             Ok(Err(lost)) => Err(End::lasting(lost.0)),
-            Err(_) => Err(End::lasting("no message came")),
+            Err(_) => Err(End::lasting("no message arrived")),
         };
         if let Err(end) = done {
             // If the coordinator is still there, it learns the reason.

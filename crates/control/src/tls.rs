@@ -1,5 +1,4 @@
-//! TLS 1.3 between coordinators and measurers: both sides show a raw public key (RFC 7250) and accept
-//! only keys that they know.
+//! TLS 1.3 between coordinators and measurers: both sides show a raw public key (RFC 7250) and accept only pinned keys.
 //!
 //! There are no certificates, so nothing depends on names, authorities or the time of day.
 
@@ -17,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use verifier::{Pinned, Verifier};
 
-/// The one protocol inside, so that nothing else that speaks TLS is taken for it.
+/// The application protocol, so that other TLS servers are not mistaken for a measurer.
 const ALPN: &[u8] = b"flashflow-control/1";
 
 /// A key that is not pinned.
@@ -25,7 +24,7 @@ const ALPN: &[u8] = b"flashflow-control/1";
 #[error("it has the key of another team, {0}")]
 pub(crate) struct ForeignKey(pub(crate) PublicKey);
 
-/// For a measurer, which accepts orders of these coordinators only.
+/// The configuration of a measurer, which accepts only these coordinators.
 pub(crate) fn server_config(
     own: &SecretKey,
     coordinators: impl IntoIterator<Item = PublicKey>,
@@ -38,12 +37,12 @@ pub(crate) fn server_config(
         .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // Each session begins with both keys: nothing is resumed.
+    // Both sides show their keys in each session, so sessions are not resumed.
     config.send_tls13_tickets = 0;
     Ok(config)
 }
 
-/// For a coordinator that talks to this measurer.
+/// The configuration of a coordinator for this measurer.
 pub(crate) fn client_config(
     own: &SecretKey,
     measurer: PublicKey,
@@ -82,7 +81,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// The key for which we refused the other side, if that is the cause.
+/// The foreign key of the other side, if the error is its refusal.
 pub(crate) fn foreign_key(error: &io::Error) -> Option<ForeignKey> {
     match tls_error(error)? {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
@@ -92,9 +91,9 @@ pub(crate) fn foreign_key(error: &io::Error) -> Option<ForeignKey> {
     }
 }
 
-/// Whether the other side refused us for our key.
+/// Whether the other side refused our key.
 pub(crate) fn refuses_our_key(error: &io::Error) -> bool {
-    // RFC 8446 §6.2; rustls says `certificate_unknown` if a verifier's own error is the reason.
+    // RFC 8446 §6.2; rustls sends `certificate_unknown` for an error of a custom verifier.
     let refusals = [AlertDescription::CertificateUnknown, AlertDescription::AccessDenied];
     match tls_error(error) {
         Some(rustls::Error::AlertReceived(alert)) => refusals.contains(alert),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// refer to the actual interval. They are from zero to one, or slightly more due to ticks, and zero for an empty
 /// interval.
 ///
-/// The measurer reports it, and nobody verifies it.
+/// The measurer reports it, and no one can verify it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Time between the two samples; of several pumps the longest.
@@ -146,7 +146,7 @@ impl Account {
     /// exclude the effect of an earlier interruption. After one, TCP retransmits at growing intervals: by the time the
     /// outage has lasted twice as long, plus the first interval, it has retransmitted.
     #[must_use]
-    pub fn is_in_vain(&self) -> bool {
+    pub fn shows_stalled_relay(&self) -> bool {
         const FIRST_AGAIN: Duration = Duration::from_millis(500);
         let is_settled = |after: Duration| self.silent >= after * 2 + FIRST_AGAIN;
         self.taken_bytes() > 0 && self.answered_after.is_some_and(is_settled)
@@ -211,7 +211,7 @@ impl Account {
     #[must_use]
     pub fn combined(&self, other: &Self) -> Self {
         // An empty interval has no information about silence.
-        let told = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
+        let reports = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
         Self {
             elapsed: self.elapsed.max(other.elapsed),
             sockets: self.sockets.saturating_add(other.sockets),
@@ -219,7 +219,7 @@ impl Account {
             unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
             outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
             busiest: self.busiest.max(other.busiest),
-            silent: told.map(|it| it.silent).min().unwrap_or_default(),
+            silent: reports.map(|it| it.silent).min().unwrap_or_default(),
             answered_after: [self.answered_after, other.answered_after].into_iter().flatten().min(),
             ..self.and(other)
         }

@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use ed25519_dalek::SigningKey;
 use sha2::{Digest, Sha256};
-use statement::{Commitment, Statement, Word, commitment_hash};
+use statement::{Commitment, Content, Statement, commitment_hash};
 
 /// An authority's coordinator, by its public Ed25519 key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,7 +153,7 @@ pub struct Agreement {
     commitments: BTreeMap<AuthorityKey, Vec<Statement>>,
     reveals: BTreeMap<AuthorityKey, Vec<Statement>>,
     /// The authorities that have shown that they have our commitment, and our reveal.
-    heard_by: [BTreeSet<AuthorityKey>; 2],
+    received_by: [BTreeSet<AuthorityKey>; 2],
 }
 
 impl Agreement {
@@ -170,7 +170,7 @@ impl Agreement {
             at_once_max: offer.room.at_once_max,
             shared_random: offer.shared_random,
         };
-        let statement = Statement::new(&group, begin_unix_s, own, Word::Commit(commitment));
+        let statement = Statement::new(&group, begin_unix_s, own, Content::Commit(commitment));
         let commitments = BTreeMap::from([(own, alloc::vec![statement.signed_by(&key)])]);
         Self {
             group,
@@ -181,7 +181,7 @@ impl Agreement {
             step: 0,
             commitments,
             reveals: BTreeMap::new(),
-            heard_by: Default::default(),
+            received_by: Default::default(),
         }
     }
 
@@ -197,8 +197,8 @@ impl Agreement {
         let rounds = self.group.rounds();
         let may_reveal = (rounds..2 * rounds).contains(&self.step);
         if may_reveal && !self.reveals.contains_key(&self.own) {
-            let word = Word::Reveal(self.contribution);
-            let statement = Statement::new(&self.group, self.begin_unix_s, self.own, word);
+            let content = Content::Reveal(self.contribution);
+            let statement = Statement::new(&self.group, self.begin_unix_s, self.own, content);
             self.reveals.insert(self.own, alloc::vec![statement.signed_by(&self.key)]);
         }
         self.step >= 2 * rounds
@@ -222,18 +222,18 @@ impl Agreement {
             return Err(StatementError::OtherPeriod);
         }
         let (author, rounds) = (statement.author, self.group.rounds());
-        let (phase, first_step) = match statement.word {
-            Word::Commit(_) => (0, 0),
-            Word::Reveal(_) => (1, rounds),
+        let (phase, first_step) = match statement.content {
+            Content::Commit(_) => (0, 0),
+            Content::Reveal(_) => (1, rounds),
         };
         let known = match phase {
             0 => self.commitments.get(&author),
             _ => self.reveals.get(&author),
         };
         let known = known.map(Vec::as_slice).unwrap_or_default();
-        if known.iter().any(|it| it.word == statement.word) {
+        if known.iter().any(|it| it.content == statement.content) {
             if author == self.own && statement.signatures.contains_key(&from) {
-                self.heard_by[phase].insert(from);
+                self.received_by[phase].insert(from);
             }
             return Ok(());
         }
@@ -252,22 +252,22 @@ impl Agreement {
             return Err(StatementError::TooLate);
         }
         statement.verify(&self.group)?;
-        if let Word::Reveal(contribution) = &statement.word
+        if let Content::Reveal(contribution) = &statement.content
             && !self.opens(author, contribution)
         {
             return Err(StatementError::DoesNotOpen(author));
         }
-        let taken_up = statement.signed_by(&self.key);
+        let countersigned = statement.signed_by(&self.key);
         match phase {
-            0 => self.commitments.entry(author).or_default().push(taken_up),
-            _ => self.reveals.entry(author).or_default().push(taken_up),
+            0 => self.commitments.entry(author).or_default().push(countersigned),
+            _ => self.reveals.entry(author).or_default().push(countersigned),
         }
         Ok(())
     }
 
     fn opens(&self, author: AuthorityKey, contribution: &[u8; 32]) -> bool {
         let hash = commitment_hash(self.group.id(), self.begin_unix_s, author, contribution);
-        let is_of = |it: &Statement| matches!(&it.word, Word::Commit(it) if it.hash == hash);
+        let is_of = |it: &Statement| matches!(&it.content, Content::Commit(it) if it.hash == hash);
         self.commitments.get(&author).is_some_and(|all| all.iter().any(is_of))
     }
 

@@ -129,12 +129,6 @@ impl Allocation {
         self
     }
 
-    /// Whether less was allocated than needed: Σ*aᵢ* < *f·z₀*.
-    #[must_use]
-    pub fn is_short(&self) -> bool {
-        self.available < self.needed
-    }
-
     /// Whether the whole team was allocated, so that no allocation could be larger.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
@@ -281,21 +275,21 @@ mod tests {
     fn the_measurer_with_most_left_comes_first() {
         let allocation = allocate(Rate::from_bit_per_s(120), &bits(&[50, 100, 0, 60]), 5);
         assert_eq!(shares(&allocation), vec![(1, 100, 3), (3, 20, 2)]);
-        assert!(!allocation.is_exhausted() && !allocation.is_short());
+        assert!(!allocation.is_exhausted());
     }
 
     #[test]
     fn an_exhausted_team_gives_all_it_has() {
         let allocation = allocate(Rate::from_bit_per_s(1000), &bits(&[50, 100]), 160);
         assert_eq!(shares(&allocation), vec![(1, 100, 80), (0, 50, 80)]);
-        assert!(allocation.is_exhausted() && allocation.is_short());
+        assert!(allocation.is_exhausted() && allocation.total() < allocation.needed);
         assert_eq!(allocation.total(), Rate::from_bit_per_s(150));
     }
 
     #[test]
     fn a_team_that_is_just_large_enough_is_exhausted_but_not_short() {
         let allocation = allocate(Rate::from_bit_per_s(150), &bits(&[50, 100]), 160);
-        assert!(allocation.is_exhausted() && !allocation.is_short());
+        assert!(allocation.is_exhausted() && allocation.total() == allocation.needed);
     }
 
     #[test]
@@ -305,25 +299,25 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_nothing_to_do() {
+    fn every_participant_has_load() {
         assert!(allocate(Rate::ZERO, &bits(&[1]), 2).assignments.is_empty());
         assert!(allocate(Rate::MAX, &bits(&[0, 0]), 2).assignments.is_empty());
         assert!(allocate(Rate::MAX, &[], 2).assignments.is_empty());
     }
 
     #[test]
-    fn two_measurers_take_part_where_one_would_do_if_there_are_two() {
+    fn two_measurers_take_part_if_two_are_required_and_available() {
         let among = |residuals: &[u64]| {
             shares(&allocate_among(Rate::from_bit_per_s(101), &bits(residuals), &[], 8, 2))
         };
         assert_eq!(among(&[500, 400]), vec![(0, 51, 4), (1, 50, 4)]);
-        assert_eq!(among(&[500, 30, 20]), vec![(0, 71, 4), (1, 30, 4)], "the first does the rest");
+        assert_eq!(among(&[500, 30, 20]), vec![(0, 71, 4), (1, 30, 4)], "the first gets the rest");
         assert_eq!(among(&[500, 0]), vec![(0, 101, 8)]);
         assert_eq!(among(&[40, 30, 20]), vec![(0, 40, 3), (1, 30, 3), (2, 20, 2)]);
     }
 
     #[test]
-    fn two_are_at_different_hosts_if_there_are_two_hosts() {
+    fn two_measurers_are_at_different_hosts_if_there_are_two_hosts() {
         let at_hosts = |hosts: &[Option<u32>], residuals: &[u64], measurers_min| {
             let vantages: Vec<MeasurerPath> = hosts
                 .iter()
@@ -342,12 +336,16 @@ mod tests {
             vec![0, 1],
             "there is one host"
         );
-        assert_eq!(at_hosts(&[one, one, other], &[500, 400, 0], 2), vec![0, 1], "nothing is left");
+        assert_eq!(
+            at_hosts(&[one, one, other], &[500, 400, 0], 2),
+            vec![0, 1],
+            "the other host has no capacity left"
+        );
         assert_eq!(at_hosts(&[one, one, other], &[500, 400, 300], 1), vec![0]);
     }
 
     #[test]
-    fn whom_a_path_held_back_is_asked_for_little_if_others_have_the_rest() {
+    fn a_measurer_limited_by_its_path_is_assigned_little_if_others_have_the_rest() {
         let limit =
             |bits: u64| PathSeen { limit: Some(Rate::from_bit_per_s(bits)), ..PathSeen::default() };
         let among = |residuals: &[u64], held: u64| {
@@ -357,13 +355,17 @@ mod tests {
             shares(&allocation).into_iter().map(|it| (it.0, it.1)).collect::<Vec<_>>()
         };
         assert_eq!(among(&[500, 400], 20), vec![(1, 175), (0, 25)]);
-        assert_eq!(among(&[500, 400, 300], 20), vec![(1, 100), (2, 100)], "two others do it");
+        assert_eq!(
+            among(&[500, 400, 300], 20),
+            vec![(1, 100), (2, 100)],
+            "the two others have enough"
+        );
         assert_eq!(among(&[500, 100], 20), vec![(1, 100), (0, 100)], "no other has capacity left");
         assert_eq!(among(&[500, 400], 900), vec![(0, 100), (1, 100)], "it was enough");
     }
 
     #[test]
-    fn who_is_far_or_loses_packets_has_more_of_the_sockets() {
+    fn distant_and_lossy_paths_get_more_sockets() {
         let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 44, 2);
         let by = |vantages: &[MeasurerPath]| {
             let allocation = even.clone().with_sockets_by_path(vantages);
@@ -371,7 +373,11 @@ mod tests {
         };
         assert_eq!(by(&[at(20, 0), at(180, 0)]), vec![6, 38]);
         assert_eq!(by(&[at(0, 0), at(0, 0)]), vec![22, 22]);
-        assert_eq!(by(&[at(20, 0), MeasurerPath::default()]), vec![22, 22], "not all are known");
+        assert_eq!(
+            by(&[at(20, 0), MeasurerPath::default()]),
+            vec![22, 22],
+            "one round trip is unknown"
+        );
         assert_eq!(by(&[]), vec![22, 22]);
         // A hundred times the loss requires ten times the sockets. Losses rarer than one in ten thousand do not count.
         assert_eq!(by(&[at(20, 10_000), at(20, 99)]), vec![38, 6]);
@@ -380,13 +386,13 @@ mod tests {
         assert_eq!(
             few.clone().with_sockets_by_path(&[at(20, 0), at(180, 0)]),
             few,
-            "two each at least"
+            "at least two each"
         );
     }
 
     proptest! {
         #[test]
-        fn no_socket_is_lost_where_they_are_shared_out_by_path(
+        fn distribution_by_path_keeps_the_number_of_sockets(
             team in vec((1u64..1 << 40, 0u64..400, 0u32..1_000_000), 1..8), sockets in 1u32..300,
         ) {
             let residuals: Vec<u64> = team.iter().map(|it| it.0).collect();
@@ -414,7 +420,7 @@ mod tests {
                 allocate_among(needed_rate, &bits(&residuals), &vantages, sockets, measurers_min);
             let available: u64 = residuals.iter().sum();
             prop_assert_eq!(allocation.total().as_bit_per_s(), needed.min(available));
-            prop_assert_eq!(allocation.is_short(), available < needed);
+            prop_assert_eq!(allocation.total() < allocation.needed, available < needed);
             for (index, bits, sockets) in shares(&allocation) {
                 prop_assert!(bits > 0 && bits <= residuals[index] && sockets > 0);
             }
@@ -428,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn no_smaller_group_of_measurers_would_do(
+        fn no_smaller_group_of_measurers_would_suffice(
             needed in 1u64..500, residuals in vec(0u64..100, 1..8),
         ) {
             let allocation = allocate(Rate::from_bit_per_s(needed), &bits(&residuals), 160);

@@ -2,7 +2,7 @@
 
 mod unqueued;
 
-pub(crate) use unqueued::{Fared, own_losses, starved};
+pub(crate) use unqueued::{MeasurerResult, own_losses, starved};
 
 use crate::account::{Account, Waited};
 use crate::allocation::MeasurerId;
@@ -73,21 +73,19 @@ impl fmt::Display for MeasurerBottleneck {
             ),
             Bottleneck::Loss { loss_ppm } => write!(
                 f,
-                "the path of {measurer} held it back at {got}: it loses {:.2} % of its packets, and those of others do \
-                 not get lost",
+                "the path of {measurer} held it back at {got}: it loses {:.2} % of its packets, and the paths of others \
+                 do not",
                 f64::from(*loss_ppm) / 1e4
             ),
             Bottleneck::Share { percent } => write!(
                 f,
-                "something of its own held {measurer} back at {got}: socket by socket {percent} % came back of what \
-                 came back to another, which had no more to send"
+                "a bottleneck of its own held {measurer} back at {got}: per socket it got {percent} % of the bytes of \
+                 another, which got back its whole load"
             ),
-            Bottleneck::Processor => {
-                write!(
-                    f,
-                    "{measurer} is a bottleneck, at {got}: its processor was busy all the time"
-                )
-            }
+            Bottleneck::Processor => write!(
+                f,
+                "{measurer} is a bottleneck, at {got}: its processor was busy all the time"
+            ),
         }
     }
 }
@@ -135,7 +133,7 @@ impl Queue {
     }
 
     /// Whether there is a queue, on the relay's link or elsewhere on the path.
-    pub(crate) fn stands(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.is_queue(self.wait)
     }
 }
@@ -145,15 +143,16 @@ fn is_on_the_path(account: &Account) -> bool {
     account.waited() == Waited::Path && account.rwnd_limited_share() <= WINDOW_MAX
 }
 
-/// The measurers whose packets wait in a queue that the others do not meet, with the additional delay.
+/// The measurers whose packets wait in a queue that the others do not meet, with the additional delay as the cause.
 ///
 /// The relay's own link is on every path, and a queue there delays all packets alike. A delay beyond the shortest one
 /// arises elsewhere.
-pub(crate) fn own_queues(queues: &[Queue]) -> impl Iterator<Item = (MeasurerId, Duration)> {
+pub(crate) fn own_queues(queues: &[Queue]) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
     let common = queues.iter().map(|it| it.met).min().unwrap_or_default();
     queues.iter().filter_map(move |queue| {
         let own = queue.wait.saturating_sub(common);
-        queue.is_queue(own).then_some((queue.measurer, own))
+        let cause = Bottleneck::Path { queue_ms: whole_ms(own) };
+        queue.is_queue(own).then_some((queue.measurer, cause))
     })
 }
 
@@ -177,7 +176,7 @@ mod tests {
         Account { outstanding_bytes: 1000, unacked_bytes: 900, ..Account::default() }
     }
 
-    /// Of seconds with these mean round-trip times.
+    /// The queue of a measurer whose seconds have these mean round-trip times.
     fn queue(measurer: usize, least_ms: u64, means_ms: &[u64]) -> Option<Queue> {
         let account = |mean: &u64| Account {
             min_rtt: Some(ms(least_ms)),
@@ -188,19 +187,28 @@ mod tests {
         Queue::of(MeasurerId(measurer), accounts.iter())
     }
 
+    /// The places of measurers with a queue of their own, and its delay in milliseconds.
     fn own(queues: &[Option<Queue>]) -> Vec<(usize, u32)> {
         let queues: Vec<Queue> = queues.iter().copied().flatten().collect();
-        own_queues(&queues).map(|(id, wait)| (id.0, whole_ms(wait))).collect()
+        let delay = |(id, cause): (MeasurerId, Bottleneck)| match cause {
+            Bottleneck::Path { queue_ms } => (id.0, queue_ms),
+            other => panic!("{other:?}"),
+        };
+        own_queues(&queues).map(delay).collect()
     }
 
     #[test]
-    fn a_queue_that_all_meet_is_nobodys_own() {
+    fn a_queue_on_all_paths_is_attributed_to_no_measurer() {
         assert_eq!(own(&[queue(0, 40, &[120]), queue(1, 200, &[284])]), vec![]);
-        assert_eq!(own(&[queue(3, 40, &[120])]), vec![], "alone it has nothing to compare with");
+        assert_eq!(
+            own(&[queue(3, 40, &[120])]),
+            vec![],
+            "there is no other measurer to compare with"
+        );
     }
 
     #[test]
-    fn a_queue_that_one_meets_who_has_no_more_to_send_is_not_the_others_own() {
+    fn a_queue_that_a_rate_limited_measurer_also_meets_is_not_attributed_to_the_other() {
         let (time, throttled) = (Duration::from_secs(1), Duration::from_millis(900));
         let served = |mean_ms| Account {
             pump_time: time,
@@ -210,22 +218,26 @@ mod tests {
             ..Account::default()
         };
         let served = |mean_ms| Queue::of(MeasurerId(0), [served(mean_ms)].iter());
-        assert_eq!(own(&[served(120), queue(1, 40, &[121])]), [], "it stands on the relay's link");
+        assert_eq!(
+            own(&[served(120), queue(1, 40, &[121])]),
+            [],
+            "the queue is on the relay's link"
+        );
         assert_eq!(own(&[served(41), queue(1, 40, &[121])]), [(1, 80)]);
-        assert_eq!(own(&[served(200), queue(1, 40, &[41])]), [], "and nobody is named for it");
+        assert_eq!(own(&[served(200), queue(1, 40, &[41])]), [], "no measurer is named");
     }
 
     #[test]
-    fn a_queue_that_one_meets_is_its_own() {
+    fn a_queue_on_one_path_is_attributed_to_its_measurer() {
         let near = queue(0, 40, &[41]);
         assert_eq!(own(&[near, queue(1, 40, &[90])]), vec![(1, 49)]);
         assert_eq!(own(&[near, queue(1, 40, &[50])]), vec![], "less than 10 ms longer");
-        assert_eq!(own(&[near, queue(1, 300, &[325])]), vec![], "a long path wanders so far");
+        assert_eq!(own(&[near, queue(1, 300, &[325])]), vec![], "a long path varies by as much");
         assert_eq!(own(&[near, queue(1, 300, &[332])]), vec![(1, 31)]);
     }
 
     #[test]
-    fn a_relay_that_does_not_read_is_no_queue() {
+    fn a_relay_that_does_not_read_is_not_taken_for_a_queue() {
         let account = |unacked_bytes: u64| Account {
             unacked_bytes,
             min_rtt: Some(ms(1)),
@@ -238,17 +250,17 @@ mod tests {
             rwnd_limited: ms(rwnd_limited),
             ..account(900)
         };
-        let stands = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.stands());
-        assert_eq!([40, 60].map(stands), [Some(true), Some(false)], "its window is closed");
-        assert_eq!([600, 400].map(|it| queue(it).map(|it| it.stands())), [Some(true), Some(false)]);
+        let exists = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.exists());
+        assert_eq!([40, 60].map(exists), [Some(true), Some(false)], "its window is closed");
+        assert_eq!([600, 400].map(|it| queue(it).map(|it| it.exists())), [Some(true), Some(false)]);
         // The limited measurer has no queue on its path, so the other's queue is its own.
         assert_eq!(own(&[queue(400), self::queue(1, 1, &[41])]), vec![(1, 40)]);
     }
 
     #[test]
-    fn the_median_second_decides_and_who_says_nothing_has_no_queue() {
-        assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|it| it.stands()));
-        assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|it| it.stands()));
+    fn the_median_second_decides_and_a_measurer_without_data_has_no_queue() {
+        assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|it| it.exists()));
+        assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|it| it.exists()));
         assert_eq!(queue(0, 20, &[]), None);
         assert_eq!(Queue::of(MeasurerId(0), [on_the_path()].iter()), None);
     }

@@ -26,6 +26,17 @@ pub enum Priority {
     New,
 }
 
+/// A turn of a relay, to be queued.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayTurn {
+    /// The relay.
+    pub relay: RelayIndex,
+    /// Its position in the queue.
+    pub priority: Priority,
+    /// The turn.
+    pub turn: Attempt,
+}
+
 /// A measurement to be started now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -54,7 +65,7 @@ pub enum Next {
     /// rounds.
     Repeated,
     /// The relay declined. The turn is repeated later, once in a period, if the caller schedules turns
-    /// ([`Campaign::leaving_what_follows`]).
+    /// ([`Campaign::returning_follow_ups`]).
     Declined,
 }
 
@@ -87,7 +98,7 @@ pub struct Ended {
     pub is_over: bool,
     /// The measurer that failed. It has no capacity until [`Campaign::set_capacity`] restores it.
     pub lost: Option<MeasurerId>,
-    /// The turn that follows, if the caller schedules such turns ([`Campaign::leaving_what_follows`]).
+    /// The turn that follows, if the caller schedules such turns ([`Campaign::returning_follow_ups`]).
     pub follows: Option<Attempt>,
 }
 
@@ -118,25 +129,25 @@ pub struct Campaign {
     at_once_max: u32,
     /// The capacity of each measurer that running measurements use.
     used: Vec<Rate>,
-    old: Vec<Waiting>,
+    old: VecDeque<Waiting>,
     new: VecDeque<Waiting>,
     /// In the order in which they became due.
     due: VecDeque<Waiting>,
-    leaves_what_follows: bool,
+    returns_follow_ups: bool,
     running: BTreeMap<RelayIndex, Running>,
     /// Machines with a relay that is queued or running.
-    machines: BTreeMap<MachineId, Sharing>,
+    machines: BTreeMap<MachineId, MachineLoad>,
     machines_added: u32,
     /// One of its relays was launched, so its other queued relays are launched before anything else.
-    begun: Option<MachineId>,
+    launching: Option<MachineId>,
     /// The host of each measurer, where known.
     hosts: Vec<Option<u32>>,
     paths: BTreeMap<(RelayIndex, MeasurerId), PathSeen>,
     /// Those of the paths that a turn of this campaign has measured.
-    shown: BTreeSet<(RelayIndex, MeasurerId)>,
+    observed: BTreeSet<(RelayIndex, MeasurerId)>,
     /// Measurers that no longer take part in measurements of a relay. They could not reach it and others could, or they
     /// failed in another way that the relay can cause.
-    left_out: BTreeSet<(RelayIndex, MeasurerId)>,
+    excluded: BTreeSet<(RelayIndex, MeasurerId)>,
     /// The machines whose relays, by their reports or by what they returned, caused a measurer to be left out; each by
     /// its first relay.
     accusers: BTreeMap<MeasurerId, BTreeSet<RelayIndex>>,
@@ -148,7 +159,7 @@ pub struct Campaign {
 struct Waiting {
     relay: RelayIndex,
     turn: Attempt,
-    standing: Priority,
+    priority: Priority,
     passed_over: u32,
     /// The machine that it shares, if any.
     machine: Option<MachineId>,
@@ -159,7 +170,7 @@ struct MachineId(u32);
 
 /// The expected capacity of the relays of a machine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sharing {
+struct MachineLoad {
     /// Of the queued relays.
     waiting: Rate,
     /// Of the running relays.
@@ -187,18 +198,18 @@ impl Campaign {
             used: vec![Rate::ZERO; capacities.len()],
             capacities,
             at_once_max: u32::MAX,
-            old: Vec::new(),
+            old: VecDeque::new(),
             new: VecDeque::new(),
             due: VecDeque::new(),
-            leaves_what_follows: false,
+            returns_follow_ups: false,
             running: BTreeMap::new(),
             machines: BTreeMap::new(),
             machines_added: 0,
-            begun: None,
+            launching: None,
             hosts: Vec::new(),
             paths: BTreeMap::new(),
-            shown: BTreeSet::new(),
-            left_out: BTreeSet::new(),
+            observed: BTreeSet::new(),
+            excluded: BTreeSet::new(),
             accusers: BTreeMap::new(),
             machine_of: BTreeMap::new(),
         }
@@ -220,36 +231,35 @@ impl Campaign {
     /// Lets the caller schedule turns that follow another. [`handle_outcome`](Self::handle_outcome) returns such a turn
     /// instead of queueing it, and the caller adds it by [`add_turn`](Self::add_turn) when it is due.
     #[must_use]
-    pub fn leaving_what_follows(self) -> Self {
-        Self { leaves_what_follows: true, ..self }
+    pub fn returning_follow_ups(self) -> Self {
+        Self { returns_follow_ups: true, ..self }
     }
 
     /// Adds a relay, to be measured in at most `rounds_max` rounds, at least one. A relay that is already queued or
     /// running is ignored.
-    pub fn add(&mut self, relay: RelayIndex, standing: Priority, guess: Rate, rounds_max: u32) {
-        self.add_turn(relay, standing, Attempt::first(guess, rounds_max));
+    pub fn add(&mut self, relay: RelayIndex, priority: Priority, guess: Rate, rounds_max: u32) {
+        self.add_turn(relay, priority, Attempt::first(guess, rounds_max));
     }
 
     /// Adds a relay with the given turn.
-    pub fn add_turn(&mut self, relay: RelayIndex, standing: Priority, turn: Attempt) {
-        self.add_machine(&[(relay, standing, turn)]);
+    pub fn add_turn(&mut self, relay: RelayIndex, priority: Priority, turn: Attempt) {
+        self.add_machine(&[RelayTurn { relay, priority, turn }]);
     }
 
     /// Adds relays that share a machine. They are launched together, as soon as there is room for all of them. If the
     /// team's capacity is less than they need together, it is divided among them by their expected capacities. If they
     /// were measured one after the other, each could use the whole machine.
-    pub fn add_machine(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
+    pub fn add_machine(&mut self, turns: &[RelayTurn]) {
         self.machines_added += 1;
         let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
-        if let Some(first) =
-            turns.iter().map(|(relay, ..)| *relay).min().filter(|_| machine.is_some())
-        {
-            self.machine_of.extend(turns.iter().map(|(relay, ..)| (*relay, first)));
+        let relays = || turns.iter().map(|it| it.relay);
+        if let Some(first) = relays().min().filter(|_| machine.is_some()) {
+            self.machine_of.extend(relays().map(|relay| (relay, first)));
         }
-        for (relay, standing, turn) in turns.iter().copied() {
+        for RelayTurn { relay, priority, turn } in turns.iter().copied() {
             let is_known = self.waiting().any(|it| it.relay == relay);
             if !is_known && !self.running.contains_key(&relay) {
-                self.queue(Waiting { relay, turn, standing, passed_over: 0, machine });
+                self.queue(Waiting { relay, turn, priority, passed_over: 0, machine });
             }
         }
     }
@@ -257,7 +267,7 @@ impl Campaign {
     /// Sets what a measurer has observed of its path to a relay in an earlier period. Observations of this campaign
     /// take precedence.
     pub fn expect_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
-        if !self.shown.contains(&(relay, measurer)) {
+        if !self.observed.contains(&(relay, measurer)) {
             self.paths.insert((relay, measurer), path);
         }
     }
@@ -266,7 +276,7 @@ impl Campaign {
     /// ([`Record::paths`](crate::Record::paths)). Call it before [`handle_outcome`](Self::handle_outcome). The latest
     /// observation counts.
     pub fn handle_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
-        self.shown.insert((relay, measurer));
+        self.observed.insert((relay, measurer));
         self.paths.insert((relay, measurer), path);
     }
 
@@ -291,15 +301,15 @@ impl Campaign {
             self.set_capacity(measurer, Rate::ZERO);
         }
         if let Some((measurer, got)) = bottleneck {
-            // Also where it was busy. That is no property of the path and is not kept for later periods.
-            self.shown.insert((relay, measurer));
+            // Also if its processor was busy. That is no property of the path, so it is not kept for later periods.
+            self.observed.insert((relay, measurer));
             self.paths.entry((relay, measurer)).or_default().limit = Some(got);
         }
         let follows = self.end(relay, Next::after(outcome));
         Ended {
             is_over: follows.is_none(),
             lost,
-            follows: follows.filter(|_| self.leaves_what_follows),
+            follows: follows.filter(|_| self.returns_follow_ups),
         }
     }
 
@@ -309,7 +319,7 @@ impl Campaign {
         if !reason.may_be_relays_doing() {
             return true;
         }
-        self.left_out.insert((relay, measurer));
+        self.excluded.insert((relay, measurer));
         if matches!(reason, Failure::OutOfReach { .. }) {
             return false;
         }
@@ -330,7 +340,7 @@ impl Campaign {
     /// The turn that follows, which is queued unless the caller schedules it.
     fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
         let Running { waiting, launch } = self.running.remove(&relay)?;
-        self.share(waiting.machine, |it| {
+        self.update_machine(waiting.machine, |it| {
             it.running = it.running.saturating_sub(waiting.turn.guess);
             it.runs -= 1;
         });
@@ -346,14 +356,14 @@ impl Campaign {
                 Some(turn)
             }
             Next::Repeated => waiting.turn.repeated(),
-            Next::Declined if self.leaves_what_follows => waiting.turn.after_decline(),
+            Next::Declined if self.returns_follow_ups => waiting.turn.after_decline(),
             Next::Nothing | Next::Enlarged(_) | Next::Declined => None,
         };
         // A relay's result from a round in which others of its machine did less does not show what it can do while they
         // are measured.
         let is_shared = waiting.machine.is_some();
         let turn = turn.map(|it| if is_shared { Attempt { passed: Rate::ZERO, ..it } } else { it });
-        if let Some(turn) = turn.filter(|_| !self.leaves_what_follows) {
+        if let Some(turn) = turn.filter(|_| !self.returns_follow_ups) {
             self.queue(Waiting { turn, ..waiting });
         }
         turn
@@ -361,24 +371,24 @@ impl Campaign {
 
     /// The next measurement to start now. Call it until it returns `None`.
     pub fn poll_launch(&mut self) -> Option<Launch> {
-        if let Some(waiting) = self.begun.and_then(|machine| self.take_of(machine)) {
+        if let Some(waiting) = self.launching.and_then(|machine| self.take_of(machine)) {
             return Some(self.launch(waiting));
         }
-        self.begun = None;
+        self.launching = None;
         if let Some(first) = self.due.front() {
             let fits = self.fits(first);
             return if fits { self.due.pop_front().map(|it| self.launch(it)) } else { None };
         }
         if let Some(place) = self.old.iter().position(|it| self.fits(it)) {
-            let chosen = self.old.remove(place);
+            let chosen = self.old.remove(place)?;
             pass_over(self.old.iter_mut().take(place));
-            self.gather_due();
+            self.collect_due();
             return Some(self.launch(chosen));
         }
         let place = self.new.iter().position(|it| self.fits(it))?;
         let chosen = self.new.remove(place)?;
         pass_over(self.old.iter_mut().chain(self.new.iter_mut().take(place)));
-        self.gather_due();
+        self.collect_due();
         Some(self.launch(chosen))
     }
 
@@ -399,17 +409,17 @@ impl Campaign {
 
     /// The capacity left for a relay, without measurers that cannot reach it.
     fn residuals_for(&self, relay: RelayIndex) -> Vec<Rate> {
-        self.of_those_who_reach(relay, self.residuals())
+        self.without_unreachable(relay, self.residuals())
     }
 
     /// The total capacity for a relay, without measurers that cannot reach it.
     fn capacity_for(&self, relay: RelayIndex) -> Rate {
-        self.of_those_who_reach(relay, self.capacities.clone()).into_iter().sum()
+        self.without_unreachable(relay, self.capacities.clone()).into_iter().sum()
     }
 
     /// Zero for measurers that cannot reach a relay, unless no capacity would remain.
-    fn of_those_who_reach(&self, relay: RelayIndex, mut rates: Vec<Rate>) -> Vec<Rate> {
-        let reaches = |place: usize| !self.left_out.contains(&(relay, MeasurerId(place)));
+    fn without_unreachable(&self, relay: RelayIndex, mut rates: Vec<Rate>) -> Vec<Rate> {
+        let reaches = |place: usize| !self.excluded.contains(&(relay, MeasurerId(place)));
         let has_any = |(place, capacity): (usize, &Rate)| *capacity > Rate::ZERO && reaches(place);
         if self.capacities.iter().enumerate().any(has_any) {
             let others = rates.iter_mut().enumerate().filter(|(place, _)| !reaches(*place));
@@ -466,32 +476,31 @@ impl Campaign {
 
     /// Removes a queued relay of this machine from the queue.
     fn take_of(&mut self, machine: MachineId) -> Option<Waiting> {
-        let is_of_it = |it: &Waiting| it.machine == Some(machine);
-        if let Some(place) = self.due.iter().position(is_of_it) {
-            return self.due.remove(place);
-        }
-        if let Some(place) = self.old.iter().position(is_of_it) {
-            return Some(self.old.remove(place));
-        }
-        let place = self.new.iter().position(is_of_it)?;
-        self.new.remove(place)
+        [&mut self.due, &mut self.old, &mut self.new].into_iter().find_map(|queue| {
+            let place = queue.iter().position(|it| it.machine == Some(machine))?;
+            queue.remove(place)
+        })
     }
 
-    fn share(&mut self, machine: Option<MachineId>, change: impl FnOnce(&mut Sharing)) {
+    fn update_machine(
+        &mut self,
+        machine: Option<MachineId>,
+        change: impl FnOnce(&mut MachineLoad),
+    ) {
         let Some(machine) = machine else { return };
-        let sharing = self.machines.entry(machine).or_default();
-        change(sharing);
-        if sharing.runs == 0 && sharing.waits == 0 {
+        let load = self.machines.entry(machine).or_default();
+        change(load);
+        if load.runs == 0 && load.waits == 0 {
             self.machines.remove(&machine);
         }
     }
 
     fn queue(&mut self, waiting: Waiting) {
-        self.share(waiting.machine, |it| {
+        self.update_machine(waiting.machine, |it| {
             it.waiting = it.waiting + waiting.turn.guess;
             it.waits += 1;
         });
-        match waiting.standing {
+        match waiting.priority {
             Priority::Known => {
                 // After entries of equal size.
                 let guess = Reverse(waiting.turn.guess);
@@ -504,15 +513,15 @@ impl Campaign {
 
     /// The capacity for it and all relays of its machine, at most the team's.
     fn needed_together(&self, waiting: &Waiting) -> Rate {
-        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
-        let guess = sharing.map_or(waiting.turn.guess, |it| it.waiting + it.running);
+        let machine = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let guess = machine.map_or(waiting.turn.guess, |it| it.waiting + it.running);
         guess.scaled(self.excess_factor).min(self.capacity_for(waiting.relay))
     }
 
     /// The capacity for this relay alone.
     fn needed(&self, waiting: &Waiting) -> Rate {
-        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
-        let Some(Sharing { waiting: others, running, .. }) = sharing else {
+        let machine = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let Some(MachineLoad { waiting: others, running, .. }) = machine else {
             return self.needed_together(waiting);
         };
         let part = waiting.turn.guess.as_bit_per_s() as f64
@@ -523,10 +532,10 @@ impl Campaign {
     /// Whether there is room for it, and for all relays that must start with it. A relay waits until a running
     /// measurement of its machine has ended.
     fn fits(&self, waiting: &Waiting) -> bool {
-        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let machine = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let needed = self.needed_together(waiting);
-        let count = self.running.len() + sharing.map_or(1, |it| it.waits);
-        sharing.is_none_or(|it| it.runs == 0)
+        let count = self.running.len() + machine.map_or(1, |it| it.waits);
+        machine.is_none_or(|it| it.runs == 0)
             && (self.running.is_empty() || count <= self.at_once_max as usize)
             && needed > Rate::ZERO
             && needed <= self.residuals_for(waiting.relay).into_iter().sum()
@@ -541,11 +550,12 @@ impl Campaign {
         (0..self.capacities.len()).map(vantage).collect()
     }
 
-    fn gather_due(&mut self) {
+    fn collect_due(&mut self) {
         let is_due = |it: &Waiting| it.passed_over >= PASSED_OVER_MAX;
-        self.due.extend(self.old.extract_if(.., |it| is_due(it)));
-        self.due.extend(self.new.iter().filter(|it| is_due(it)));
-        self.new.retain(|it| !is_due(it));
+        for queue in [&mut self.old, &mut self.new] {
+            self.due.extend(queue.iter().filter(|it| is_due(it)));
+            queue.retain(|it| !is_due(it));
+        }
     }
 
     fn launch(&mut self, waiting: Waiting) -> Launch {
@@ -565,16 +575,17 @@ impl Campaign {
             }
         }
         let is_whole_team = self.needed_together(&waiting) >= self.capacity_for(waiting.relay);
-        self.share(waiting.machine, |it| {
+        self.update_machine(waiting.machine, |it| {
             it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
             it.waits = it.waits.saturating_sub(1);
             it.running = it.running + waiting.turn.guess;
             it.runs += 1;
         });
-        self.begun = waiting.machine;
+        self.launching = waiting.machine;
         let Waiting { relay, turn, .. } = waiting;
-        let theirs = allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
-        let vantages = theirs.copied().collect();
+        let participants =
+            allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
+        let vantages = participants.copied().collect();
         let launch = Launch { relay, turn, allocation, is_whole_team, vantages };
         self.running.insert(relay, Running { waiting, launch: launch.clone() });
         launch
@@ -592,8 +603,8 @@ const fn bottleneck(outcome: &Outcome) -> Option<MeasurerBottleneck> {
     }
 }
 
-fn pass_over<'a>(those: impl Iterator<Item = &'a mut Waiting>) {
-    those.for_each(|it| it.passed_over += 1);
+fn pass_over<'a>(relays: impl Iterator<Item = &'a mut Waiting>) {
+    relays.for_each(|it| it.passed_over += 1);
 }
 
 #[cfg(test)]

@@ -30,11 +30,11 @@ const FALSE_ALARMS_MAX: f64 = 0.01;
 const RELAYS_MIN: usize = 20;
 
 /// The maximum number of reported pairs, the most likely first.
-const TOLD_MAX: usize = 1000;
+const REPORTED_MAX: usize = 1000;
 
 /// A pair is not reported if each of its relays is in this number of more likely ones: many relays that all move alike
 /// would hide all other pairs.
-const TOLD_OF_ONE: u32 = 4;
+const REPORTED_PER_RELAY: u32 = 4;
 
 /// Moves of all relays of a network, from one period to the next. Relays that share a machine at different addresses
 /// move together. A relay takes 32 bytes and its identity.
@@ -111,7 +111,7 @@ impl CoLocationTest {
         let relays: Vec<(RsaId, Moves)> = self.relays.iter().map(|it| (*it.0, *it.1)).collect();
         let pairs = relays.len() as f64 * (relays.len() as f64 - 1.0) / 2.0;
         let mut found: Vec<Suspicion> = Vec::new();
-        let mut thin_at = 2 * TOLD_MAX;
+        let mut thin_at = 2 * REPORTED_MAX;
         let most = FALSE_ALARMS_MAX / pairs.max(1.0);
         for (place, (one, moves)) in relays.iter().enumerate() {
             for (other, others) in &relays[place + 1..] {
@@ -124,12 +124,12 @@ impl CoLocationTest {
                 found.push(Suspicion { relays: (*one, *other), moves, alike, by_chance });
                 if found.len() >= thin_at {
                     keep_likeliest(&mut found);
-                    thin_at = 2 * found.len().max(TOLD_MAX);
+                    thin_at = 2 * found.len().max(REPORTED_MAX);
                 }
             }
         }
         keep_likeliest(&mut found);
-        found.truncate(TOLD_MAX);
+        found.truncate(REPORTED_MAX);
         found
     }
 }
@@ -140,14 +140,15 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
         let ((one, first), (other, second)) = (order(one), order(other));
         one.total_cmp(&other).then(first.cmp(&second))
     });
-    let mut told: BTreeMap<RsaId, u32> = BTreeMap::new();
+    let mut reported: BTreeMap<RsaId, u32> = BTreeMap::new();
     found.retain(|it| {
         let both = [it.relays.0, it.relays.1];
-        let is_told = both.iter().any(|id| told.get(id).is_none_or(|it| *it < TOLD_OF_ONE));
-        if is_told {
-            both.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
+        let is_reported =
+            both.iter().any(|id| reported.get(id).is_none_or(|it| *it < REPORTED_PER_RELAY));
+        if is_reported {
+            both.into_iter().for_each(|id| *reported.entry(id).or_default() += 1);
         }
-        is_told
+        is_reported
     });
 }
 

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn public_relays_are_refused_with_the_way_to_opt_in() {
+    fn public_relays_are_refused_with_instructions_to_opt_in() {
         let consent = Consent::local_only();
         for local in ["127.0.0.9", "10.1.2.3", "192.168.0.1", "172.16.9.9", "::1", "fd00::1"] {
             consent.check(RELAY, local.parse().expect("an address")).expect("local");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_no_hosts_is_not_called_public_and_no_list_allows_it() {
+    fn an_unspecified_address_is_refused_whatever_the_list() {
         let listed = list(&"AB".repeat(20)).expect("well-formed");
         for consent in [Consent::local_only(), listed] {
             for nowhere in ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"] {
@@ -287,8 +287,8 @@ mod tests {
     }
 
     #[test]
-    fn a_coordinator_elsewhere_has_nothing_measured_that_is_ours_alone_and_what_is_private_if_we_say_so()
-     {
+    fn remote_coordinators_reach_private_addresses_only_in_a_private_network_and_local_ones_never()
+    {
         let elsewhere = IpAddr::from([10, 0, 0, 9]);
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
         let listed = format!("{}\n", "AB".repeat(20));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn relays_on_the_list_may_be_measured() {
+    fn a_relay_on_the_list_may_be_measured() {
         let listed = format!("# mine\n\n ${} # at home\n", "aB".repeat(20));
         list(&listed).expect("well-formed").check(RELAY, public()).expect("opted in");
         let other = "CD".repeat(20);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_with_an_address_may_be_measured_there_only() {
+    fn a_relay_listed_with_an_address_may_be_measured_there_only() {
         let relay = "AB".repeat(20);
         let consent = list(&format!("{relay} 198.51.100.7 # at home\n{relay} 2001:db8::1\n"));
         let consent = consent.expect("well-formed");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_fingerprint_is_an_error_and_not_skipped() {
+    fn a_line_without_a_fingerprint_is_an_error() {
         for bad in ["AB", "zz", &"AB".repeat(21), "é", "198.51.100.7"] {
             let text = list(&format!("{}\n{bad}", "AB".repeat(20))).expect_err(bad).to_string();
             assert!(text.contains("line 2"), "{text}");

@@ -79,7 +79,7 @@ mod tests {
     const FAR_AWAY: Duration = Duration::from_millis(200);
 
     #[test]
-    fn a_relay_nearby_gets_few_sockets_and_a_far_one_as_many_as_a_lossy_way_asks_for() {
+    fn a_near_relay_gets_few_sockets_and_a_distant_one_enough_for_a_lossy_path() {
         let rate = Rate::from_mbit_per_s(3000.0);
         let near = PathParams::at_distance(Mode::Transit, rate, Duration::from_micros(80), 30);
         assert_eq!(near, PathParams { first_sockets: SOCKETS_MIN, lead_s: 0, probes: false });
@@ -88,7 +88,7 @@ mod tests {
         let rate = |mbit| Rate::from_mbit_per_s(mbit * 2.95);
         let path = PathParams::at_distance(Mode::Echo, rate(90.0), FAR_AWAY, 30);
         assert_eq!(path, PathParams { first_sockets: 119, lead_s: 4, probes: true });
-        // C tor is slowed by each socket, and may be measured again.
+        // Each socket slows C tor down, and it may be measured again.
         for (mbit, first_sockets) in [(90.0, SOCKETS_MIN), (1000.0, 37)] {
             let path = PathParams::at_distance(Mode::Transit, rate(mbit), FAR_AWAY, 30);
             assert_eq!(path, PathParams { first_sockets, lead_s: 4, probes: true });
@@ -99,7 +99,7 @@ mod tests {
 
     /// Reno's steady state with one loss in a thousand packets, for each of half of the sockets.
     #[test]
-    fn half_of_the_sockets_carry_the_guess_over_a_lossy_way() {
+    fn half_of_the_sockets_carry_the_guess_over_a_lossy_path() {
         for (mbit, rtt_ms) in [(10.0, 300), (90.0, 100), (90.0, 200), (250.0, 100)] {
             let rtt = Duration::from_millis(rtt_ms);
             let rate = Rate::from_mbit_per_s(mbit * 2.95);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_measurer_is_planned_for_wherever_the_coordinator_is() {
+    fn the_most_distant_measurer_determines_the_distance() {
         let ms = Duration::from_millis;
         let seen = |rtts_ms: &[Option<u64>]| {
             let vantage = |rtt_ms: &Option<u64>| MeasurerPath {
@@ -121,7 +121,7 @@ mod tests {
             let vantages: Vec<MeasurerPath> = rtts_ms.iter().map(vantage).collect();
             MeasurerPath::distance(ms(50), &vantages)
         };
-        assert_eq!(seen(&[None, None]), ms(50), "nobody has told");
+        assert_eq!(seen(&[None, None]), ms(50), "no measurer has reported");
         assert_eq!(seen(&[Some(1), Some(200)]), ms(200));
         assert_eq!(seen(&[Some(1), Some(2)]), ms(2), "nearer than the coordinator");
         assert_eq!(seen(&[Some(1), None]), ms(50), "the other may be as far as the coordinator");

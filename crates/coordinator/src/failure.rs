@@ -105,11 +105,12 @@ pub enum Failure {
     },
     /// A measurer's count of the bytes that it got back differs from the relay's count of the bytes sent to it. Only in
     /// echo mode.
+    #[serde(rename = "words_differ")]
     #[error(
-        "the measurer says that {returned_bytes} bytes came back, and the relay that it sent {sent_bytes}: one of them \
-         is wrong"
+        "the measurer reports that {returned_bytes} bytes came back, and the relay that it sent {sent_bytes}: one of \
+         them is wrong"
     )]
-    WordsDiffer {
+    CountsDiffer {
         /// The measurer's count, over the whole round.
         returned_bytes: u64,
         /// The relay's count.
@@ -152,7 +153,8 @@ pub enum Failure {
     /// [`Measurement`](crate::Measurement) turns it into [`RelayStalled`](Self::RelayStalled) or
     /// [`OutOfReach`](Self::OutOfReach) where the seconds of that measurer or of the others show which one it is.
     #[error(
-        "the load stopped: the path to the relay broke, or the measurers' machine stood still, since no measurer shows that the relay was reachable and had data to send back: {detail}"
+        "the load stopped: the path to the relay broke, or the measurers' machine was suspended, since no measurer shows \
+         that the relay was reachable and had data to send back: {detail}"
     )]
     LoadStopped {
         /// How it was detected.
@@ -160,8 +162,9 @@ pub enum Failure {
     },
     /// The relay reports that it receives nothing. A [`Measurement`](crate::Measurement) replaces this by a more
     /// specific failure where the reports allow it. Only in echo mode.
+    #[serde(rename = "nothing_came")]
     #[error("the relay reports that it receives nothing: {detail}")]
-    NothingCame {
+    NothingReceived {
         /// The report.
         detail: String,
     },
@@ -195,13 +198,13 @@ pub enum Failure {
         detail: String,
     },
     /// A failure of the coordinator's own machine.
-    #[error("the coordinator cannot go on: {detail}")]
+    #[error("the coordinator cannot continue: {detail}")]
     CoordinatorBroken {
         /// The failure.
         detail: String,
     },
     /// A bug in the shell that drives the measurement.
-    #[error("mistake of the coordinator: {detail}")]
+    #[error("bug in the coordinator: {detail}")]
     Internal {
         /// The bug.
         detail: String,
@@ -232,11 +235,11 @@ impl Failure {
     pub const fn may_be_relays_doing(&self) -> bool {
         matches!(
             self,
-            Self::WordsDiffer { .. }
+            Self::CountsDiffer { .. }
                 | Self::GotNothing
                 | Self::OutOfReach { .. }
                 | Self::LoadStopped { .. }
-                | Self::NothingCame { .. }
+                | Self::NothingReceived { .. }
         )
     }
 
@@ -259,7 +262,7 @@ impl Failure {
             Self::CutOff { .. }
                 | Self::LoadStopped { .. }
                 | Self::OutOfReach { .. }
-                | Self::NothingCame { .. }
+                | Self::NothingReceived { .. }
         )
     }
 
@@ -283,10 +286,10 @@ impl Failure {
             | Self::SecondMissing { .. }
             | Self::GotNothing
             | Self::LoadStopped { .. }
-            | Self::NothingCame { .. }
+            | Self::NothingReceived { .. }
             | Self::OutOfReach { .. }
             // The relay may be wrong. A measurement by another measurer would show it.
-            | Self::WordsDiffer { .. }
+            | Self::CountsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,
             Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
             Self::Cancelled
@@ -322,18 +325,19 @@ pub enum Violation {
         second: u32,
     },
     /// The sender has no part in this round.
-    #[error("spoke in a round in which it has no part")]
+    #[error("reported on a round in which it has no part")]
     NotAssigned,
     /// The round has not been ordered yet.
-    #[error("spoke of round {told} in round {current}")]
+    #[error("reported on round {reported} during round {current}")]
     NoSuchRound {
         /// The reported round.
-        told: u32,
+        #[serde(rename = "told")]
+        reported: u32,
         /// The current round.
         current: u32,
     },
     /// It reported twice in one round that it is ready.
-    #[error("said twice that it is ready")]
+    #[error("reported twice that it is ready")]
     ReadyTwice,
     /// It got cells back and checked the content of none.
     #[error("got {cells} cells back and checked none of them")]

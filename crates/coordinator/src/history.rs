@@ -143,7 +143,7 @@ pub struct Guess {
 impl Guess {
     /// The queue position of a relay with this guess.
     #[must_use]
-    pub const fn standing(&self) -> Priority {
+    pub const fn priority(&self) -> Priority {
         match self.source {
             GuessSource::LastEstimate => Priority::Known,
             GuessSource::Distribution | GuessSource::Default => Priority::New,

@@ -55,7 +55,7 @@ mod worker_load;
 pub use account::{Account, Waited};
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use bottleneck::{Bottleneck, MeasurerBottleneck};
-pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex};
+pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex, RelayTurn};
 pub use co_location::{CoLocationTest, Suspicion};
 pub use consent::{BadOptInLine, Consent, ConsentError, is_local};
 pub use defences::{Defences, RESERVED_FOR_OTHERS};
@@ -66,7 +66,7 @@ pub use history::{
 pub use measurement::{Action, Measurement, SetupError};
 pub use measurer_path::{MeasurerPath, PathSeen};
 pub use mode::Mode;
-pub use order::{OrderRetries, ends_an_accepted_one};
+pub use order::{OrderRetries, ends_accepted_measurement};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
 pub use params::{CHECK_SHARE, Params, ParamsError, PathParams};
 pub use record::{

@@ -58,7 +58,7 @@ pub enum SetupError {
     #[error(transparent)]
     Params(#[from] ParamsError),
     /// The first guess is zero.
-    #[error("the first guess is zero, from which no doubling leads away")]
+    #[error("the first guess is zero, which doubling cannot increase")]
     NoGuess,
     /// The team has no measurer with capacity left.
     #[error("no measurer has any capacity left")]
@@ -74,12 +74,11 @@ pub enum SetupError {
 /// - commands: [`cancel`](Self::cancel);
 /// - `poll_*`: what to do now.
 ///
-/// After `new`, and after each command and `handle_*` call: call [`poll_action`](Self::poll_action)
-/// until it returns `None` and do what it says in that order; then arm a timer for
-/// [`poll_timeout`](Self::poll_timeout), replacing the earlier one. When it fires, first pass on
-/// what has arrived by then, then call [`handle_timeout`](Self::handle_timeout): a report that
-/// came late but was passed on before is as good as any. `now` must never decrease from one call
-/// to the next; a round starts at the `now` of the call that made the last measurer ready, so do
+/// After `new`, and after each command and `handle_*` call: call [`poll_action`](Self::poll_action) until it returns
+/// `None` and perform the actions in order; then arm a timer for [`poll_timeout`](Self::poll_timeout), replacing the
+/// earlier one. When it fires, first deliver the reports that have arrived by then, then call
+/// [`handle_timeout`](Self::handle_timeout): a late report that is delivered before the timeout counts. `now` must never
+/// decrease from one call to the next. A round starts at the `now` of the call that made the last measurer ready, so do
 /// not delay [`Action::Start`].
 ///
 /// Until [`Action::Done`] there is always a timeout, so a measurement ends even if no answer arrives. Input after that,
@@ -123,6 +122,12 @@ enum Scope {
     AllRounds,
     /// One round. Whether its share is all of the team's capacity.
     OneTurn { is_whole_team: bool },
+}
+
+/// A failure, and the measurer concerned, if any.
+struct Fault {
+    measurer: Option<MeasurerId>,
+    failure: Failure,
 }
 
 #[derive(Clone, Debug)]
@@ -377,14 +382,14 @@ impl Measurement {
     /// other measurer reaches it, so the measurement waits for the others. If nothing comes back from a relay, the
     /// reports decide whether it had data to send and was reachable, unless the failure itself shows it.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
-        let (at, failure) = match failure {
-            Failure::LoadStopped { detail } => self.silenced(now, at, detail),
-            Failure::NothingCame { detail } => self.told_of_nothing(now, at, detail),
+        let Fault { measurer: at, failure } = match failure {
+            Failure::LoadStopped { detail } => self.explain_silence(now, at, detail),
+            Failure::NothingReceived { detail } => self.explain_nothing_received(now, at, detail),
             Failure::RelayUnreachable { detail } => match self.out_of_reach(at, detail) {
-                Some(failure) => (at, failure),
+                Some(failure) => Fault { measurer: at, failure },
                 None => return,
             },
-            other => (at, other),
+            failure => Fault { measurer: at, failure },
         };
         let own = failure.blame() == Blame::Measurer;
         let idle = at.filter(|it| own && self.allocation.place(*it).is_none());
@@ -396,7 +401,7 @@ impl Measurement {
 
     /// Handles the passage of time. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Some((measurer, failure)) = self.overdue(now) {
+        if let Some(Fault { measurer, failure }) = self.overdue(now) {
             self.fail(now, measurer, failure);
         }
     }
@@ -406,7 +411,8 @@ impl Measurement {
     /// relay's host answers, and reports [`Failure::CutOff`] if it does not.
     #[must_use]
     pub fn client_report_overdue(&self, now: Instant) -> bool {
-        matches!(self.overdue(now), Some((_, Failure::ClientReportMissing { .. })))
+        let overdue = self.overdue(now).map(|it| it.failure);
+        matches!(overdue, Some(Failure::ClientReportMissing { .. }))
     }
 
     /// Doubles the timeout for the relay's report on its clients, once in a round. The relay's host answers, but an
@@ -419,7 +425,7 @@ impl Measurement {
     }
 
     /// The failure for the report that is missing.
-    fn overdue(&self, now: Instant) -> Option<(Option<MeasurerId>, Failure)> {
+    fn overdue(&self, now: Instant) -> Option<Fault> {
         if self.poll_timeout()? > now {
             return None;
         }
@@ -427,16 +433,17 @@ impl Measurement {
             Phase::Preparing { .. } => {
                 if let Some((at, detail)) = self.unreached.first() {
                     // No measurer has shown that the cause is the path.
-                    return Some((Some(*at), Failure::RelayUnreachable { detail: detail.clone() }));
+                    let failure = Failure::RelayUnreachable { detail: detail.clone() };
+                    return Some(Fault { measurer: Some(*at), failure });
                 }
                 let silent = self.open.iter().position(Option::is_none);
                 let silent = silent.and_then(|place| self.allocation.assignments.get(place));
                 let failure = Failure::NotReady { timeout: self.params.setup_timeout };
-                Some((silent.map(|assignment| assignment.measurer), failure))
+                Some(Fault { measurer: silent.map(|it| it.measurer), failure })
             }
             Phase::Running { series, .. } => {
                 let Missing { second, source } = series.first_missing()?;
-                Some(match source {
+                let (measurer, failure) = match source {
                     Source::Measurer(measurer) => {
                         (Some(measurer), Failure::SecondMissing { second })
                     }
@@ -447,7 +454,8 @@ impl Measurement {
                         (None, Failure::LoadStopped { detail })
                     }
                     Source::Relay => (None, Failure::ClientReportMissing { second }),
-                })
+                };
+                Some(Fault { measurer, failure })
             }
             Phase::Done => None,
         }

@@ -161,10 +161,14 @@ mod tests {
     const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
 
     #[test]
-    fn a_path_is_what_its_rounds_have_shown_but_for_slow_start() {
+    fn observations_come_from_full_rounds_without_slow_start() {
         let whole = round(SECONDS + 1, 1, &[(1, QUEUE)]);
         let both = [(0, Some(0), None), (1, Some(10_000), Some(mbit(8.0)))];
-        assert_eq!(seen(core::slice::from_ref(&whole)), both, "who got nothing has seen nothing");
+        assert_eq!(
+            seen(core::slice::from_ref(&whole)),
+            both,
+            "no observation without returned bytes"
+        );
         let better = round(SECONDS + 1, 0, &[]);
         let free = [(0, Some(0), None), (1, Some(0), None)];
         assert_eq!(seen(&[whole.clone(), better]), free, "the latest counts");
@@ -174,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_processor_is_not_the_paths_fault() {
+    fn a_busy_processor_is_not_attributed_to_the_path() {
         let busy = round(SECONDS + 1, 0, &[(0, Bottleneck::Processor)]);
         assert_eq!(seen(&[busy])[0].2, None);
     }
 
     #[test]
-    fn who_was_held_back_is_asked_for_little_more_than_it_got() {
+    fn a_limited_measurer_is_assigned_little_more_than_it_got() {
         let path = PathSeen { limit: Some(mbit(8.0)), ..PathSeen::default() };
         assert_eq!(path.asked_at_most(), mbit(10.0));
         assert_eq!(PathSeen::default().asked_at_most(), Rate::MAX);

@@ -66,9 +66,9 @@ impl From<&OrderFailure> for Failure {
             | OrderFailure::Closed { was_accepted: false, .. } => Self::RelayUnreachable { detail },
             OrderFailure::Closed { was_accepted: true, .. } => Self::RelayClosed { detail },
             OrderFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
-                Self::NothingCame { detail }
+                Self::NothingReceived { detail }
             }
-            OrderFailure::Refused { code, .. } if ends_an_accepted_one(*code) => {
+            OrderFailure::Refused { code, .. } if ends_accepted_measurement(*code) => {
                 Self::RelayClosed { detail }
             }
             OrderFailure::Refused { code: ErrorCode::BUSY | ErrorCode::QUOTA_EXCEEDED, .. } => {
@@ -81,9 +81,9 @@ impl From<&OrderFailure> for Failure {
 }
 
 /// Whether the code means that an accepted measurement ended early, for another reason than missing traffic
-/// ([`Failure::NothingCame`]).
+/// ([`Failure::NothingReceived`]).
 #[must_use]
-pub fn ends_an_accepted_one(code: ErrorCode) -> bool {
+pub fn ends_accepted_measurement(code: ErrorCode) -> bool {
     let all = [
         ErrorCode::TIMED_OUT,
         ErrorCode::CALLED_OFF,
@@ -103,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn not_now_is_not_the_same_as_no() {
+    fn not_now_is_distinguished_from_a_refusal() {
         for code in ErrorCode::ALL {
             let failure = Failure::from(&refused(*code));
             match code.get() {
                 8 | 10 => assert!(matches!(failure, Failure::RelayNotNow { .. }), "{failure}"),
-                20 => assert!(matches!(failure, Failure::NothingCame { .. }), "{failure}"),
+                20 => assert!(matches!(failure, Failure::NothingReceived { .. }), "{failure}"),
                 16..=19 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
                 _ => assert!(matches!(failure, Failure::ConsentRefused { .. }), "{failure}"),
             }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_relay_is_asked_again_a_few_times_and_others_are_not() {
+    fn only_a_busy_relay_is_asked_again_and_a_few_times() {
         let mut now = Instant::ORIGIN;
         let mut retries = OrderRetries::until(now + Duration::from_secs(10));
         assert!(!retries.handle_failure(now, &refused(ErrorCode::QUOTA_EXCEEDED)));

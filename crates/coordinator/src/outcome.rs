@@ -56,13 +56,13 @@ impl fmt::Display for Outcome {
         match self {
             Self::Measured(estimate) => estimate.fmt(f),
             Self::Failed { reason, measurer, round, second } => {
-                tell_failure(f, reason, *measurer, *round, *second)
+                fmt_failure(f, reason, *measurer, *round, *second)
             }
         }
     }
 }
 
-pub(crate) fn tell_failure(
+pub(crate) fn fmt_failure(
     f: &mut fmt::Formatter<'_>,
     reason: &Failure,
     measurer: Option<MeasurerId>,
@@ -87,7 +87,6 @@ pub struct Estimate {
     /// over more sockets, which later rounds have.
     ///
     /// For a round that ended early ([`Inconclusive::LoadTooSmall`]), the value that it would certainly have reached.
-    /// certain.
     pub capacity: Rate,
     /// The reason why the estimate is only a lower bound; `None` if it is conclusive (§4.2).
     pub inconclusive: Option<Inconclusive>,
@@ -184,7 +183,7 @@ impl fmt::Display for Estimate {
 pub enum Inconclusive {
     /// All of the team's capacity was in use.
     #[error(
-        "the team is too small: it takes at least {needed} of measurers, there are {available}"
+        "the team is too small: at least {needed} of measurers are needed, {available} are available"
     )]
     TeamTooSmall {
         /// *f·z*: the minimum team capacity to measure a relay with the observed rate.
@@ -207,8 +206,8 @@ pub enum Inconclusive {
     /// A single measurer took part, and there was a queue on its path or it is far from the relay. A second measurer
     /// would show whether the bottleneck was the relay's.
     #[error(
-        "packets waited {queue_ms} ms on the path of the only measurer, and the bottleneck could be \
-         the relay's"
+        "packets waited {queue_ms} ms on the path of the only measurer, and the queue may be the \
+         relay's"
     )]
     QueueOfOne {
         /// The queueing delay, in whole milliseconds.
@@ -217,7 +216,7 @@ pub enum Inconclusive {
         next: Option<Attempt>,
     },
     /// The last permitted round was also inconclusive.
-    #[error("still inconclusive after {rounds} rounds, the most permitted")]
+    #[error("still inconclusive after {rounds} rounds, the permitted maximum")]
     RoundLimit {
         /// [`Params::max_rounds`].
         rounds: u32,
@@ -268,7 +267,7 @@ pub enum Inconclusive {
     },
     /// The relay served only some of the seconds.
     #[error(
-        "it was unsteady: {} of {} in the middle second came in the mean of all",
+        "it was unsteady: the mean second had {}, and the median second {}",
         Rate::from_byte_per_s(*mean), Rate::from_byte_per_s(*median)
     )]
     Unsteady {

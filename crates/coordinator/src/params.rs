@@ -172,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_bounds_the_rounds_and_grants_none() {
+    fn a_quota_limits_the_rounds_and_does_not_add_any() {
         let params = Params { max_rounds: 12, ..Params::default() };
         assert_eq!(params.within_quota(2), Params { max_rounds: 2, ..params });
         assert_eq!(params.within_quota(20), params);
-        assert_eq!(params.within_quota(0).max_rounds, 1, "to be asked is to have one");
+        assert_eq!(params.within_quota(0).max_rounds, 1, "at least one round");
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_checked_cells_that_may_check_none_is_refused() {
+    fn a_share_of_checked_cells_that_is_too_small_is_refused() {
         let params = |check_share| Params { check_share, ..Params::default() };
         assert!([1e-5, CHECK_SHARE, 1.0].map(params).iter().all(|it| it.validate().is_ok()));
         let error = params(1e-6).validate().unwrap_err();

@@ -28,7 +28,7 @@ pub use publication::{PublishedRelay, PublishedResult};
 pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT};
 
 use crate::allocation::MeasurerId;
-use crate::campaign::{Campaign, Priority, RelayIndex};
+use crate::campaign::{Campaign, RelayIndex, RelayTurn};
 use crate::consent::Consent;
 use crate::history::History;
 use crate::journal::{
@@ -115,7 +115,7 @@ impl Period {
         let measurers = Measurers::new(config.measurers.clone());
         let nothing = measurers.ids().map(|_| Rate::ZERO).collect();
         let campaign = Campaign::new(config.params.excess_factor(), config.params.sockets, nothing);
-        let campaign = campaign.at_hosts(measurers.hosts()).leaving_what_follows();
+        let campaign = campaign.at_hosts(measurers.hosts()).returning_follow_ups();
         let mut this = Self {
             config,
             consent,
@@ -426,7 +426,8 @@ impl Period {
         let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
         for it in self.arrivals(now).into_iter().filter(|it| !it.is_done) {
             if let Some(place) = self.places.get(&it.relay) {
-                groups.entry(it.together).or_default().push((*place, it.standing, it.turn));
+                let turn = RelayTurn { relay: *place, priority: it.priority, turn: it.turn };
+                groups.entry(it.together).or_default().push(turn);
             }
         }
         groups.values().for_each(|turns| self.queue(turns));
@@ -452,10 +453,10 @@ impl Period {
     }
 
     /// These relays are to be measured now, together if there are several.
-    fn queue(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
-        let host = |relay: &RelayIndex| self.relays.get(relay.0).map(|it| it.host);
+    fn queue(&mut self, turns: &[RelayTurn]) {
+        let host = |relay: RelayIndex| Some((relay, self.relays.get(relay.0)?.host));
         let relays: Vec<(RelayIndex, RsaId)> =
-            turns.iter().filter_map(|(relay, ..)| Some((*relay, host(relay)?))).collect();
+            turns.iter().filter_map(|it| host(it.relay)).collect();
         self.groups.begin(&relays);
         self.campaign.add_machine(turns);
     }

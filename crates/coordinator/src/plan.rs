@@ -1,7 +1,7 @@
 //! When each relay is measured: the plan of a measurement period (paper §4.3, §5, §7).
 //!
-//! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives relays slots for each team, within what the
-//! teams can load at once.
+//! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives relays slots for each
+//! team, within the capacities of the teams.
 //!
 //! - [`Plan::memoryless`] is for a network that is monitored. Slots follow from a secret [`Seed`], and at any time a
 //!   relay is as likely to be measured in the next hour as at any other time. So a relay cannot be fast only until it
@@ -109,7 +109,7 @@ struct Entry {
     /// The first relay of the machine when it was added: draws depend on it.
     key: RsaId,
     machine: Machine,
-    standing: Priority,
+    priority: Priority,
     /// By team, in order: the remaining slots.
     held: Vec<Vec<Held>>,
     /// The number of draws so far, so that no two are the same.
@@ -242,8 +242,8 @@ impl Plan {
     ///
     /// New relays get the first slots with room from `from` on, in order of arrival. Old relays that arrive late draw
     /// among those slots: otherwise they could choose their slot by staying away until then.
-    pub fn admit(&mut self, machine: &Machine, standing: Priority, from: u32) -> Admission {
-        self.admit_due(machine, standing, from, Some(u32::MAX))
+    pub fn admit(&mut self, machine: &Machine, priority: Priority, from: u32) -> Admission {
+        self.admit_due(machine, priority, from, Some(u32::MAX))
     }
 
     /// Admits a late machine, with the slot by which it must be measured, if that is in this period. In a
@@ -253,7 +253,7 @@ impl Plan {
     pub fn admit_due(
         &mut self,
         machine: &Machine,
-        standing: Priority,
+        priority: Priority,
         from: u32,
         due_by: Option<u32>,
     ) -> Admission {
@@ -263,10 +263,10 @@ impl Plan {
         if let Some(key) = known {
             return self.join(key, &newcomers, from);
         }
-        let mut entry = Entry::new(newcomers, standing, self.rooms.len());
+        let mut entry = Entry::new(newcomers, priority, self.rooms.len());
         let mut last = from;
         for team in 0..self.rooms.len() {
-            if self.is_memoryless && standing == Priority::Known {
+            if self.is_memoryless && priority == Priority::Known {
                 self.draw_all(&mut entry, team, from, due_by);
             } else {
                 let slot = self.next_slot(&mut entry, team, from);
@@ -275,7 +275,7 @@ impl Plan {
                     self.draw_all(&mut entry, team, slot + 1, None);
                 }
             }
-            if !self.judges(team) || entry.rests(team) {
+            if !self.judges(team) || entry.is_unplanned(team) {
                 continue;
             }
             let Some(slot) = entry.slot(team) else {
@@ -315,7 +315,7 @@ impl Plan {
     /// Old relays draw among the slots from `from` on that have room, so that they cannot predict their second slot
     /// either. New relays get the first. If the machine has a slot from `from` on with room for the new guess, it keeps
     /// that slot. `None` if there is no room: the relay is measured in the next period.
-    pub fn again(&mut self, relay: RsaId, team: usize, from: u32, guess: Rate) -> Option<u32> {
+    pub fn reschedule(&mut self, relay: RsaId, team: usize, from: u32, guess: Rate) -> Option<u32> {
         let key = *self.entry_of.get(&relay)?;
         let mut entry = self.entries.remove(&key)?;
         entry.pass(team, from);
@@ -335,7 +335,7 @@ impl Plan {
     }
 
     /// Marks the slots before this one as over. Capacity taken in them stays spent.
-    pub fn pass(&mut self, from: u32) {
+    pub fn advance_to(&mut self, from: u32) {
         for entry in self.entries.values_mut() {
             (0..entry.held.len()).for_each(|team| entry.pass(team, from));
         }
@@ -344,9 +344,9 @@ impl Plan {
     /// Whether this team does not measure a relay in this period, by the draw of a [`memoryless`](Self::memoryless)
     /// plan.
     #[must_use]
-    pub fn rests(&self, relay: RsaId, team: usize) -> bool {
+    pub fn is_unplanned(&self, relay: RsaId, team: usize) -> bool {
         let entry = self.entry_of.get(&relay).and_then(|key| self.entries.get(key));
-        entry.is_some_and(|entry| entry.rests(team))
+        entry.is_some_and(|entry| entry.is_unplanned(team))
     }
 
     /// Whether the number of slots of each machine is drawn, too.
@@ -380,7 +380,7 @@ impl Plan {
         places
     }
 
-    /// The next slot in which a team measures a relay, among those that are not [over](Self::pass).
+    /// The next slot in which a team measures a relay, among those that are not [over](Self::advance_to).
     #[must_use]
     pub fn slot(&self, relay: RsaId, team: usize) -> Option<u32> {
         self.entries.get(self.entry_of.get(&relay)?)?.slot(team)
@@ -401,7 +401,7 @@ impl Plan {
     /// Relays for which a team has no slot: the period is too short.
     #[must_use]
     pub fn without_slot(&self, team: usize) -> Vec<RsaId> {
-        let lacks = |entry: &&Entry| entry.slot(team).is_none() && !entry.rests(team);
+        let lacks = |entry: &&Entry| entry.slot(team).is_none() && !entry.is_unplanned(team);
         self.entries.values().filter(lacks).flat_map(|entry| entry.machine.relays()).collect()
     }
 
@@ -452,7 +452,7 @@ impl Plan {
 
     fn next_slot(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
         let slots = self.rooms.get(team)?.slots();
-        match entry.standing {
+        match entry.priority {
             Priority::Known => self.draw(entry, team, from..slots),
             Priority::New => {
                 let soon = from.saturating_add(slots / NEWCOMERS_WITHIN).min(slots);
@@ -499,9 +499,9 @@ impl Plan {
 }
 
 impl Entry {
-    fn new(machine: Machine, standing: Priority, teams: usize) -> Self {
+    fn new(machine: Machine, priority: Priority, teams: usize) -> Self {
         let (held, rests) = (vec![Vec::new(); teams], vec![false; teams]);
-        Self { key: machine.key(), machine, standing, held, drawn: 0, rests }
+        Self { key: machine.key(), machine, priority, held, drawn: 0, rests }
     }
 
     fn slot(&self, team: usize) -> Option<u32> {
@@ -512,7 +512,7 @@ impl Entry {
         self.held.iter().flatten().any(|held| held.slot == slot)
     }
 
-    fn rests(&self, team: usize) -> bool {
+    fn is_unplanned(&self, team: usize) -> bool {
         self.rests.get(team).copied().unwrap_or(false)
     }
 

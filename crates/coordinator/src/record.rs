@@ -5,7 +5,7 @@ use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
 use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
-use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
+use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, fmt_failure};
 use crate::params::Params;
 use crate::second::{SecondRecord, SecondTotals};
 use crate::shared::Shared;
@@ -265,7 +265,6 @@ impl Record {
 
     /// Joins this record and `later`, that of the same relay's following rounds. The outcome is that of `later`; but if
     /// the relay only declined another round, the existing estimate remains valid.
-    /// that there was.
     #[must_use]
     pub fn followed_by(self, later: Self) -> Self {
         let Self { mut rounds, .. } = self;
@@ -388,7 +387,7 @@ impl fmt::Display for Record {
             }
             .and_then(|()| self.shared.iter().try_for_each(|it| write!(f, "; {it}"))),
             End::Failed { reason, measurer, round, second } => {
-                tell_failure(f, reason, *measurer, *round, *second)
+                fmt_failure(f, reason, *measurer, *round, *second)
             }
         }
     }

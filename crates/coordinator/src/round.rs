@@ -123,7 +123,8 @@ pub enum FailureKind {
     /// The relay keeps its connections but does not relay, though its host is reachable and it had data to relay.
     Stalled,
     /// The relay reports that it receives nothing.
-    NothingCame,
+    #[serde(rename = "nothing_came")]
+    NothingReceived,
     /// The relay has no room for the circuits of the measurement.
     NoRoom,
     /// The relay violated the protocol.
@@ -142,7 +143,7 @@ impl FailureKind {
             Self::Refused => Failure::ConsentRefused { detail },
             Self::Broken => Failure::MeasurerLost { detail },
             Self::Silent => Failure::LoadStopped { detail },
-            Self::NothingCame => Failure::NothingCame { detail },
+            Self::NothingReceived => Failure::NothingReceived { detail },
             Self::NoRoom => Failure::NoRoom { detail },
             Self::BrokeProtocol => Failure::RelayBrokeProtocol { detail },
         }

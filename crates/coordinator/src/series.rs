@@ -2,8 +2,8 @@
 
 use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
-use crate::bottleneck::{Fared, Queue};
-use crate::failure::Violation;
+use crate::bottleneck::{MeasurerResult, Queue};
+use crate::failure::{Failure, Violation};
 use crate::mode::Mode;
 use crate::second::{SecondRecord, SecondReport, SecondTotals};
 use crate::socket_ramp::Schedule;
@@ -187,28 +187,30 @@ impl Series {
         }
     }
 
-    /// The first measurer whose count of returned bytes differs from the relay's, with both counts. `None` if they
-    /// agree, or if the relay does not report. Only of a complete series.
+    /// The first measurer whose count of returned bytes differs from the relay's. `None` if they agree, or if the relay
+    /// does not report. Only of a complete series.
     #[must_use]
-    pub fn disagreement(&self) -> Option<(MeasurerId, u64, u64)> {
+    pub fn disagreement(&self) -> Option<(MeasurerId, Failure)> {
         self.measurers.iter().find_map(|it| {
-            let sent = it.sent_bytes?;
-            let agrees = it.assignment.agrees(it.bytes, sent, self.len());
-            (!agrees).then_some((it.assignment.measurer, it.bytes, sent))
+            let (returned_bytes, sent_bytes) = (it.bytes, it.sent_bytes?);
+            let agrees = it.assignment.agrees(returned_bytes, sent_bytes, self.len());
+            let failure = Failure::CountsDiffer { returned_bytes, sent_bytes };
+            (!agrees).then_some((it.assignment.measurer, failure))
         })
     }
 
-    /// The first measurer that checked no cell although it received enough cells to have checked some, with their number.
-    /// `check_share` is *p*. Only of a complete series.
+    /// The first measurer that checked no cell although it received enough cells to have checked some. `check_share` is
+    /// *p*. Only of a complete series.
     #[must_use]
-    pub fn unchecked(&self, check_share: f64) -> Option<(MeasurerId, u64)> {
+    pub fn unchecked(&self, check_share: f64) -> Option<(MeasurerId, Failure)> {
         /// One cell is checked in each bucket of 1/*p*: with fewer buckets than this on many circuits, none may be
         /// full.
         const CHECKS_MIN: f64 = 20.0;
         self.measurers.iter().find_map(|it| {
             let cells = it.bytes / CELL_BYTES;
             let should_check = cells as f64 * check_share >= CHECKS_MIN;
-            (it.checked_cells == 0 && should_check).then_some((it.assignment.measurer, cells))
+            let failure = Failure::MeasurerViolation(Violation::Unchecked { cells });
+            (it.checked_cells == 0 && should_check).then_some((it.assignment.measurer, failure))
         })
     }
 
@@ -237,7 +239,7 @@ impl Series {
 
     /// The reports of each source for each second, up to the last with any report.
     #[must_use]
-    pub fn said(&self) -> Vec<SecondRecord> {
+    pub fn records(&self) -> Vec<SecondRecord> {
         let client = |index: usize| self.client.as_ref().and_then(|it| it.get(index).copied()?);
         let second = |second: u32| {
             let index = second as usize;
@@ -320,29 +322,28 @@ impl Series {
     }
 
     /// Whether, from this second to the last, the relay had taken cells and returned none, [though it was
-    /// reachable](Account::is_in_vain), by the latest report of this measurer or of any whose reports arrived on time.
-    /// A measurer whose machine was suspended samples its sockets late or not at all, and the next interval is short. A
+    /// reachable](Account::shows_stalled_relay), by the latest report of this measurer, or of any if `None`. A measurer whose machine was suspended samples its sockets late or not at all, and the next interval is short. A
     /// pump that gave up at the end of a second sampled at the end of the previous one.
     #[must_use]
-    pub fn was_in_vain(&self, at: Option<MeasurerId>, from: u32) -> bool {
+    pub fn shows_stalled_relay(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
         let is_asked = |it: &&Reported| at.is_none_or(|at| it.assignment.measurer == at);
         self.measurers.iter().filter(is_asked).any(|it| {
-            let told = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
-            let latest = told.skip_while(|(bytes, _)| bytes.is_none());
+            let reports = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
+            let latest = reports.skip_while(|(bytes, _)| bytes.is_none());
             let silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
             let mut accounts = silent.filter_map(|(_, account)| account.as_ref());
             accounts
                 .find(|it| it.elapsed >= TIMELY.start)
-                .is_some_and(|it| TIMELY.contains(&it.elapsed) && it.is_in_vain())
+                .is_some_and(|it| TIMELY.contains(&it.elapsed) && it.shows_stalled_relay())
         })
     }
 
-    /// Whether, from this second on, anything came back to another measurer.
+    /// Whether, from this second on, anything came back to a measurer other than `except`.
     #[must_use]
-    pub fn went_on(&self, but: Option<MeasurerId>, from: u32) -> bool {
-        let others = self.measurers.iter().filter(|it| Some(it.assignment.measurer) != but);
+    pub fn others_were_served(&self, except: Option<MeasurerId>, from: u32) -> bool {
+        let others = self.measurers.iter().filter(|it| Some(it.assignment.measurer) != except);
         let mut seconds = others.flat_map(|it| it.seconds.iter().skip(from as usize).flatten());
         seconds.any(|it| *it > 0)
     }
@@ -369,12 +370,13 @@ impl Series {
             let reported = it.seconds.iter().skip(index).flatten();
             reported.copied().collect::<Vec<u64>>()
         };
-        let told: Vec<Vec<u64>> = self.measurers.iter().map(later).collect();
+        let reports: Vec<Vec<u64>> = self.measurers.iter().map(later).collect();
         let is_over = |bytes: &Vec<u64>| {
             bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
         };
-        let is_told = told.iter().any(|it| !it.is_empty());
-        is_told && told.iter().all(is_over) && !self.was_in_vain(None, second.saturating_add(1))
+        reports.iter().any(|it| !it.is_empty())
+            && reports.iter().all(is_over)
+            && !self.shows_stalled_relay(None, second.saturating_add(1))
     }
 
     /// Correct cells among those checked, over all measurers and seconds.
@@ -410,13 +412,13 @@ impl Series {
     }
 
     /// Each measurer's results in the seconds that count.
-    pub(crate) fn fared(&self) -> Vec<Fared> {
+    pub(crate) fn measurer_results(&self) -> Vec<MeasurerResult> {
         let lead = self.schedule.lead_s as usize;
-        let fared = |it: &Reported| {
+        let result = |it: &Reported| {
             let got = self.got(it.assignment.measurer);
-            Fared::new(it.assignment, got, it.accounts.iter().skip(lead).flatten())
+            MeasurerResult::new(it.assignment, got, it.accounts.iter().skip(lead).flatten())
         };
-        self.measurers.iter().map(fared).collect()
+        self.measurers.iter().map(result).collect()
     }
 
     /// The bytes that came back to some of the measurers, in the seconds that count, once all have reported.

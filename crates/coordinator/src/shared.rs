@@ -113,7 +113,7 @@ impl Record {
     fn set_share(&mut self, part: u64, relays: u32, machine: Rate, is_aligned: bool) {
         let End::Measured { capacity, round, .. } = &mut self.end else { return };
         if part == 0 {
-            let detail = "the others at its address were ready before it, and nothing more was found of their machine";
+            let detail = "the other relays at its address were ready before it and account for the whole measured capacity";
             let reason = Failure::RelayNotNow { detail: detail.to_owned() };
             self.end = End::Failed { reason, measurer: None, round: *round, second: None };
             self.shared = None;

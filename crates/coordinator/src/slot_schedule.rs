@@ -17,7 +17,7 @@ pub struct Arrival {
     /// identity.
     pub together: RsaId,
     /// Whether there is an estimate of it.
-    pub standing: Priority,
+    pub priority: Priority,
     /// Its first turn.
     pub turn: Attempt,
     /// It was already measured in this period, before the coordinator restarted.
@@ -33,7 +33,7 @@ pub struct Due {
     /// The relay.
     pub relay: RsaId,
     /// Its position in a campaign's queue.
-    pub standing: Priority,
+    pub priority: Priority,
     /// The turn.
     pub turn: Attempt,
     /// Its machine. All relays of one machine that are due in this slot start at the same instant.
@@ -73,7 +73,7 @@ pub struct SlotSchedule {
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    standing: Priority,
+    priority: Priority,
     turn: Attempt,
     state: State,
 }
@@ -86,23 +86,10 @@ enum State {
 }
 
 impl SlotSchedule {
-    /// The period of this seed, with the relays that are present in slot `now`. Old relays that are not done and whose
-    /// slot is over by then get another.
-    #[must_use]
-    pub fn new(
-        seed: &Seed,
-        slots: u32,
-        team: TeamRoom,
-        excess_factor: f64,
-        arrivals: &[Arrival],
-        now: u32,
-    ) -> Self {
-        Self::among(seed, slots, &[team], 0, excess_factor, arrivals, now)
-    }
-
-    /// Starts a period for one of several teams that plan by one seed. No two of them measure a relay in the same slot,
-    /// provided that they have the same expectations. `teams` lists all of them, in the agreed order, and the index of
-    /// this one.
+    /// Starts a period, with the relays that are present in slot `now`, for one of the teams that plan by one seed. Old
+    /// relays that are not done and whose slot is over get another. No two teams measure a relay in the same slot,
+    /// provided that they have the same expectations. `teams` lists all of them in the agreed order, and `own` is the
+    /// index of this one.
     #[must_use]
     pub fn among(
         seed: &Seed,
@@ -144,11 +131,11 @@ impl SlotSchedule {
     ) -> Self {
         let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
         // New relays come afterwards. Those that share a machine with old ones are measured with them.
-        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.standing == Priority::Known);
+        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.priority == Priority::Known);
         let has_old = |machine: &Machine| machine.relays().any(is_old);
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
         let with_due = |it: &Machine| (it.clone(), due_by(it.relays(), &by_id));
-        let mut rota = Self {
+        let mut schedule = Self {
             relays: BTreeMap::new(),
             plan: plan(planned.iter().map(with_due).collect()).for_team(own),
             team: own,
@@ -160,22 +147,22 @@ impl SlotSchedule {
         let before: Vec<RsaId> = members
             .iter()
             .copied()
-            .filter(|relay| rota.plan.slot(*relay, own).is_some_and(|slot| slot < now))
+            .filter(|relay| schedule.plan.slot(*relay, own).is_some_and(|slot| slot < now))
             .collect();
         let known = arrivals.iter().filter(|it| members.contains(&it.relay));
-        let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, rota.member(it))).collect();
-        rota.relays.extend(known);
-        rota.plan.pass(now);
+        let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, schedule.member(it))).collect();
+        schedule.relays.extend(known);
+        schedule.plan.advance_to(now);
         // Some relays that this plan measured before the coordinator restarted have another slot ahead.
-        before.into_iter().for_each(|relay| rota.wait_for_another(relay));
-        rota.handle_consensus(arrivals, now);
-        rota
+        before.into_iter().for_each(|relay| schedule.wait_for_another(relay));
+        schedule.handle_consensus(arrivals, now);
+        schedule
     }
 
     fn member(&self, arrival: &Arrival) -> Member {
-        let is_done = arrival.is_done || self.plan.rests(arrival.relay, self.team);
+        let is_done = arrival.is_done || self.plan.is_unplanned(arrival.relay, self.team);
         let state = if is_done { State::Done } else { State::Waiting };
-        Member { standing: arrival.standing, turn: arrival.turn, state }
+        Member { priority: arrival.priority, turn: arrival.turn, state }
     }
 
     /// A relay that is done keeps waiting if a memoryless plan has another slot for it and it may be measured once
@@ -203,11 +190,11 @@ impl SlotSchedule {
                 continue;
             }
             let is_old =
-                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.standing == Priority::Known);
+                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.priority == Priority::Known);
             let has_old = newcomers.iter().any(is_old);
-            let standing = if has_old { Priority::Known } else { Priority::New };
+            let priority = if has_old { Priority::Known } else { Priority::New };
             let due_by = due_by(newcomers.iter().copied(), &by_id);
-            match self.plan.admit_due(&machine, standing, now, due_by) {
+            match self.plan.admit_due(&machine, priority, now, due_by) {
                 Admission::Placed(_) | Admission::Joined => {
                     let new = newcomers.iter().filter_map(|relay| by_id.get(relay));
                     let new: Vec<_> = new.map(|it| (it.relay, self.member(it))).collect();
@@ -226,7 +213,7 @@ impl SlotSchedule {
             return Vec::new();
         }
         self.polled = Some(slot);
-        self.plan.pass(slot);
+        self.plan.advance_to(slot);
         let is_there = |(relay, member): &(&RsaId, &mut Member)| {
             self.plan.slot(**relay, self.team) == Some(slot)
                 && member.state != State::Running
@@ -254,7 +241,7 @@ impl SlotSchedule {
             let Some(turn) = turn else { continue };
             (member.turn, member.state) = (turn, State::Running);
             let machine = self.plan.machine(*relay).unwrap_or(*relay);
-            due.push(Due { relay: *relay, standing: member.standing, turn, machine });
+            due.push(Due { relay: *relay, priority: member.priority, turn, machine });
         }
         self.catch_up(slot + 1);
         due
@@ -266,7 +253,7 @@ impl SlotSchedule {
         member.state = State::Done;
         if let Some(turn) = follows {
             (member.turn, member.state) = (turn, State::Waiting);
-            self.plan.again(relay, self.team, now + 1, turn.guess);
+            self.plan.reschedule(relay, self.team, now + 1, turn.guess);
         } else {
             self.wait_for_another(relay);
         }
@@ -289,11 +276,11 @@ impl SlotSchedule {
 
     /// Gives each relay that waits, is present and has no remaining slot a new one.
     fn catch_up(&mut self, from: u32) {
-        self.plan.pass(from);
+        self.plan.advance_to(from);
         for (relay, member) in &self.relays {
             let is_late = self.plan.slot(*relay, self.team).is_none_or(|slot| slot < from);
             if is_late && member.state == State::Waiting && self.present.contains(relay) {
-                self.plan.again(*relay, self.team, from, member.turn.guess);
+                self.plan.reschedule(*relay, self.team, from, member.turn.guess);
             }
         }
     }
@@ -302,7 +289,7 @@ impl SlotSchedule {
 /// The slot by which a machine must be measured: the earliest of its relays. New relays are to be measured in this
 /// period.
 fn due_by(relays: impl Iterator<Item = RsaId>, by_id: &BTreeMap<RsaId, &Arrival>) -> Option<u32> {
-    let due_by = |arrival: &&Arrival| match arrival.standing {
+    let due_by = |arrival: &&Arrival| match arrival.priority {
         Priority::Known => arrival.due_by,
         Priority::New => Some(arrival.due_by.unwrap_or(u32::MAX)),
     };

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_is_too_short_or_has_no_halves_says_nothing() {
+    fn a_round_that_is_too_short_or_has_no_halves_has_no_result() {
         let all = seconds([9; 10]);
         assert_eq!(PROBING.halves(&all[..9]), None, "one second of the second half");
         assert!(PROBING.halves(&all).is_some());
@@ -172,13 +172,13 @@ mod tests {
 
     /// Measured with C tor limited to 250 Mbit/s, 200 ms away, with a loss of 0.02 %.
     #[test]
-    fn flows_that_come_down_from_slow_start_are_not_taken_for_a_relays_limit() {
+    fn flows_that_slow_down_after_slow_start_are_not_taken_for_a_relays_limit() {
         let rates =
             [1, 1, 1, 1, 252, 203, 174, 109, 100, 96, 88, 80, 82, 92, 100, 133, 121, 93, 83, 86];
         let schedule = Schedule { lead_s: 4, held_back_s: Some(12) };
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && halves.is_settling(), "{halves:?}");
-        // Nor those that slow start left too low, nor those that fall between the halves: at 300 ms, 0.02 %.
+        // The same for flows that slow start left too low, or that fall between the halves: at 300 ms, 0.02 %.
         let rates = [
             1, 1, 1, 1, 61, 85, 97, 105, 122, 171, 134, 100, 116, 116, 106, 113, 122, 99, 102, 110,
         ];
@@ -189,14 +189,14 @@ mod tests {
         ];
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && halves.is_settling(), "{halves:?}");
-        // C tor with a limit is never quite even.
+        // The seconds of a C tor with a limit vary slightly.
         let rates = [1, 1, 1, 1, 87, 87, 80, 83, 75, 84, 86, 78, 80, 76, 79, 77, 77, 85, 81, 75];
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && !halves.is_settling(), "{halves:?}");
     }
 
     #[test]
-    fn nothing_at_all_is_no_growth() {
+    fn an_empty_round_has_no_growth() {
         let halves = PROBING.halves(&seconds([0; 12])).expect("long enough");
         assert!(!halves.is_held_back() && !halves.is_settling());
     }
@@ -204,7 +204,7 @@ mod tests {
     proptest! {
         /// The derivation above, for flows that are independent of each other.
         #[test]
-        fn an_estimate_that_did_not_grow_is_near_the_relays_limit(
+        fn an_estimate_without_growth_is_near_the_relays_limit(
             relay in 1_000_000u64..1_000_000_000, half in 1_000_000u64..1_000_000_000,
         ) {
             let (first, second) = (half.min(relay), (2 * half).min(relay));

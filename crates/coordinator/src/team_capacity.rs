@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capacity_is_the_median_second_of_what_went_both_ways() {
+    fn a_capacity_is_the_median_second_of_two_way_traffic() {
         let reports = [
             member(0, &[(1, &[(10, 9), (10, 8), (10, 3)]), (2, &[(10, 10), (10, 1), (10, 10)])]),
             member(1, &[(0, &[(9, 10), (9, 10), (9, 10)]), (2, &[(5, 5), (5, 5), (5, 5)])]),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_and_did_not_arrive_does_not_count() {
+    fn bytes_that_were_sent_and_did_not_arrive_do_not_count() {
         let reports = [
             member(0, &[(1, &[(1000, 1000), (1000, 1000)])]),
             member(1, &[(0, &[(1000, 100), (1000, 100)])]),
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_report_of_a_member_alone_raises_its_capacity_above_what_the_others_say(
+        fn a_members_report_cannot_raise_its_capacity_above_the_others_reports(
             claims in prop::collection::vec((any::<u64>(), any::<u64>()), 3),
             truths in prop::collection::vec((0u64..1000, 0u64..1000), 3),
         ) {

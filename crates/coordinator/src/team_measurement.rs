@@ -1,8 +1,8 @@
 //! One relay measured by a team: orders, readiness, starts and reports around a [`Measurement`].
 //!
-//! A [`Measurement`] decides about load and seconds. This module decides what a team does for it: it asks a relay that takes
-//! part for its consent, gives each measurer its order, holds the start back until the other relays of the same host are
-//! ready, and finds out whether a relay that stopped reporting can still be reached.
+//! A [`Measurement`] decides about load and seconds. This module drives the team: it asks a participating relay for its
+//! consent, gives each measurer its order, delays the start until the other relays of the same host are ready, and
+//! checks whether a relay that stopped reporting is still reachable.
 
 mod request;
 
@@ -313,7 +313,7 @@ impl TeamMeasurement {
         }
     }
 
-    /// The coordinator's own machine cannot go on with this measurement.
+    /// The coordinator's own machine cannot continue this measurement.
     pub fn handle_own_failure(&mut self, now: Instant, detail: String) {
         self.measurement.handle_failure(now, None, Failure::CoordinatorBroken { detail });
         self.advance(now);

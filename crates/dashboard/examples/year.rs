@@ -59,9 +59,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn suspect(path: &Path) -> Result<(), Box<dyn Error>> {
     let reader = Reader::open(path)?;
     let began = now();
-    let likeness = reader.likeness(NOW, || true)?;
+    let test = reader.co_location_test(NOW, || true)?;
     let read_ms = began.elapsed().as_millis();
-    let found = likeness.suspicions(|_, _| false).len();
+    let found = test.suspicions(|_, _| false).len();
     let all_ms = began.elapsed().as_millis();
     println!(
         "{found} pairs of relays move together: {read_ms} ms to read, {} to compare",

@@ -73,8 +73,8 @@ pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, ErrorRe
 }
 
 pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
-    let passes = shared.read(|store| store.passes(pages::PERIODS)).await?;
-    let periods = passes.iter().map(|it| {
+    let periods = shared.read(|store| store.periods(pages::PERIODS)).await?;
+    let periods = periods.iter().map(|it| {
         json!({
             "begin_unix_s": it.period.begin_unix_s, "length_s": it.period.length_s, "slot_s": it.period.slot_s,
             "measurements": it.measurements, "relays": it.relays, "failed": it.failed,
@@ -90,7 +90,7 @@ fn of_relay(it: &RelayRow) -> Value {
 fn of_measurement(it: &Measurement) -> Value {
     json!({
         "id": it.id, "period_unix_s": it.period_unix_s, "turn": it.number, "slot": it.slot,
-        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.word(), "mode": it.mode,
+        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.name(), "mode": it.mode,
         "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "rounds": it.rounds, "cause": it.cause,
         "reason": it.reason, "blame": it.blame,
     })

@@ -160,7 +160,7 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Re
             wanted.map(RelayLine::from).try_for_each(emit)
         }),
         What::Periods => table(format, out, |emit| {
-            reader.passes(usize::MAX)?.iter().map(PeriodLine::from).try_for_each(emit)
+            reader.periods(usize::MAX)?.iter().map(PeriodLine::from).try_for_each(emit)
         }),
         What::Suspicions => table(format, out, |emit| {
             reader.suspects(relay)?.iter().map(SuspicionLine::from).try_for_each(emit)

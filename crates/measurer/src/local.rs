@@ -69,7 +69,7 @@ pub enum SiteError {
     #[error(transparent)]
     Issue(#[from] IssueError),
     /// No random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(rand::rngs::SysError),
 }
 
@@ -139,7 +139,7 @@ impl LocalMember {
     }
 
     /// The route of one pump's cells, and the landings that it needs.
-    fn way_back(
+    fn return_path(
         &self,
         order: &RoundOrder,
         load: &Load,
@@ -186,7 +186,8 @@ impl Member for LocalMember {
         let mut round =
             Round { workers: Vec::new(), _leases: Vec::new(), sums: Arc::new(Mutex::new(sums)) };
         for (number, load) in (0..).zip(whole.split(pumps)) {
-            let (return_path, mut lease) = self.way_back(&order, &load, whole.must_authenticate)?;
+            let (return_path, mut lease) =
+                self.return_path(&order, &load, whole.must_authenticate)?;
             let config = LoadConfig {
                 target: order.target,
                 return_path,
@@ -214,7 +215,7 @@ impl Member for LocalMember {
                 listeners.unwrap_or_default(),
                 config,
                 StdRng::from_rng(&mut self.rng),
-                move |report| locked(&sums).take_in(number as usize, report),
+                move |report| locked(&sums).handle_report(number as usize, report),
             );
             round.workers.push(worker.map_err(|error| MemberError::of(&error))?);
             round._leases.extend(lease);

@@ -8,60 +8,58 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 
-/// How long a queue the windows must be able to keep standing at the assigned rate, which is more
-/// than twice what the relay carries: a relay that limits its rate refills its buckets every tenth of
-/// a second by default, and must never find its queue empty.
+/// The length of the queue at the relay that the windows must sustain at the assigned rate, which is more than twice the
+/// relay's rate. A relay that limits its rate refills its buckets every tenth of a second by default, and its queue must
+/// not be empty then.
 const STANDING_QUEUE: Duration = Duration::from_millis(120);
 
-/// Circuits that suffice for a standing queue whatever the rate: a relay that is bound by its
-/// processor needs none, and gets slower with every circuit.
+/// The maximum number of circuits for that queue, whatever the rate. A relay that is limited by its processor needs no
+/// queue, and each circuit slows it down.
 const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 
-/// Most circuits on one socket.
+/// Maximum number of circuits on one socket.
 const CIRCUITS_PER_SOCKET_MAX: u32 = 16;
 
-/// Most sockets to a target that is neither on this machine nor on this site, whatever an order says: as
-/// many as the paper's measurers have. The list of who may be measured knows relays by their identities,
-/// which a target proves only on a connection; so until then it may be a third party that a coordinator
-/// has named.
+/// Maximum number of sockets to a target on a public address, whatever the order: that of the paper's measurers. The
+/// opt-in list names relays by identity, which a target proves only over a connection. Until then it may be a third party
+/// that a coordinator has named.
 const PUBLIC_SOCKETS_MAX: u32 = 160;
 
-/// How fast those are opened at most: a pace that tor's defences permit by default.
+/// The maximum rate at which these are opened, which tor's defences permit by default.
 const PUBLIC_PACE: Pace = Pace { burst: 20, per_s: NonZeroU32::new(15).unwrap() };
 
-/// Circuits whose windows together hold `time`'s worth of cells at `rate`.
+/// The number of circuits whose windows together hold the cells of `time` at `rate`.
 fn circuits_holding(defences: &Defences, rate: Rate, time: Duration) -> u32 {
     let window_bytes = u64::from(defences.window_cap_cells()) * CELL_LEN as u64;
     u32::try_from(rate.bytes_in(time).div_ceil(window_bytes)).unwrap_or(u32::MAX)
 }
 
-/// Circuits for the cells in flight and for the standing queue.
+/// The number of circuits for the cells in flight and for the queue.
 fn circuits_for(defences: &Defences, rate: Rate, cell_delay: Duration) -> u32 {
     let queue = circuits_holding(defences, rate, STANDING_QUEUE).min(CIRCUITS_FOR_QUEUE_MAX);
     circuits_holding(defences, rate, cell_delay).max(queue)
 }
 
-/// One measurer's part: its sockets, and the circuits on each.
+/// One measurer's sockets, and the circuits on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Sockets.
     pub sockets: u32,
     /// Circuits on each.
     pub circuits_per_socket: u32,
-    /// Whether its links must authenticate as a relay's, to escape the limit on clients' circuits.
+    /// Whether its links must authenticate as a relay's, so that the limit on clients' circuits does not apply.
     pub must_authenticate: bool,
-    /// Circuits that it may begin once more: on links that do not authenticate the relay's defence
-    /// counts them, too.
+    /// The number of circuits that it may retry: on links that do not authenticate, the relay's defence counts them, too.
     pub second_tries: u32,
-    /// How fast it may open its sockets.
+    /// The rate at which it may open its sockets.
     pub pace: Pace,
-    /// Sockets of the same measurer's other pumps before its first one.
+    /// The number of sockets of the measurer's other pumps that come before its own.
     pub sockets_before: u32,
 }
 
 impl Load {
-    /// Plans what a measurer does about an order, with `rtt` to the target. Towards public addresses it
-    /// opens no flood of connections, whatever the order says.
+    /// Plans the load for an order, given the round trip to the target. Public addresses get no flood of connections,
+    /// whatever the order.
     #[must_use]
     pub fn plan(order: &RoundOrder, rtt: Duration) -> Self {
         let defences = &order.defences;
@@ -87,7 +85,7 @@ impl Load {
                 };
                 (must_authenticate, second_tries, divided(defences.connect, share))
             }
-            // The relay has agreed to as many sockets.
+            // The relay has agreed to this number of sockets.
             RoundMode::Echo { .. } => {
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
                 (false, own_circuits, Pace { burst: sockets, per_s })
@@ -104,8 +102,8 @@ impl Load {
         }
     }
 
-    /// How many pumps share the work: each opens at least a socket, and one a second, so that more of
-    /// them would be faster than the pace towards a public address.
+    /// The number of pumps. Each opens at least one socket, and at least one per second, so more pumps would exceed the
+    /// pace towards a public address.
     pub(crate) fn pumps(&self, wanted: u32, target: SocketAddr) -> u32 {
         let most = if is_local(target.ip()) {
             self.sockets
@@ -115,7 +113,7 @@ impl Load {
         wanted.clamp(1, most.max(1))
     }
 
-    /// An even share for each of `pumps` pumps; there are at least as many sockets.
+    /// An even share for each of `pumps` pumps. There is at least one socket for each.
     pub(crate) fn split(&self, pumps: u32) -> impl Iterator<Item = Self> + use<> {
         let whole = *self;
         let pumps = pumps.clamp(1, whole.sockets.max(1));
@@ -131,7 +129,7 @@ impl Load {
     }
 }
 
-/// The part of each of `by` pumps that share a pace.
+/// The share of each of `by` pumps in a pace.
 fn divided(pace: Pace, by: u32) -> Pace {
     Pace {
         burst: (pace.burst / by).max(1),

@@ -10,7 +10,7 @@ pub struct PortRange(RangeInclusive<u16>);
 
 /// A text that is no [`PortRange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no range of ports: write the first and the last port, 1 to 65535, such as 20000-20999")]
+#[error("not a range of ports: write the first and the last port, 1 to 65535, such as 20000-20999")]
 pub struct BadPortRange;
 
 impl PortRange {

@@ -166,7 +166,7 @@ pub enum TeamError {
     #[error(transparent)]
     Site(#[from] SiteError),
     /// The own capacity cannot be measured.
-    #[error("cannot find out this machine's capacity: {0}")]
+    #[error("cannot measure this machine's capacity: {0}")]
     LoadGenerator(#[from] pump::PumpError),
     /// A measurer cannot take part.
     #[error(transparent)]
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_that_takes_part_has_no_more_rounds_than_it_allows() {
+    fn a_participating_relay_has_no_more_rounds_than_it_allows() {
         let params = Params::default();
         assert_eq!(Approach::Transit.within(params), params);
         let rounds = |coordinator| Approach::Echo(coordinator).within(params).max_rounds;

@@ -1,6 +1,6 @@
 //! A team of measurers and relays over real sockets.
 //!
-//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+//! One program, since linking takes long. `scripts/lanes` lists when each file runs.
 
 mod common;
 mod router;

@@ -1,5 +1,4 @@
-//! A team of several pumps measures the router of `onion` on a thread, over real sockets: as an echo,
-//! in which the relay takes part, and in transit.
+//! A team of several pumps measures the router of `onion` over real sockets, by echo and in transit.
 
 use coordinator::{Account, Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
@@ -22,7 +21,7 @@ use std::thread;
 
 const COORDINATOR: [u8; 32] = [7; 32];
 
-/// A relay on a thread of its own, which ends with this.
+/// A relay on a separate thread, which ends when this is dropped.
 struct Relay<C: Behavior + Send + 'static> {
     address: SocketAddr,
     ids: RelayIds,
@@ -53,14 +52,14 @@ impl<C: Behavior + Send + 'static> Relay<C> {
         Self { address, ids, thread: Some(thread) }
     }
 
-    /// The relay's process is gone, with all its connections.
+    /// Ends the relay with all its connections.
     fn end(&mut self) {
         if let Some(ended) = self.thread.take().map(NodeThread::join) {
             assert!(ended.is_ok() || thread::panicking(), "{ended:?}");
         }
     }
 
-    /// To be measured by the coordinator whom it allows.
+    /// A request to measure it for the coordinator that it allows.
     fn request(&self, guess: f64) -> Request {
         Request {
             target: Target { address: self.address, ids: self.ids },
@@ -82,12 +81,12 @@ fn allowed() -> TargetParams {
     TargetParams { is_allowed: true, coordinators, ..TargetParams::default() }
 }
 
-/// Two measurers of two pumps each, and little time.
+/// Two measurers of two pumps each, for short measurements.
 fn team() -> Team {
-    team_with_patience(Duration::from_secs(15))
+    team_with_setup_timeout(Duration::from_secs(15))
 }
 
-fn team_with_patience(setup_timeout: Duration) -> Team {
+fn team_with_setup_timeout(setup_timeout: Duration) -> Team {
     team_for(2, setup_timeout)
 }
 
@@ -103,17 +102,17 @@ fn measure(team: &mut Team, request: &Request) -> Outcome {
     team.measure(request, &mut |_| {}, &never).expect("this machine can measure").outcome
 }
 
-/// Why there is no number.
+/// The failure, and its text.
 #[track_caller]
 fn failure(outcome: &Outcome) -> (&Failure, String) {
     match outcome {
         Outcome::Failed { reason, .. } => (reason, outcome.to_string()),
-        Outcome::Measured(estimate) => panic!("a number where there must be none: {estimate}"),
+        Outcome::Measured(estimate) => panic!("unexpected estimate: {estimate}"),
     }
 }
 
 #[test]
-fn a_relay_that_takes_part_is_measured_conclusively() {
+fn a_participating_relay_is_measured_conclusively() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let outcome = measure(&mut team(), &relay.request(30.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
@@ -122,12 +121,12 @@ fn a_relay_that_takes_part_is_measured_conclusively() {
     assert!(estimate.capacity < Rate::from_mbit_per_s(21.0), "{estimate}: more than it sends");
     assert!(estimate.checked_cells > 0);
     assert_eq!(estimate.seconds.len(), 2);
-    // It said that it has no clients.
+    // It reported no client traffic.
     assert!(estimate.seconds.iter().all(|second| second.client_reported == Some(0)));
 }
 
 #[test]
-fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
+fn a_relay_is_measured_in_transit_without_its_participation() {
     let relay = Relay::run(Honest, 20.0, TargetParams::default());
     let request = Request { approach: Approach::Transit, ..relay.request(8.0) };
     let never = AtomicBool::new(false);
@@ -144,7 +143,7 @@ fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
     assert!(estimate.capacity > Rate::ZERO && estimate.checked_cells > 0);
     assert!(estimate.capacity < Rate::from_mbit_per_s(21.0), "{estimate}: more than it sends");
     assert_eq!(rounds, estimate.rounds);
-    // In an echo it would have had to be allowed.
+    // An echo requires the relay's permission.
     let outcome = measure(&mut team(), &relay.request(8.0));
     let (_, text) = failure(&outcome);
     assert!(text.contains("allows no measurements (error 1)"), "{text}");
@@ -167,17 +166,17 @@ fn accounts(
 }
 
 #[test]
-fn the_kernel_says_of_each_second_where_its_sockets_waited() {
+fn the_kernels_account_shows_where_cells_waited_in_each_second() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let ways = [Approach::Transit, Approach::Echo(Coordinator::new(COORDINATOR))];
     for approach in ways {
         let (accounts, returned) = accounts(&relay, approach);
         assert!(!accounts.is_empty());
-        // The relay has no time to read: what is not back is there, and not on the way.
+        // The relay is busy: outstanding cells wait there, and not on the path.
         let sum = |count: fn(&Account) -> u64| accounts.iter().map(count).sum::<u64>();
         let (taken, outstanding) = (sum(Account::taken_bytes), sum(|it| it.outstanding_bytes));
         assert!(taken > outstanding / 2, "{taken} of {outstanding} bytes: {accounts:#?}");
-        // Nothing counts twice: what was sent has come back or is not back yet, with a little TLS.
+        // Sent bytes have returned or are outstanding, plus some TLS.
         let sent = sum(|it| it.sent_bytes);
         assert!(sent < (returned + outstanding) / 10 * 11, "{sent} sent, {returned} back");
         for account in accounts {
@@ -194,10 +193,10 @@ fn the_kernel_says_of_each_second_where_its_sockets_waited() {
 }
 
 #[test]
-fn each_round_is_an_order_of_its_own_and_the_relay_counts_them() {
+fn each_round_is_a_separate_order_and_the_relay_counts_them() {
     let relay = Relay::run(Honest, 40.0, allowed());
     let mut team = team();
-    // Far too low a guess; as many rounds as the relay allows.
+    // The guess is far too low, so there are all the rounds that the relay allows.
     let outcome = measure(&mut team, &relay.request(1.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     assert_eq!((estimate.rounds, estimate.is_conclusive()), (2, false), "{estimate}");
@@ -209,7 +208,7 @@ fn each_round_is_an_order_of_its_own_and_the_relay_counts_them() {
 }
 
 #[test]
-fn a_relay_that_others_measure_is_asked_again_until_they_are_done() {
+fn a_busy_relay_is_asked_again_until_the_other_measurement_ends() {
     let theirs = [9; 32];
     let coordinators = [COORDINATOR, theirs].map(|seed| CoordinatorKey::of_seed(&seed));
     let params = TargetParams { coordinators: coordinators.to_vec(), ..allowed() };
@@ -221,7 +220,7 @@ fn a_relay_that_others_measure_is_asked_again_until_they_are_done() {
         scope.spawn(move || {
             let mut on_progress = |progress| {
                 if let Progress::Started { .. } = progress {
-                    sender.send(()).expect("somebody waits");
+                    sender.send(()).expect("a receiver");
                 }
             };
             let result = team().measure(&other, &mut on_progress, &AtomicBool::new(false));
@@ -229,15 +228,15 @@ fn a_relay_that_others_measure_is_asked_again_until_they_are_done() {
             assert!(outcome.estimate().is_some(), "{outcome}");
         });
         started.recv().expect("it starts");
-        // Its two seconds are on; ours wait, and do not give up.
-        let mut team = team_with_patience(Duration::from_secs(60));
+        // The other measurement runs for two seconds; ours waits.
+        let mut team = team_with_setup_timeout(Duration::from_secs(60));
         let outcome = measure(&mut team, &relay.request(30.0));
         assert!(outcome.estimate().is_some(), "{outcome}");
     });
 }
 
 #[test]
-fn a_coordinator_that_is_not_allowed_is_told_so() {
+fn a_coordinator_that_is_not_allowed_gets_the_reason() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let stranger = Coordinator::new([8; 32]);
     let request = Request { approach: Approach::Echo(stranger), ..relay.request(20.0) };
@@ -246,7 +245,7 @@ fn a_coordinator_that_is_not_allowed_is_told_so() {
 }
 
 #[test]
-fn an_order_for_a_relay_whose_ed25519_identity_is_unknown_names_the_one_it_proves() {
+fn an_order_without_an_ed25519_identity_names_the_proven_one() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let mut request = relay.request(30.0);
     request.target.ids.ed25519 = None;
@@ -257,7 +256,7 @@ fn an_order_for_a_relay_whose_ed25519_identity_is_unknown_names_the_one_it_prove
     assert!(text.contains("wrong relay"), "{text}");
 }
 
-/// Sends cells back as they came.
+/// Returns cells without decryption.
 struct SkipsDecryption;
 
 impl Behavior for SkipsDecryption {
@@ -265,7 +264,7 @@ impl Behavior for SkipsDecryption {
 }
 
 #[test]
-fn a_relay_that_saves_itself_the_decryption_gives_no_number() {
+fn a_relay_that_skips_decryption_gets_no_estimate() {
     let relay = Relay::run(SkipsDecryption, 20.0, allowed());
     let outcome = measure(&mut team(), &relay.request(20.0));
     let (reason, text) = failure(&outcome);
@@ -273,18 +272,18 @@ fn a_relay_that_saves_itself_the_decryption_gives_no_number() {
     assert_eq!(outcome.blame(), Some(Blame::Relay));
 }
 
-/// Claims to have had clients without measure.
-struct Boasts;
+/// Reports unlimited client traffic.
+struct InflatesClients;
 
-impl Behavior for Boasts {
+impl Behavior for InflatesClients {
     fn report(&mut self, honest: ClientSecond, _: u64) -> ClientSecond {
         ClientSecond { received_bytes: u64::MAX, sent_bytes: u64::MAX, ..honest }
     }
 }
 
 #[test]
-fn a_relay_that_boasts_of_clients_gains_a_third_and_no_more() {
-    let relay = Relay::run(Boasts, 20.0, allowed());
+fn a_relay_that_inflates_its_client_traffic_gains_at_most_a_third() {
+    let relay = Relay::run(InflatesClients, 20.0, allowed());
     let outcome = measure(&mut team(), &relay.request(30.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     for second in &estimate.seconds {
@@ -294,7 +293,7 @@ fn a_relay_that_boasts_of_clients_gains_a_third_and_no_more() {
 }
 
 #[test]
-fn a_relay_that_dies_half_way_gives_no_number() {
+fn a_relay_that_dies_during_a_round_gets_no_estimate() {
     let mut relay = Relay::run(Honest, 20.0, allowed());
     let request = relay.request(30.0);
     let never = AtomicBool::new(false);
@@ -303,7 +302,7 @@ fn a_relay_that_dies_half_way_gives_no_number() {
             relay.end();
         }
     };
-    // Long enough that it dies before all is over, however late we hear of the first second.
+    // Long enough that it dies before the end, even if the report of the first second is late.
     let mut team = team_for(30, Duration::from_secs(15));
     let result = team.measure(&request, &mut on_progress, &never);
     let outcome = result.expect("this machine can measure").outcome;

@@ -1,14 +1,14 @@
 //! A team measures C tor on loopback: the results, and compliance with tor's limits.
 //!
-//! Each test has its own network, and tries several claims on it.
+//! Each test has its own network, and checks several claims with it.
 
-#![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
+#![expect(clippy::print_stderr, reason = "a long test prints its progress")]
 
 mod defences;
 
 use crate::common::{
-    Claims, Observed, Stranger, failure, ids, measure, network, now, observe, options,
-    own_connections_to, request, team, threads_and_files, turn,
+    Claims, Observed, Stranger, exclusive, failure, ids, measure, network, now, observe, options,
+    own_connections_to, request, team, threads_and_files,
 };
 use coordinator::{Blame, Estimate, Failure, Inconclusive, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
@@ -24,13 +24,13 @@ fn limited(nickname: &str, mbit: f64) -> RelaySpec {
     RelaySpec::new(nickname).limited_to(Rate::from_mbit_per_s(mbit))
 }
 
-/// The relay of that nickname.
+/// The relay with this nickname.
 fn relay<'n>(network: &'n Network, nickname: &str) -> &'n Node {
     network.node(nickname).expect("a relay of the network")
 }
 
-/// One measurer and little time, for relays that cannot be measured.
-fn hopeless() -> Team {
+/// One measurer with a short timeout, for relays that cannot be measured.
+fn impatient_team() -> Team {
     let base = options(2);
     let params = Params { sockets: 2, setup_timeout: Duration::from_secs(4), ..base.params };
     team(TeamOptions { measurers: 1, params, ..base })
@@ -43,10 +43,10 @@ fn hopeless() -> Team {
 fn assert_close(seen: &Observed) {
     let outcome = seen.result.outcome.estimate().expect("an estimate");
     assert!(outcome.inconclusive.is_none() || is_machines(outcome), "{outcome}");
-    let (estimate, said) = seen.estimate_and_said();
-    let ratio = estimate / said;
+    let (estimate, reported) = seen.estimate_and_report();
+    let ratio = estimate / reported;
     let least = least(outcome);
-    assert!((least..=1.10).contains(&ratio), "{ratio:.3} of what the relay said: {outcome}");
+    assert!((least..=1.10).contains(&ratio), "{ratio:.3} of the relay's report: {outcome}");
 }
 
 /// Whether the estimate names the machine as the cause.
@@ -64,8 +64,8 @@ fn least(estimate: &Estimate) -> f64 {
 }
 
 #[test]
-fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
-    let _turn = turn();
+fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
+    let _turn = exclusive();
     let mut spec = NetworkSpec::new(vec![
         limited("limited", 20.0),
         limited("named", 20.0),
@@ -83,30 +83,36 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
     let mut claims = Claims::default();
 
     let mut small_team = team(options(6));
-    claims.claim("a limited relay is estimated as it says itself, conclusively", || {
-        let node = relay(&network, "limited");
-        let seen = observe(&mut small_team, &request(node, 25.0), node, &mut |_| {});
-        assert_close(&seen);
-        let outcome = seen.result.outcome.estimate().expect("just seen");
-        assert!(outcome.checked_cells > 0);
-        assert!((6..=6 * outcome.rounds as usize).contains(&seen.series.len()));
-    });
+    claims.claim(
+        "the estimate of a limited relay is conclusive and agrees with its own report",
+        || {
+            let node = relay(&network, "limited");
+            let seen = observe(&mut small_team, &request(node, 25.0), node, &mut |_| {});
+            assert_close(&seen);
+            let outcome = seen.result.outcome.estimate().expect("just seen");
+            assert!(outcome.checked_cells > 0);
+            assert!((6..=6 * outcome.rounds as usize).contains(&seen.series.len()));
+        },
+    );
     claims.claim(
         "links of clients are anonymous, and links that authenticate are a relay's",
         || {
-            links_authenticate_if_told(relay(&network, "named"));
+            links_authenticate_if_requested(relay(&network, "named"));
         },
     );
-    claims.claim("a stock relay that is ordered to take part is named as one that cannot", || {
-        let approach = Approach::Echo(Coordinator::new([7; 32]));
-        let request = Request { approach, ..request(relay(&network, "limited"), 25.0) };
-        let text = failure(&measure(&mut hopeless(), &request, &mut |_, _| {}));
-        assert!(text.contains("does not speak FlashFlow"), "{text}");
-    });
-    claims.claim("an unlimited relay relays what is measured, and no more", || {
+    claims.claim(
+        "an unmodified relay that gets an order is reported as unable to participate",
+        || {
+            let approach = Approach::Echo(Coordinator::new([7; 32]));
+            let request = Request { approach, ..request(relay(&network, "limited"), 25.0) };
+            let text = failure(&measure(&mut impatient_team(), &request, &mut |_, _| {}));
+            assert!(text.contains("does not speak FlashFlow"), "{text}");
+        },
+    );
+    claims.claim("the measured bytes of an unlimited relay agree with its own count", || {
         unlimited(relay(&network, "free"));
     });
-    claims.claim("a tor killed half way gives a failure of the relay, no number", || {
+    claims.claim("a tor that is killed during a round gives a failure of the relay", || {
         let node = relay(&network, "victim");
         let result = measure(&mut small_team, &request(node, 25.0), &mut |progress, _| {
             if let Progress::Second { index: 2, .. } = progress {
@@ -117,7 +123,7 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
         assert!(text.contains("closed the connection"), "{text}");
     });
-    claims.claim("a tor that stops half way gives a failure: stalled", || {
+    claims.claim("a tor that is stopped during a round gives the failure: stalled", || {
         let node = relay(&network, "frozen");
         let pid = Pid::from_raw(i32::try_from(node.pid()).expect("small")).expect("not zero");
         let base = options(10);
@@ -128,18 +134,21 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
                 kill_process(pid, Signal::STOP).expect("stopped");
             }
         });
-        kill_process(pid, Signal::CONT).expect("goes on");
+        kill_process(pid, Signal::CONT).expect("a running process");
         let text = failure(&result);
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
         assert!(text.contains("the relay stalled"), "{text}");
     });
-    claims.claim("a relay that is another than expected is refused as such", || {
+    claims.claim("a relay with another identity than expected is refused", || {
         wrong_identities(&network);
     });
-    claims.claim("what is no relay is a clear failure within the time for set-up", no_relay);
-    claims.claim("a relay that may not extend to private addresses says why it refuses", || {
+    claims.claim(
+        "a host that is no relay gives a clear failure within the timeout for set-up",
+        no_relay,
+    );
+    claims.claim("a relay that may not extend to private addresses gives its reason", || {
         let node = relay(&network, "strict");
-        let result = measure(&mut hopeless(), &request(node, 25.0), &mut |_, _| {});
+        let result = measure(&mut impatient_team(), &request(node, 25.0), &mut |_, _| {});
         let text = failure(&result);
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
         assert!(text.contains("circuit closed by the relay: "), "{text}");
@@ -152,24 +161,24 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
             cancelled(relay(&network, "patient"));
         },
     );
-    network.stop().expect("nothing left");
+    network.stop().expect("no process left");
     claims.conclude();
 }
 
-/// Links to a relay whose other ends have authenticated as relays, by its log.
+/// The number of links whose other end has authenticated as a relay, by this relay's log.
 fn authenticated(node: &Node) -> usize {
     let text = std::fs::read_to_string(node.dir().join("handshake-log")).expect("a log");
     let proofs = text.lines().filter(|line| line.contains("Got an AUTHENTICATE cell"));
     proofs.filter(|line| line.contains("Looks good")).count()
 }
 
-fn links_authenticate_if_told(node: &Node) {
-    // The network's other relays authenticate, too, if they connect meanwhile.
+fn links_authenticate_if_requested(node: &Node) {
+    // The network's other relays also authenticate, if they connect during the test.
     let nodes = 10;
     let before = authenticated(node);
     let mut anonymous = team(options(3));
     let seen = observe(&mut anonymous, &request(node, 25.0), node, &mut |_| {});
-    seen.estimate_and_said();
+    seen.estimate_and_report();
     let links = authenticated(node) - before;
     eprintln!("  {before} links authenticated before, {links} then");
     drop(anonymous);
@@ -194,18 +203,18 @@ fn unlimited(node: &Node) {
     let before = written_bytes(node);
     let seen = observe(&mut team, &request(node, 1400.0), node, &mut |_| {});
     let written = (written_bytes(node) - before) as f64;
-    let (estimate, said) = seen.estimate_and_said();
+    let (estimate, reported) = seen.estimate_and_report();
     let measured: f64 = seen.series.iter().map(|rate| rate.as_byte_per_s() as f64).sum();
     let share = measured / written;
     eprintln!(
-        "  {:.1} % of what the relay wrote was measured; its processor was busy {:.0} % of the time",
+        "  {:.1} % of the bytes written by the relay were measured; its processor was busy {:.0} % of the time",
         share * 100.0,
         seen.cpu.as_secs_f64() / 6.0 * 100.0
     );
     let outcome = seen.result.outcome.estimate().expect("just seen");
-    assert!(estimate >= least(outcome) * said, "{estimate} of {said}: {outcome}");
+    assert!(estimate >= least(outcome) * reported, "{estimate} of {reported}: {outcome}");
     // The rest is overhead, and the data in flight when the measurement ended.
-    assert!((0.8..=1.0).contains(&share), "measured {share:.3} of what the relay wrote");
+    assert!((0.8..=1.0).contains(&share), "measured {share:.3} of the bytes written by the relay");
 }
 
 /// All bytes that a relay has written so far.
@@ -217,7 +226,7 @@ fn written_bytes(node: &Node) -> u64 {
 
 fn wrong_identities(network: &Network) {
     let (node, other) = (relay(network, "limited"), relay(network, "named"));
-    let mut team = hopeless();
+    let mut team = impatient_team();
     let right = request(node, 25.0);
     let mut wrong_ed25519 = right;
     wrong_ed25519.target.ids.ed25519 = Some(Ed25519Id(other.ed25519()));
@@ -229,13 +238,13 @@ fn wrong_identities(network: &Network) {
         assert!(text.contains("wrong relay: expected"), "{text}");
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
     }
-    // Only the identity was wrong.
+    // With the right identity it is measured.
     let result = measure(&mut self::team(options(2)), &right, &mut |_, _| {});
     assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
 }
 
 fn no_relay() {
-    let mut team = hopeless();
+    let mut team = impatient_team();
     let mut failure_at = |address: SocketAddr| {
         let started = now();
         let target = onion::measure::load::Target {
@@ -253,9 +262,9 @@ fn no_relay() {
         text
     };
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let nobody = free.local_addr().expect("an address");
+    let unused = free.local_addr().expect("an address");
     drop(free);
-    let text = failure_at(nobody);
+    let text = failure_at(unused);
     assert!(text.contains("refused"), "{text}");
 
     let garbage = Stranger::new(|stream| {
@@ -283,7 +292,7 @@ fn cancelled(node: &Node) {
             cancelled_at = Some(now());
         }
     });
-    let took = cancelled_at.expect("it came that far").elapsed();
+    let took = cancelled_at.expect("the round started").elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}");
     let Outcome::Failed { reason, .. } = &result.outcome else { panic!("{}", result.outcome) };
     assert_eq!(*reason, Failure::Cancelled);

@@ -47,7 +47,7 @@ pub enum StoreError {
         problem: String,
     },
     /// The disk is full. The write may be repeated.
-    #[error("no room on the disk for {}; make some, and nothing is lost", path.display())]
+    #[error("no room on the disk for {}; free some, and nothing is lost", path.display())]
     Full {
         /// The store.
         path: PathBuf,
@@ -91,7 +91,7 @@ impl StoreError {
 
     /// Whether the error may disappear later, with the same store and the same entries.
     #[must_use]
-    pub const fn may_pass(&self) -> bool {
+    pub const fn is_temporary(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::File { .. } | Self::Database { .. })
     }
 }

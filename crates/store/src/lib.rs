@@ -16,7 +16,7 @@
 mod backup;
 mod error;
 mod explain;
-mod likeness;
+mod format;
 mod open;
 mod overview;
 mod read;
@@ -25,10 +25,10 @@ mod retention;
 pub mod rows;
 mod schema;
 mod series;
+mod suspects;
 #[cfg(test)]
 mod testing;
 mod weights;
-mod words;
 mod write;
 
 pub use coordinator::journal::{
@@ -37,12 +37,12 @@ pub use coordinator::journal::{
 };
 pub use error::StoreError;
 pub use explain::Line;
-pub use likeness::Suspect;
+pub use format::utc;
 pub use open::{Reader, Store};
-pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass, Week};
+pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, PeriodSummary, Week};
 pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};
 pub use series::{Limiter, Second};
+pub use suspects::Suspect;
 pub use weights::{PathRow, Total, Weighed};
-pub use words::utc;

@@ -154,8 +154,8 @@ impl Reader {
     }
 
     fn check(&self, pragma: &str) -> Result<(), StoreError> {
-        let said = self.db.query_row(pragma, [], |row| row.get::<_, String>(0));
-        match said.map_err(|source| StoreError::of(&self.path, source))?.as_str() {
+        let result = self.db.query_row(pragma, [], |row| row.get::<_, String>(0));
+        match result.map_err(|source| StoreError::of(&self.path, source))?.as_str() {
             "ok" => Ok(()),
             problem => Err(self.damaged(problem.to_owned())),
         }

@@ -99,7 +99,7 @@ pub struct MeasurerRow {
 
 /// A summary of a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pass {
+pub struct PeriodSummary {
     /// Its start.
     pub period: PeriodEntry,
     /// The number of measurements that began in it.
@@ -135,7 +135,7 @@ impl Reader {
     pub fn overview(&self, now_unix_s: u64) -> Result<Overview, StoreError> {
         let progress = self.progress()?;
         let period = match &progress {
-            Some(progress) => self.pass_of(progress.period_unix_s)?,
+            Some(progress) => self.period_entry(progress.period_unix_s)?,
             None => None,
         };
         let month = int(now_unix_s.saturating_sub(30 * DAY_S));
@@ -195,7 +195,7 @@ impl Reader {
         Ok(self.all(sql, [], progress)?.into_iter().next())
     }
 
-    fn pass_of(&self, begin_unix_s: u64) -> Result<Option<PeriodEntry>, StoreError> {
+    fn period_entry(&self, begin_unix_s: u64) -> Result<Option<PeriodEntry>, StoreError> {
         let sql = "SELECT begin_unix_s, length_s, slot_s, seed FROM period WHERE begin_unix_s = ?1";
         Ok(self.all(sql, [int(begin_unix_s)], period)?.into_iter().next())
     }
@@ -264,14 +264,14 @@ impl Reader {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn passes(&self, most: usize) -> Result<Vec<Pass>, StoreError> {
+    pub fn periods(&self, most: usize) -> Result<Vec<PeriodSummary>, StoreError> {
         let sql = "SELECT p.begin_unix_s, p.length_s, p.slot_s, p.seed, count(m.id), count(DISTINCT m.relay),
                    count(CASE m.state WHEN 3 THEN 1 END), count(DISTINCT m.slot) FROM
                    (SELECT * FROM period ORDER BY begin_unix_s DESC LIMIT ?1) p
                    LEFT JOIN measurement m ON m.period_unix_s = p.begin_unix_s
                    GROUP BY p.begin_unix_s ORDER BY p.begin_unix_s DESC";
         self.all(sql, [int(most as u64)], |row| {
-            Ok(Pass {
+            Ok(PeriodSummary {
                 period: period(row)?,
                 measurements: time(row, 4)?,
                 relays: time(row, 5)?,

@@ -27,7 +27,7 @@ pub enum State {
     /// It has no estimate.
     Failed,
     /// The coordinator ended during the turn.
-    BrokenOff,
+    Interrupted,
 }
 
 /// A turn of a relay.
@@ -71,7 +71,7 @@ pub struct Measurement {
 
 impl State {
     const ALL: [Self; 5] =
-        [Self::Running, Self::Conclusive, Self::LowerBound, Self::Failed, Self::BrokenOff];
+        [Self::Running, Self::Conclusive, Self::LowerBound, Self::Failed, Self::Interrupted];
 
     pub(crate) const fn of(record: &Record) -> Self {
         match &record.end {
@@ -92,13 +92,13 @@ impl State {
 
     /// The name for programs.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
             Self::Conclusive => "conclusive",
             Self::LowerBound => "lower_bound",
             Self::Failed => "failed",
-            Self::BrokenOff => "broken_off",
+            Self::Interrupted => "broken_off",
         }
     }
 
@@ -110,8 +110,8 @@ impl State {
 
     /// Parses that name.
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.word() == word)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     /// The name for people.
@@ -119,8 +119,8 @@ impl State {
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::LowerBound => "lower bound",
-            Self::BrokenOff => "broken off",
-            Self::Running | Self::Conclusive | Self::Failed => self.word(),
+            Self::Interrupted => "interrupted",
+            Self::Running | Self::Conclusive | Self::Failed => self.name(),
         }
     }
 }
@@ -392,7 +392,7 @@ fn measurement(row: &Row<'_>) -> rusqlite::Result<Measurement> {
         slot: row.get(5)?,
         started_unix_s: time(row, 6)?,
         ended_unix_s: maybe_time(row, 7)?,
-        state: state(row, 8)?.unwrap_or(State::BrokenOff),
+        state: state(row, 8)?.unwrap_or(State::Interrupted),
         mode: mode(row, 9)?,
         capacity: rate(row, 10)?,
         rounds: row.get::<_, Option<u32>>(11)?.unwrap_or_default(),

@@ -79,7 +79,7 @@ impl Sort {
 
     /// The name in the query of a page's address.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
             Self::Nickname => "nickname",
@@ -91,8 +91,8 @@ impl Sort {
 
     /// Parses that name.
     #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.word() == word)
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     const fn column(self) -> &'static str {
@@ -225,7 +225,7 @@ mod tests {
     use coordinator::Failure;
 
     #[test]
-    fn relays_are_found_by_what_people_know_of_them_and_sorted() {
+    fn relays_are_found_by_nickname_fingerprint_and_address_and_sorted() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         for number in 1..=9u8 {
@@ -246,7 +246,11 @@ mod tests {
         let slowest = RelayQuery { ascending: true, ..all.clone() };
         assert_eq!(found(slowest.clone()), (10, "relay1 relay2 relay3 relay4".to_owned()));
         let last = RelayQuery { skip: 8, ..slowest };
-        assert_eq!(found(last), (10, "relay9 relay171".to_owned()), "who has none comes last");
+        assert_eq!(
+            found(last),
+            (10, "relay9 relay171".to_owned()),
+            "relays without an estimate come last"
+        );
         let search = |text: &str| found(RelayQuery { search: text.to_owned(), ..all.clone() });
         assert_eq!(search("RELAY17"), (1, "relay171".to_owned()));
         assert_eq!(search("$ABABab"), (1, "relay171".to_owned()));
@@ -260,7 +264,7 @@ mod tests {
         let cause = Some("relay_unreachable".to_owned());
         assert_eq!(found(RelayQuery { cause, ..all }).0, 1);
         for sort in Sort::ALL {
-            assert_eq!(Sort::from_word(sort.word()), Some(sort));
+            assert_eq!(Sort::from_name(sort.name()), Some(sort));
             store.relays(&RelayQuery { sort, most: 3, ..RelayQuery::default() }).expect("an order");
         }
     }

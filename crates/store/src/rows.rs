@@ -1,6 +1,7 @@
-//! Tables as rows of plain values, for other programs: JSON, CSV and Parquet. Rates are in bytes per second, times in Unix seconds.
+//! Tables as rows of plain values, for other programs: JSON, CSV and Parquet. Rates are in bytes per second, times in
+//! Unix seconds.
 
-use crate::{Measurement, Pass, PathEntry, RelayRow, Second, State, Suspect, mode_word};
+use crate::{Measurement, PathEntry, PeriodSummary, RelayRow, Second, State, Suspect, mode_word};
 use coordinator::Suspicion;
 use onion::Rate;
 use serde::Serialize;
@@ -96,7 +97,7 @@ impl From<&Measurement> for MeasurementLine {
             slot: it.slot,
             started_unix_s: it.started_unix_s,
             ended_unix_s: it.ended_unix_s,
-            state: it.state.word(),
+            state: it.state.name(),
             mode: it.mode.map(mode_word),
             capacity_byte_s: it.capacity.map(Rate::as_byte_per_s),
             rounds: it.rounds,
@@ -121,7 +122,7 @@ impl SecondLine {
             bytes: second.bytes,
             client_bytes: second.client_bytes,
             counts: second.counts,
-            limiter: second.limiter.word(),
+            limiter: second.limiter.name(),
         }
     }
 }
@@ -139,15 +140,15 @@ impl From<&RelayRow> for RelayLine {
             estimated_unix_s: it.estimated_unix_s,
             mode: it.mode.map(mode_word),
             is_conclusive: it.is_conclusive,
-            last_state: it.last_state.map(State::word),
+            last_state: it.last_state.map(State::name),
             last_ended_unix_s: it.last_ended_unix_s,
             last_cause: it.last_cause.clone(),
         }
     }
 }
 
-impl From<&Pass> for PeriodLine {
-    fn from(it: &Pass) -> Self {
+impl From<&PeriodSummary> for PeriodLine {
+    fn from(it: &PeriodSummary) -> Self {
         Self {
             begin_unix_s: it.period.begin_unix_s,
             length_s: it.period.length_s,

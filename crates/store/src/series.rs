@@ -1,4 +1,4 @@
-//! The seconds of a measurement, small enough to be kept for years.
+//! The seconds of a measurement, in a compact form that is kept for years.
 
 use coordinator::{Account, Record, SecondRecord, Waited};
 use flate2::Compression;
@@ -17,18 +17,18 @@ pub struct Second {
     pub second: u32,
     /// *zⱼ*: bytes counted in all.
     pub bytes: u64,
-    /// Those of them that were clients'.
+    /// The part of them that was client traffic.
     pub client_bytes: u64,
-    /// Whether it counts for the estimate, and not only as a lead.
+    /// Whether it counts for the estimate; false for the lead.
     pub counts: bool,
-    /// Who limited it.
+    /// What limited it.
     pub limiter: Limiter,
 }
 
-/// Who limited a second: where most cells of the measurer waited that got the most back.
+/// What limited a second: the place where most cells waited, by the account of the measurer that got the most back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limiter {
-    /// No kernel said anything.
+    /// There is no account.
     Unknown,
     /// The relay, or the return path.
     Relay,
@@ -36,14 +36,14 @@ pub enum Limiter {
     Path,
     /// The measurer's processor.
     Processor,
-    /// The rate that was allotted.
+    /// The assigned rate.
     AssignedRate,
 }
 
-/// Nothing that we wrote is larger than this when it is inflated.
+/// No data of a store is larger than this when inflated.
 const INFLATED_MAX: u64 = 256 << 20;
 
-/// As it is stored: round, second, bytes, bytes of clients, whether it counts, limiter.
+/// The stored form: round, second, bytes, client bytes, whether it counts, limiter.
 #[derive(Serialize, Deserialize)]
 struct Stored(u32, u32, u64, u64, u8, u8);
 
@@ -51,9 +51,9 @@ impl Limiter {
     const ALL: [Self; 5] =
         [Self::Unknown, Self::Relay, Self::Path, Self::Processor, Self::AssignedRate];
 
-    /// For programs.
+    /// The name for programs.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
             Self::Relay => "relay",
@@ -63,15 +63,15 @@ impl Limiter {
         }
     }
 
-    /// For people.
+    /// The name for people.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
-            Self::Unknown => "not known",
+            Self::Unknown => "unknown",
             Self::Relay => "the relay",
             Self::Path => "the path to the relay",
             Self::Processor => "a measurer's processor",
-            Self::AssignedRate => "the load that was allotted",
+            Self::AssignedRate => "the assigned load",
         }
     }
 
@@ -89,35 +89,35 @@ impl Limiter {
         u8::try_from(place).unwrap_or_default()
     }
 
-    /// What a later version may have added is not known here.
+    /// The code of a later version is unknown.
     fn from_code(code: u8) -> Self {
         Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
     }
 }
 
-/// All seconds of a record of which all have said what they had to, and who limited them.
+/// All seconds of a record for which all reports have arrived.
 pub(crate) fn of(record: &Record) -> Vec<Second> {
     let mut seconds = Vec::new();
     for round in &record.rounds {
         let assignments = &round.allocation.assignments;
-        for said in &round.seconds {
+        for second in &round.seconds {
             let ratio = record.params.ratio;
-            let Some(totals) = said.totals(record.mode, ratio, assignments) else { continue };
+            let Some(totals) = second.totals(record.mode, ratio, assignments) else { continue };
             seconds.push(Second {
                 round: round.number,
                 second: totals.second,
                 bytes: totals.total(),
                 client_bytes: totals.client_counted,
                 counts: round.schedule.counts(totals.second),
-                limiter: limiter(said),
+                limiter: limiter(second),
             });
         }
     }
     seconds
 }
 
-fn limiter(said: &SecondRecord) -> Limiter {
-    let of_measurers = said.accounts.iter().zip(&said.returned_bytes);
+fn limiter(second: &SecondRecord) -> Limiter {
+    let of_measurers = second.accounts.iter().zip(&second.returned_bytes);
     let known = of_measurers.filter_map(|(account, bytes)| Some((account.as_ref()?, bytes)));
     let most = known.max_by_key(|(_, bytes)| bytes.unwrap_or_default());
     most.map_or(Limiter::Unknown, |(account, _)| Limiter::of(account))
@@ -144,13 +144,12 @@ pub(crate) fn unpack(bytes: &[u8]) -> io::Result<Vec<Second>> {
     Ok(stored.into_iter().map(second).collect())
 }
 
-/// As JSON, deflated.
+/// Serialises as deflated JSON.
 pub(crate) fn deflate<T: Serialize>(value: &T) -> Vec<u8> {
-    let json =
-        serde_json::to_vec(value).expect("our own types have no maps with keys that are no text");
+    let json = serde_json::to_vec(value).expect("these types have only text as keys");
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     let written = encoder.write_all(&json).and_then(|()| encoder.finish());
-    written.expect("memory takes what is written")
+    written.expect("a vector accepts all writes")
 }
 
 pub(crate) fn inflate<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
@@ -179,18 +178,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn seconds_come_back_as_they_were(seconds in seconds()) {
+        fn seconds_survive_packing(seconds in seconds()) {
             prop_assert_eq!(unpack(&pack(&seconds)).expect("ours"), seconds);
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn no_bytes_make_unpacking_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = unpack(&bytes);
         }
     }
 
     #[test]
-    fn what_is_cut_is_an_error_and_no_shorter_measurement() {
+    fn truncated_data_is_an_error() {
         let second = Second {
             round: 1,
             second: 0,

@@ -1,11 +1,11 @@
 //! Writes entries, each once, however often it is submitted.
 
 use crate::error::StoreError;
-use crate::likeness;
 use crate::open::Store;
 use crate::overview::AHEAD_MAX_S;
 use crate::read::State;
 use crate::series;
+use crate::suspects;
 use crate::{
     ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
     PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_word,
@@ -35,8 +35,8 @@ impl Store {
     /// As [`write`](Self::write).
     pub fn close_unfinished(&mut self) -> Result<usize, StoreError> {
         self.change(|db| {
-            let broken_off = "UPDATE measurement SET state = ?1, is_final = 0 WHERE state = ?2";
-            db.execute(broken_off, [State::BrokenOff.code(), State::Running.code()])
+            let interrupted = "UPDATE measurement SET state = ?1, is_final = 0 WHERE state = ?2";
+            db.execute(interrupted, [State::Interrupted.code(), State::Running.code()])
         })
     }
 
@@ -62,18 +62,18 @@ pub(crate) fn int(value: u64) -> i64 {
 fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
     match entry {
         Entry::Period(period) => write_period(db, period),
-        Entry::Consensus(seen) => write_seen(db, seen),
-        Entry::Started(begun) => write_begun(db, begun).map(drop),
-        Entry::Finished(closed) => write_closed(db, closed),
+        Entry::Consensus(seen) => write_consensus(db, seen),
+        Entry::Started(begun) => write_started(db, begun).map(drop),
+        Entry::Finished(finished) => write_finished(db, finished),
         Entry::Imported(ids, nickname, estimate) => {
-            let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
+            let relay = relay_id(db, ids, nickname, "", estimate.measured_unix_s)?;
             write_estimate(db, relay, estimate, false)
         }
         Entry::Team(keys) => write_team(db, keys),
         Entry::Measurer(health) => write_measurer(db, health),
         Entry::Progress(progress) => write_progress(db, progress),
-        Entry::Published(issue) => write_issue(db, issue),
-        Entry::Suspicions(suspicions) => likeness::write(db, suspicions),
+        Entry::Published(issue) => write_file(db, issue),
+        Entry::Suspicions(suspicions) => suspects::write(db, suspicions),
     }
 }
 
@@ -86,7 +86,7 @@ fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
+fn write_consensus(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     let ConsensusEntry { valid_after_unix_s, at_unix_s, source, signers, relays } = seen;
     let sql = "INSERT INTO consensus
                (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers, weight_kb_s)
@@ -115,7 +115,7 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     let sql = "UPDATE relay SET left_out = ?2, last_seen_unix_s = max(last_seen_unix_s, ?3),
                weight_kb_s = CASE WHEN ?5 THEN ?4 ELSE weight_kb_s END WHERE id = ?1";
     for ListedRelay { ids, nickname, address, weight_kb_s, left_out } in relays {
-        let relay = know(db, ids, nickname, &address.to_string(), *at_unix_s)?;
+        let relay = relay_id(db, ids, nickname, &address.to_string(), *at_unix_s)?;
         let left_out = left_out.as_deref().unwrap_or("");
         db.prepare_cached(sql)?.execute(params![
             relay,
@@ -129,7 +129,7 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
 }
 
 /// The number of a relay, which is created if necessary.
-fn know(
+fn relay_id(
     db: &Connection,
     ids: &RelayIds,
     nickname: &str,
@@ -147,14 +147,16 @@ fn know(
     db.prepare_cached(sql)?.query_row(values, |row| row.get(0))
 }
 
-/// The relay, and the measurement if it is not over yet.
-fn write_begun(
-    db: &Connection,
-    begun: &MeasurementStarted,
-) -> rusqlite::Result<(i64, Option<i64>)> {
+/// The numbers of a turn's relay, and of the measurement if it has not ended.
+struct TurnIds {
+    relay: i64,
+    unfinished: Option<i64>,
+}
+
+fn write_started(db: &Connection, begun: &MeasurementStarted) -> rusqlite::Result<TurnIds> {
     let MeasurementStarted { ids, nickname, address, period_unix_s, number, slot, started_unix_s } =
         begun;
-    let relay = know(db, ids, nickname, &address.to_string(), *started_unix_s)?;
+    let relay = relay_id(db, ids, nickname, &address.to_string(), *started_unix_s)?;
     let sql = "INSERT INTO measurement (relay, period_unix_s, number, slot, started_unix_s)
                VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (relay, period_unix_s, number) DO NOTHING";
     let values = params![relay, int(*period_unix_s), number, slot, int(*started_unix_s)];
@@ -162,18 +164,18 @@ fn write_begun(
     let sql = "SELECT id FROM measurement
                WHERE relay = ?1 AND period_unix_s = ?2 AND number = ?3 AND ended_unix_s IS NULL";
     let values = params![relay, int(*period_unix_s), number];
-    let open = db.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?;
-    Ok((relay, open))
+    let unfinished = db.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?;
+    Ok(TurnIds { relay, unfinished })
 }
 
-fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Result<()> {
-    let MeasurementFinished { begun, record, follows, is_final, paths } = closed;
-    let (relay, open) = write_begun(db, begun)?;
-    // It was already written.
-    let Some(measurement) = open else { return Ok(()) };
+fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::Result<()> {
+    let MeasurementFinished { begun, record, follows, is_final, paths } = finished;
+    let TurnIds { relay, unfinished } = write_started(db, begun)?;
+    // Otherwise it was already written.
+    let Some(measurement) = unfinished else { return Ok(()) };
     paths.iter().try_for_each(|it| write_path(db, it))?;
     let state = State::of(record);
-    let why = Why::of(record);
+    let reason = Reason::of(record);
     let capacity = record.capacity().map(|it| int(it.as_byte_per_s()));
     let sql = "UPDATE measurement SET ended_unix_s = ?2, state = ?3, mode = ?4, capacity_byte_s = ?5,
                rounds = ?6, cause = ?7, reason = ?8, blame = ?9, is_final = ?10, follows = ?11, seconds = ?12
@@ -185,9 +187,9 @@ fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Resu
         mode_word(record.mode),
         capacity,
         int(record.rounds.len() as u64),
-        why.cause,
-        why.reason,
-        why.blame,
+        reason.cause,
+        reason.reason,
+        reason.blame,
         is_final,
         follows.as_ref().map(json),
         series::pack(&series::of(record)),
@@ -196,7 +198,7 @@ fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Resu
     db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
     let sql = "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4
                WHERE id = ?1 AND (last_ended_unix_s IS NULL OR last_ended_unix_s <= ?3 OR last_ended_unix_s > ?3 + 31 * 86400)";
-    let values = params![relay, state.code(), int(record.ended_unix_s), why.cause];
+    let values = params![relay, state.code(), int(record.ended_unix_s), reason.cause];
     db.prepare_cached(sql)?.execute(values)?;
     match PastEstimate::of(record) {
         Some(estimate) => write_estimate(db, relay, &estimate, record.wants_another_turn()),
@@ -306,7 +308,7 @@ fn write_progress(db: &Connection, progress: &PeriodProgress) -> rusqlite::Resul
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn write_issue(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
+fn write_file(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
     let PublishedFile { created_unix_s, path, lines, voted, capacity_kb_s } = issue;
     let sql =
         "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted, capacity_kb_s)
@@ -318,13 +320,13 @@ fn write_issue(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
 
 /// The reason why a measurement is not conclusive, if any.
 #[derive(Default)]
-struct Why {
+struct Reason {
     cause: Option<String>,
     reason: Option<String>,
     blame: Option<String>,
 }
 
-impl Why {
+impl Reason {
     fn of(record: &Record) -> Self {
         match record.verdict() {
             Verdict::Conclusive => Self::default(),
@@ -350,7 +352,7 @@ fn name(reason: &impl Serialize) -> Option<String> {
 }
 
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("our own types have no maps with keys that are no text")
+    serde_json::to_string(value).expect("these types have only text as keys")
 }
 
 #[cfg(test)]

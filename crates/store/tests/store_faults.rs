@@ -1,5 +1,4 @@
-//! A coordinator that is killed, a machine that stops, a disk that is full: nothing that was recorded is lost, and
-//! nothing is there twice.
+//! Killed processes, machine crashes and full disks: no recorded entry is lost or duplicated.
 
 mod common;
 
@@ -13,18 +12,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use store::{Entry, MeasurementFinished, MeasurementStarted, Reader, Store, StoreError};
 
-/// Names the store for [`the_one_who_writes`].
+/// Names the store for [`child_that_writes_until_it_is_killed`].
 const STORE: &str = "FLASHFLOW_TEST_STORE";
 
 /// If set, the process writes this number of measurements, then idles until it is killed.
 const MOST: &str = "FLASHFLOW_TEST_MOST";
 
-/// Not a test of its own: what the others start as a process. It writes one measurement after the other, from those on that
-/// are there, and says the number of each one once it is recorded.
+/// Not a test: the others run it as a process. It appends measurements, and prints the number of each one once it is
+/// recorded.
 #[test]
-fn the_one_who_writes() {
+fn child_that_writes_until_it_is_killed() {
     let Ok(path) = std::env::var(STORE) else { return };
-    let mut store = Store::open(Path::new(&path)).expect("sound, and nobody else has it");
+    let mut store = Store::open(Path::new(&path)).expect("intact and not in use");
     store.close_unfinished().expect("room");
     let first = u32::try_from(recorded(&store).len()).expect("few");
     let most = std::env::var(MOST).map_or(u32::MAX, |it| it.parse().expect("a number"));
@@ -59,7 +58,9 @@ fn recorded(store: &Reader) -> Vec<u32> {
 
 fn writer(store: &Path, most: u32) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("ours"));
-    command.args(["--exact", "the_one_who_writes", "--nocapture"]).env(STORE, store);
+    command
+        .args(["--exact", "child_that_writes_until_it_is_killed", "--nocapture"])
+        .env(STORE, store);
     command.env(MOST, most.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
 }
@@ -71,41 +72,42 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_records_nothing_twice
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     let mut random = StdRng::seed_from_u64(12);
-    let mut told = 0;
+    let mut acknowledged_count = 0;
     for kill in 0..kills {
         let mut child = writer(&path, u32::MAX);
         let out = BufReader::new(child.stdout.take().expect("piped"));
-        // Killed while it writes something after what it has told.
+        // Killed while it writes the measurements after the acknowledged ones.
         let more = random.random_range(1..12);
         let lines = out.lines().map(|line| line.expect("text"));
         let mut acknowledged =
             lines.filter_map(|line| line.strip_prefix("recorded ")?.parse::<u32>().ok());
         for _ in 0..more {
-            told = acknowledged.next().expect("it goes on") + 1;
+            acknowledged_count = acknowledged.next().expect("another measurement") + 1;
         }
         for _ in 0..random.random_range(0..200_000) {
             std::hint::spin_loop();
         }
         child.kill().expect("ours");
         child.wait().expect("ours");
-        // What it said before it ended.
-        told = acknowledged.last().map_or(told, |last| last + 1);
+        // Its last acknowledgements before it was killed.
+        acknowledged_count = acknowledged.last().map_or(acknowledged_count, |last| last + 1);
         let reader = Reader::open(&path).expect("there");
         let found = recorded(&reader);
         let unique: BTreeSet<u32> = found.iter().copied().collect();
-        assert_eq!(unique.len(), found.len(), "kill {kill}: something is there twice");
+        assert_eq!(unique.len(), found.len(), "kill {kill}: duplicates");
         assert_eq!(found, (0..u32::try_from(found.len()).expect("few")).collect::<Vec<_>>());
         let count = u32::try_from(found.len()).expect("few");
-        assert!((told..=told + 1).contains(&count), "kill {kill}: {told} told, {count} recorded");
+        let expected = acknowledged_count..=acknowledged_count + 1;
+        assert!(expected.contains(&count), "kill {kill}: {count} recorded, not {expected:?}");
     }
 }
 
-/// What is left of the log when a machine stops: any beginning of it, and rubbish behind.
+/// After a machine crash, the log may have been cut anywhere and end with arbitrary bytes.
 #[test]
-fn a_log_that_is_cut_anywhere_leaves_whole_measurements_in_their_order() {
+fn a_truncated_log_leaves_complete_measurements_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
-    // More, and it would begin the log anew.
+    // With more, SQLite would restart the log.
     let mut child = writer(&path, 25);
     let out = BufReader::new(child.stdout.take().expect("piped"));
     let acknowledged = out.lines().map(|line| line.expect("text"));
@@ -122,7 +124,7 @@ fn a_log_that_is_cut_anywhere_leaves_whole_measurements_in_their_order() {
         fs::write(&torn, &database).expect("room");
         let mut rest = log[..kept].to_vec();
         rest.extend((0..random.random_range(0..5000)).map(|_| random.random::<u8>()));
-        fs::write(common::beside(&torn, "-wal"), rest).expect("room");
+        fs::write(common::companion(&torn, "-wal"), rest).expect("room");
         match Store::open(&torn) {
             Ok(store) => {
                 let found = recorded(&store);
@@ -140,15 +142,15 @@ fn a_log_that_is_cut_anywhere_leaves_whole_measurements_in_their_order() {
 }
 
 fn log(path: &Path) -> std::path::PathBuf {
-    common::beside(path, "-wal")
+    common::companion(path, "-wal")
 }
 
-/// Names the full disk for [`the_one_whose_disk_is_full`].
+/// Names the full disk for [`child_on_a_full_disk`].
 const DISK: &str = "FLASHFLOW_TEST_DISK";
 
-/// Not a test of its own: runs where a small disk was mounted for it alone.
+/// Not a test: the next one runs it as a process, with a small disk mounted for it.
 #[test]
-fn the_one_whose_disk_is_full() {
+fn child_on_a_full_disk() {
     let Ok(disk) = std::env::var(DISK) else { return };
     let disk = Path::new(&disk);
     let path = disk.join("store.db");
@@ -157,7 +159,7 @@ fn the_one_whose_disk_is_full() {
     let mut pending: Vec<Entry> = Vec::new();
     let (mut number, mut refused) = (0, 0);
     for fill in 0..6 {
-        // So much that some writes fail in the middle.
+        // The remaining space makes some writes fail half-way.
         let mut size = 64 << 10;
         while size > 512 {
             let old = fs::read(&ballast).unwrap_or_default().len();
@@ -181,13 +183,13 @@ fn the_one_whose_disk_is_full() {
                 Ok(()) => pending.clear(),
                 Err(error) => {
                     assert!(
-                        matches!(error, StoreError::Full { .. }) || error.may_pass(),
+                        matches!(error, StoreError::Full { .. }) || error.is_temporary(),
                         "{error}"
                     );
                     refused += 1;
                 }
             }
-            // Who reads is served all the while.
+            // Reads succeed all the time.
             store.relay(relay(1).rsa).expect("read");
         }
         fs::remove_file(&ballast).expect("ours");
@@ -197,17 +199,17 @@ fn the_one_whose_disk_is_full() {
     assert!(refused > 10, "the disk was full {refused} times");
     let found = recorded(&store);
     assert_eq!(found, (0..number).collect::<Vec<_>>());
-    println!("\nall is there");
+    println!("\nall recorded");
 }
 
 #[test]
-fn a_full_disk_costs_nothing_that_is_written_again_later() {
+fn a_full_disk_loses_no_entry_that_is_written_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = "mount -t tmpfs -o size=3m tmpfs \"$0\" || exit 77; exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "--map-root-user", "sh", "-c", script]).arg(folder.path());
     command.arg(std::env::current_exe().expect("ours"));
-    command.args(["--exact", "the_one_whose_disk_is_full", "--nocapture"]);
+    command.args(["--exact", "child_on_a_full_disk", "--nocapture"]);
     let output = match command.env(DISK, folder.path()).output() {
         Ok(output) => output,
         Err(error) => skip::this_test!("the program `unshare`: {error}"),
@@ -217,5 +219,5 @@ fn a_full_disk_costs_nothing_that_is_written_again_later() {
     if output.status.code() == Some(77) || error.starts_with("unshare:") {
         skip::this_test!("no right to mount a small disk: {}", error.trim());
     }
-    assert!(output.status.success() && out.contains("all is there"), "{out}\n{error}");
+    assert!(output.status.success() && out.contains("all recorded"), "{out}\n{error}");
 }

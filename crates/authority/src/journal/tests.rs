@@ -11,10 +11,10 @@ fn journal(folder: &std::path::Path) -> Journal {
 }
 
 #[test]
-fn what_was_cancelled_is_done_again_and_what_was_measured_is_not() {
+fn cancelled_measurements_are_repeated_and_finished_ones_are_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
-    assert!(journal.take_up(NOW).expect("read").is_empty());
+    assert!(journal.resume(NOW).expect("read").is_empty());
     let cancelled = coordinator::End::Failed {
         reason: Failure::Cancelled,
         measurer: None,
@@ -26,20 +26,20 @@ fn what_was_cancelled_is_done_again_and_what_was_measured_is_not() {
     }
     journal.note(finished(started(1, 1, Some(3)), record(1, measured()), &[]));
     journal.note(finished(started(2, 1, Some(3)), record(2, cancelled), &[]));
-    // The third was broken off.
-    let pasts = journal.take_up(NOW).expect("read");
+    // The third was interrupted.
+    let pasts = journal.resume(NOW).expect("read");
     let is_done = |number| pasts[&id(number)].is_done;
     assert_eq!([1, 2, 3].map(is_done), [true, false, false]);
-    assert_eq!(pasts[&id(3)].turns, 1, "the next one has a number of its own");
+    assert_eq!(pasts[&id(3)].turns, 1, "the next one has another number");
 }
 
 #[test]
-fn what_waits_to_be_written_counts_meanwhile() {
+fn unwritten_entries_count() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
-    journal.take_up(NOW).expect("read");
+    journal.resume(NOW).expect("read");
     journal.note(Entry::Started(started(1, 1, None)));
-    // As a full disk leaves it.
+    // As with a full disk.
     let ended = finished(started(1, 1, None), record(1, measured()), &[]);
     journal.inner().pending.push_back(ended);
     let last = journal.history(&[]).expect("read").last(id(1)).copied();
@@ -54,9 +54,9 @@ fn what_waits_to_be_written_counts_meanwhile() {
     assert_eq!(journal.inner().pending.len(), 0);
 }
 
-/// As a full disk leaves it: a day of the whole network, with the newest estimates.
+/// As with a full disk: a day of measurements of the whole network stays in memory.
 #[test]
-fn a_turn_that_is_over_and_waits_is_one_entry() {
+fn an_unwritten_finished_turn_is_one_entry() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     let mut inner = journal.inner();
@@ -75,10 +75,10 @@ fn a_turn_that_is_over_and_waits_is_one_entry() {
 }
 
 #[test]
-fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team() {
+fn observations_of_paths_follow_their_measurers_to_other_places_in_the_team() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
-    journal.take_up(NOW).expect("read");
+    journal.resume(NOW).expect("read");
     let rsa = id(1);
     let record = seen_by(record(1, measured()), &[40, 200]);
     let keys = |keys: [&str; 2]| keys.map(str::to_owned).to_vec();
@@ -104,15 +104,15 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
 }
 
 #[test]
-fn seeds_are_told_of_periods_that_are_over_alone() {
+fn only_seeds_of_finished_periods_are_published() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     for begin_unix_s in [NOW, NOW + 100] {
         let period = store::PeriodEntry { begin_unix_s, length_s: 100, slot_s: 10, seed: None };
         journal.note(Entry::Period(period));
     }
-    journal.tell_seeds(NOW + 150, |begin| Some([u8::from(begin == NOW); 32])).expect("read");
+    journal.publish_seeds(NOW + 150, |begin| Some([u8::from(begin == NOW); 32])).expect("read");
     let seeds: Vec<Option<[u8; 32]>> =
-        journal.inner().store.passes(9).expect("read").iter().map(|it| it.period.seed).collect();
+        journal.inner().store.periods(9).expect("read").iter().map(|it| it.period.seed).collect();
     assert_eq!(seeds, [None, Some([1; 32])]);
 }

@@ -59,8 +59,8 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     )
 }
 
-/// A valid one. Its times are whole microseconds, as the kernel reports them.
-fn account_that_is_valid() -> impl Strategy<Value = Account> {
+/// A valid account. Its times are whole microseconds, as the kernel reports them.
+fn valid_account() -> impl Strategy<Value = Account> {
     let hour_us = 3_600_000_000_u64;
     let single = 0..=hour_us;
     let rtts = (option::of(single.clone()), option::of(single.clone()));
@@ -107,7 +107,7 @@ fn account_that_is_valid() -> impl Strategy<Value = Account> {
 }
 
 fn any_report() -> impl Strategy<Value = MemberReport> {
-    let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(account_that_is_valid()));
+    let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(valid_account()));
     let second = second.prop_map(|(index, bytes, checked_cells, account)| {
         MemberReport::Second(Second { index, bytes, checked_cells }, account.map(Box::new))
     });
@@ -131,7 +131,7 @@ const KINDS: &[FailureKind] = &[
     FailureKind::Refused,
     FailureKind::Broken,
     FailureKind::Stalled,
-    FailureKind::NothingCame,
+    FailureKind::NothingReceived,
     FailureKind::NoRoom,
     FailureKind::BrokeProtocol,
 ];
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn an_order_with_a_byte_changed_can_be_carried_out_or_is_refused(
+    fn an_order_with_a_changed_byte_is_valid_or_refused(
         order in round_order(), at: prop::sample::Index, to: u8,
     ) {
         let mut bytes = content(&FromCoordinator::Prepare { round: 1, order });
@@ -200,7 +200,7 @@ fn a_field_that_is_out_of_range_is_named_with_its_range() {
 }
 
 #[test]
-fn times_that_cannot_be_are_refused_from_a_measurer() {
+fn impossible_times_from_a_measurer_are_refused() {
     type Spoil = fn(&mut Account);
     let cases: [(Spoil, &str); 4] = [
         (|it| it.sockets = u32::MAX, "sockets is 4294967295, but must lie in 0 to 100000"),
@@ -223,7 +223,7 @@ fn times_that_cannot_be_are_refused_from_a_measurer() {
 }
 
 #[test]
-fn text_from_the_other_side_cannot_break_a_log() {
+fn text_from_the_peer_cannot_break_a_log() {
     assert_eq!(plain("a\nb\u{1b}[31m"), "a b [31m");
     assert_eq!(plain(&"é".repeat(5000)).chars().count(), TEXT_MAX_CHARS);
 }

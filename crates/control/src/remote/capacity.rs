@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 /// The maximum delay until a cancellation is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const CANCEL_LATENCY: Duration = Duration::from_millis(50);
 /// Time from the first packet to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest time that a report may take after the end of the test.
@@ -49,7 +49,7 @@ pub enum CapacityTestError {
         reason: String,
     },
     /// The report is invalid.
-    #[error("the report of the measurer at {at} makes no sense: {problem}")]
+    #[error("the report of the measurer at {at} is invalid: {problem}")]
     Nonsense {
         /// Its address.
         at: SocketAddr,
@@ -65,14 +65,12 @@ pub enum CapacityTestError {
 pub type CapacityResult = Result<CapacityReport, CapacityTestError>;
 
 impl Remotes {
-    /// Lets all of `team` exchange UDP with each other, in both directions at once (§4.2). Waits for
-    /// the reports, which come in the order of the team, by which the members are numbered.
+    /// Runs a capacity test: all members of `team` exchange UDP with each other, in both directions at once (§4.2).
+    /// Waits for the reports, which are in the order of the team.
     ///
-    /// With each comes its maximum rate; if `None`, that of its own configuration.
-    ///
-    /// UDP goes to the addresses and ports of the measurers' control planes, as we know them.
-    /// A measurer that cannot be reached takes no part; the others name it as lost. `rng` draws the
-    /// test's token.
+    /// Each member has a maximum rate; if `None`, that of its own configuration. UDP goes to the addresses and ports of
+    /// the measurers' control planes. A measurer that cannot be reached takes no part; the others report it as lost. `rng`
+    /// draws the test's token.
     ///
     /// # Errors
     /// If the TLS library rejects our key.
@@ -96,9 +94,9 @@ impl Remotes {
         let work = self.handle.spawn(async move {
             // If it is dropped early, it ends the calls, and with them the tests.
             let mut calls = JoinSet::new();
-            for (index, line) in connect_all(routes).await {
+            for (index, target) in connect_all(routes).await {
                 let peers = Arc::clone(&peers);
-                calls.spawn(async move { (index, call(index, line, token, &peers, plan).await) });
+                calls.spawn(async move { (index, call(index, target, token, &peers, plan).await) });
             }
             while let Some(Ok(result)) = calls.join_next().await {
                 // The caller may have given up.
@@ -107,7 +105,7 @@ impl Remotes {
         });
         let mut found: Vec<Option<CapacityResult>> = team.iter().map(|_| None).collect();
         loop {
-            match results.recv_timeout(LOOK_EVERY) {
+            match results.recv_timeout(CANCEL_LATENCY) {
                 Ok((index, result)) => {
                     if let Some(place) = found.get_mut(usize::from(index)) {
                         *place = Some(result);
@@ -123,7 +121,7 @@ impl Remotes {
     }
 }
 
-struct Line {
+struct Target {
     at: SocketAddr,
     connected: Result<(TlsStream<TcpStream>, Duration), ConnectError>,
     /// The measurer's maximum rate.
@@ -131,14 +129,14 @@ struct Line {
 }
 
 /// The test starts when all are connected, or known to be unreachable.
-async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Line> {
+async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Target> {
     let mut connecting = JoinSet::new();
     for (index, (route, rate)) in (0..).zip(routes) {
         connecting.spawn(async move {
             let at = route.at;
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.stream()).await;
             let connected = connected.unwrap_or(Err(ConnectError::TimedOut { at }));
-            (index, Line { at, connected, rate })
+            (index, Target { at, connected, rate })
         });
     }
     connecting.join_all().await.into_iter().collect()
@@ -146,17 +144,17 @@ async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Line> 
 
 async fn call(
     index: u16,
-    line: Line,
+    target: Target,
     token: Token,
     team: &[CapacityPeer],
     plan: CapacityPlan,
 ) -> CapacityResult {
-    let (at, rate) = (line.at, line.rate);
-    let (stream, way) = line.connected?;
+    let (at, rate) = (target.at, target.rate);
+    let (stream, latency) = target.connected?;
     let limits = Limits { message_max_bytes: ANSWER_MAX_BYTES, queued_max: 1 };
     let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
     // The delay counts from the arrival of the order.
-    let delay = plan.start_delay.saturating_sub(way);
+    let delay = plan.start_delay.saturating_sub(latency);
     let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
     let length = Duration::from_secs(u64::from(plan.seconds));
     let longest = plan.start_delay + length + REPORT_TIMEOUT;
@@ -166,7 +164,7 @@ async fn call(
     let reason = match answer {
         Ok(Ok(Some(FromMeasurer::Capacity(answer)))) => Ok(answer),
         Ok(Ok(Some(FromMeasurer::End(end)))) => Err(plain(&end.reason)),
-        Ok(Ok(Some(_))) => Err("its answer is something else".to_owned()),
+        Ok(Ok(Some(_))) => Err("its answer is not a report".to_owned()),
         Ok(Ok(None)) => Err("it closed the connection".to_owned()),
         Ok(Err(lost)) => Err(plain(&lost.0)),
         Err(_) => Err("it takes too long".to_owned()),

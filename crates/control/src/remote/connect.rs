@@ -38,7 +38,7 @@ pub enum ConnectError {
     },
     /// Another key than the pinned one.
     #[error(
-        "whoever listens at {at} is not our measurer: it has the key of another team, {shown}, \
+        "the host at {at} is not our measurer: it has the key of another team, {shown}, \
          instead of {pinned}; compare with `flashflow keys --show FILE` there"
     )]
     ForeignKey {
@@ -96,10 +96,10 @@ pub enum ConnectError {
 }
 
 /// An open session.
-pub(crate) struct Line {
+pub(crate) struct Session {
     pub(crate) hello: Hello,
-    /// Approximate one-way delay of a message: half of the time that the TCP handshake took.
-    pub(crate) way: Duration,
+    /// Approximate one-latency delay of a message: half of the time that the TCP handshake took.
+    pub(crate) latency: Duration,
     pub(crate) to_measurer: mpsc::Sender<FromCoordinator>,
     pub(crate) from_measurer: Incoming<FromMeasurer>,
 }
@@ -112,16 +112,22 @@ pub(crate) struct Route {
     pub(crate) tls: Arc<rustls::ClientConfig>,
 }
 
+struct AttemptError {
+    error: ConnectError,
+    /// Whether another attempt may succeed.
+    is_transient: bool,
+}
+
 impl Route {
     /// Establishes a session.
-    pub(crate) async fn connect(&self) -> Result<Line, ConnectError> {
+    pub(crate) async fn connect(&self) -> Result<Session, ConnectError> {
         let mut last = None;
         let attempts = async {
             loop {
                 match self.attempt().await {
-                    Err((error, true)) => last = Some(error),
-                    Err((error, false)) => return Err(error),
-                    Ok(line) => return Ok(line),
+                    Err(AttemptError { error, is_transient: true }) => last = Some(error),
+                    Err(AttemptError { error, .. }) => return Err(error),
+                    Ok(session) => return Ok(session),
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
@@ -132,10 +138,11 @@ impl Route {
         }
     }
 
-    /// Tries once. An error comes with a flag whether another attempt may succeed.
-    async fn attempt(&self) -> Result<Line, (ConnectError, bool)> {
+    /// Tries once.
+    async fn attempt(&self) -> Result<Session, AttemptError> {
         let at = self.at;
-        let (stream, way) = self.stream().await.map_err(|error| (error, false))?;
+        let lasting = |error| AttemptError { error, is_transient: false };
+        let (stream, latency) = self.stream().await.map_err(lasting)?;
         let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
         let connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
         let (to_measurer, mut from_measurer) = connection.split();
@@ -144,25 +151,26 @@ impl Route {
         let problem = match from_measurer.next().await {
             Ok(Some(FromMeasurer::Hello(hello))) => {
                 let hello = Hello { version: plain(&hello.version), ..hello };
-                return Ok(Line { hello, way, to_measurer, from_measurer });
+                return Ok(Session { hello, latency, to_measurer, from_measurer });
             }
             Ok(Some(FromMeasurer::End(End { reason, is_transient }))) => {
-                return Err((ConnectError::Refused { at, reason: plain(&reason) }, is_transient));
+                let error = ConnectError::Refused { at, reason: plain(&reason) };
+                return Err(AttemptError { error, is_transient });
             }
             Ok(Some(_)) => "its first message is not a greeting".to_owned(),
             Ok(None) => "it closed before its first message".to_owned(),
             Err(lost) => plain(&lost.0),
         };
-        Err((ConnectError::Broke { at, problem }, false))
+        Err(lasting(ConnectError::Broke { at, problem }))
     }
 
-    /// Connects, and waits until the measurer has accepted our key. Also returns the approximate one-way delay.
+    /// Connects, and waits until the measurer has accepted our key. Also returns the approximate one-latency delay.
     pub(crate) async fn stream(&self) -> Result<(TlsStream<TcpStream>, Duration), ConnectError> {
         let at = self.at;
         let unreachable = |source| ConnectError::Unreachable { at, source: Arc::new(source) };
         let before = tokio::time::Instant::now();
         let socket = TcpStream::connect(at).await.map_err(unreachable)?;
-        let way = before.elapsed() / 2;
+        let latency = before.elapsed() / 2;
         socket.set_nodelay(true).map_err(unreachable)?;
         // A name is never sent nor checked.
         let name = ServerName::from(at.ip());
@@ -173,7 +181,7 @@ impl Route {
         // that it sends unasked, or its alert, show whether it accepted the key.
         match stream.fill_buf().await {
             Ok([]) => Err(ConnectError::Broke { at, problem: "it was closed".to_owned() }),
-            Ok(_) => Ok((stream, way)),
+            Ok(_) => Ok((stream, latency)),
             Err(error) => Err(self.tls_failed(error)),
         }
     }

@@ -1,4 +1,4 @@
-use super::courier::{Command, Desk, RoundKey};
+use super::session_task::{Command, ReportSink, RoundKey};
 use crate::keys::PublicKey;
 use measurer::Member;
 use measurer::member::{MeasurerKey, MemberError, Reports, RoundOrder};
@@ -19,7 +19,7 @@ pub struct RemoteMember {
 
 struct Round {
     key: RoundKey,
-    desk: Desk,
+    sink: ReportSink,
 }
 
 impl RemoteMember {
@@ -43,25 +43,25 @@ impl Member for RemoteMember {
 
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         self.stop();
-        let (key, desk) = (RoundKey::new(), Desk::new(reports));
+        let (key, sink) = (RoundKey::new(), ReportSink::new(reports));
         let command =
-            Command::Prepare { key: key.clone(), order: Box::new(order), desk: desk.clone() };
+            Command::Prepare { key: key.clone(), order: Box::new(order), sink: sink.clone() };
         let ended = |_| MemberError("the sessions with measurers have ended".to_owned());
         self.commands.send(command).map_err(ended)?;
-        self.round = Some(Round { key, desk });
+        self.round = Some(Round { key, sink });
         Ok(())
     }
 
     fn start(&mut self, delay: Duration) {
         if let Some(round) = &self.round {
-            // A courier that has ended has reported the reason.
+            // A session task that has ended has reported the reason.
             let _ = self.commands.send(Command::Start { key: round.key.clone(), delay });
         }
     }
 
     fn stop(&mut self) {
-        if let Some(Round { key, desk }) = self.round.take() {
-            desk.close();
+        if let Some(Round { key, sink }) = self.round.take() {
+            sink.close();
             let _ = self.commands.send(Command::Stop { key });
         }
     }

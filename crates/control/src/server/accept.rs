@@ -2,7 +2,7 @@
 
 use super::handshakes::Handshakes;
 use crate::keys::PublicKey;
-use crate::say_once::SayOnce;
+use crate::log_limiter::LogLimiter;
 use crate::tls;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,7 +79,7 @@ async fn accept(
     accepted: mpsc::Sender<Accepted>,
 ) {
     let places = Arc::new(Places::default());
-    let once = Arc::new(SayOnce::default());
+    let limiter = Arc::new(LogLimiter::default());
     let mut handshakes = Handshakes::default();
     loop {
         let (socket, address) = tokio::select! {
@@ -93,16 +93,17 @@ async fn accept(
             },
             () = accepted.closed() => return,
         };
-        let (tls, accepted, once) = (TlsAcceptor::from(tls()), accepted.clone(), Arc::clone(&once));
+        let (tls, accepted, limiter) =
+            (TlsAcceptor::from(tls()), accepted.clone(), Arc::clone(&limiter));
         let places = Arc::clone(&places);
         let handshake = tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await
             {
                 Ok(Ok((stream, peer))) => admit(stream, peer, &places, accepted),
-                Ok(Err(error)) => log(&once, address, list, &error),
+                Ok(Err(error)) => log(&limiter, address, list, &error),
                 Err(_) => {
                     let error = io::Error::from(io::ErrorKind::TimedOut);
-                    log(&once, address, list, &error);
+                    log(&limiter, address, list, &error);
                 }
             }
         });
@@ -140,7 +141,7 @@ async fn shake_hands(
     Ok((stream, Peer { key, address }))
 }
 
-fn log(once: &SayOnce, from: SocketAddr, list: &str, error: &io::Error) {
+fn log(limiter: &LogLimiter, from: SocketAddr, list: &str, error: &io::Error) {
     let (kind, what) = if let Some(foreign) = tls::foreign_key(error) {
         ("key", format!("{foreign}; if it is ours, add this key to {list}"))
     } else if tls::is_other_protocol(error) {
@@ -148,7 +149,7 @@ fn log(once: &SayOnce, from: SocketAddr, list: &str, error: &io::Error) {
     } else {
         ("other", format!("no handshake: {error}"))
     };
-    if once.is_news(from.ip(), kind) {
+    if limiter.is_new(from.ip(), kind) {
         tracing::warn!("refused {from}: {what}");
     } else {
         tracing::debug!("refused {from} again: {what}");
@@ -161,7 +162,7 @@ mod tests {
     use crate::keys::SecretKey;
 
     #[test]
-    fn who_takes_all_of_its_places_keeps_nobody_else_out() {
+    fn a_key_that_uses_all_its_places_excludes_no_other() {
         let key = || SecretKey::generate().expect("random bytes").public();
         let (greedy, other) = (key(), key());
         let places = Places::default();
@@ -169,6 +170,6 @@ mod tests {
         assert_eq!(held.len(), CONNECTIONS_MAX);
         assert!(places.take(other).is_some());
         held.pop();
-        assert!(places.take(greedy).is_some(), "what is given back is there again");
+        assert!(places.take(greedy).is_some(), "a released place is available again");
     }
 }

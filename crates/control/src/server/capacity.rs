@@ -16,26 +16,26 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Takes part, unless the capacity is in use, and reports. Meanwhile no measurement gets the capacity that it uses.
+/// Takes part, unless the capacity is in use, and reports. The test reserves the capacity that it uses.
 pub(super) async fn serve(
     peer: Peer,
     order: &CapacityOrder,
     service: &Service,
 ) -> Result<CapacityAnswer, End> {
-    let book = &service.book;
+    let resources = &service.resources;
     let in_force = Arc::clone(&service.in_force.borrow());
     let peers = &in_force.rules.peers;
-    let test = order.test(service.address, book.capacity(), peers).map_err(End::lasting)?;
+    let test = order.test(service.address, resources.capacity(), peers).map_err(End::lasting)?;
     // It opens no socket to a relay.
-    let reserved = book.reserve(peer.key, test.rate, 0);
-    let (reservation, claim) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
+    let reserved = resources.reserve(peer.key, test.rate, 0);
+    let (reservation, mark) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
     let (peers, seconds, rate) = (test.peers.len(), test.seconds, test.rate);
     tracing::info!("capacity test of {peer}: {peers} peers, {seconds} s, {rate}");
     let guard = CancelOnDrop(Arc::default());
     let cancel = Arc::clone(&guard.0);
     let work = tokio::task::spawn_blocking(move || {
         // Both are released when the test is over, even if its task was dropped.
-        let _claim = claim;
+        let _mark = mark;
         reservation.wait_for_room().map_err(|error| error.to_string())?;
         test.run(&cancel).map_err(|error| error.to_string())
     });
@@ -44,6 +44,6 @@ pub(super) async fn serve(
         report = work => report,
         _ = stopped.wait_for(|stop| *stop) => return Err(End::lasting("the measurer is ending")),
     };
-    let report = report.map_err(|_| End::lasting("the capacity test broke down"))?;
+    let report = report.map_err(|_| End::lasting("the capacity test failed"))?;
     Ok(CapacityAnswer::from(&report.map_err(End::lasting)?))
 }

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_pushes_out_only_itself() {
+    fn one_address_replaces_only_its_own_handshakes() {
         let mut present = vec![address(1)];
         present.extend([address(2); HANDSHAKES_PER_ADDRESS_MAX]);
         assert_eq!(to_be_ended(&present, address(2)), Some(1), "its own oldest");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_full_the_largest_crowd_gives_way() {
+    fn if_all_places_are_taken_the_largest_network_loses_one() {
         let mut present: Vec<Networks> = (0..HANDSHAKES_MAX).map(address).collect();
         assert_eq!(to_be_ended(&present, address(999)), Some(0), "the oldest of all");
         present[70] = address(90);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn one_provider_with_any_number_of_networks_pushes_out_only_itself() {
+    fn one_provider_with_any_number_of_networks_replaces_only_its_own_handshakes() {
         let v6 = |text: String| networks(text.parse().unwrap());
         let attackers: [fn(usize) -> String; 4] = [
             // Each handshake from another /64, /48, /64 and /48, or address.
@@ -116,12 +116,12 @@ mod tests {
             |n: usize| format!("198.51.{}.{}", n / 250, n % 250),
         ];
         for attacker in attackers {
-            // The honest one arrived first, and has taken longest of all.
+            // The honest one is the oldest.
             let mut present = vec![v6("2001:db9::1".to_owned()), v6("203.0.113.7".to_owned())];
             for number in 0..5_000 {
                 let newcomer = v6(attacker(number));
                 if let Some(ended) = to_be_ended(&present, newcomer) {
-                    assert!(ended >= 2, "an honest one is ended");
+                    assert!(ended >= 2, "an honest handshake is ended");
                     present.remove(ended);
                 }
                 present.push(newcomer);

@@ -1,6 +1,6 @@
 //! One round, on a thread of its own, since members may block.
 
-use super::book::{Claim, Reservation};
+use super::resources::{Reservation, RunningMark};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::io;
@@ -11,14 +11,14 @@ use std::thread;
 pub(super) struct Round {
     /// Dropping the sender is the command to stop.
     starts: Sender<Duration>,
-    _claim: Claim,
+    _mark: RunningMark,
 }
 
 impl Round {
     /// Prepares at once, on a separate thread.
     pub(super) fn begin(
         reservation: Reservation,
-        claim: Claim,
+        mark: RunningMark,
         order: RoundOrder,
         reports: Reports,
     ) -> io::Result<Self> {
@@ -26,7 +26,7 @@ impl Round {
         thread::Builder::new()
             .name("round".to_owned())
             .spawn(move || run(reservation, order, &reports, &receiver))?;
-        Ok(Self { starts, _claim: claim })
+        Ok(Self { starts, _mark: mark })
     }
 
     /// Starts to send after `delay`.
@@ -45,7 +45,7 @@ fn run(
     let broken = |detail: String| {
         reports(MemberReport::Failed { kind: FailureKind::Broken, detail });
     };
-    let _guard = TellPanic(&broken);
+    let _guard = ReportPanic(&broken);
     let mut member = match reservation.wait_for_room().and_then(|()| reservation.member()) {
         Ok(member) => member,
         Err(error) => return broken(error.to_string()),
@@ -61,12 +61,12 @@ fn run(
 }
 
 /// Reports a panic of the round's thread.
-struct TellPanic<'a>(&'a dyn Fn(String));
+struct ReportPanic<'a>(&'a dyn Fn(String));
 
-impl Drop for TellPanic<'_> {
+impl Drop for ReportPanic<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            (self.0)("the measurer's round broke down, which is a mistake in it".to_owned());
+            (self.0)("the measurer's round panicked, which is a bug".to_owned());
         }
     }
 }

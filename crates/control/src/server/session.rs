@@ -1,7 +1,7 @@
 //! A coordinator's session: its orders, and the reports of its rounds.
 
 use super::accept::Peer;
-use super::book::{Book, ROUNDS_MAX, Ticket};
+use super::resources::{ROUNDS_MAX, Resources, SessionPermit};
 use super::round::Round;
 use super::{HandedList, InForce};
 use crate::check::{self, plain};
@@ -28,8 +28,8 @@ const REFUSALS_MAX: u32 = 100;
 pub(super) struct Session {
     peer: Peer,
     /// Makes room for the next session when this one is dropped.
-    _ticket: Ticket,
-    book: Arc<Book>,
+    _permit: SessionPermit,
+    resources: Arc<Resources>,
     in_force: watch::Receiver<Arc<InForce>>,
     /// The coordinator's opt-in list, and the part of the next one that has arrived.
     handed: Consent,
@@ -61,16 +61,16 @@ enum Phase {
 impl Session {
     pub(super) fn new(
         peer: Peer,
-        ticket: Ticket,
-        book: Arc<Book>,
+        permit: SessionPermit,
+        resources: Arc<Resources>,
         in_force: watch::Receiver<Arc<InForce>>,
         to_coordinator: mpsc::Sender<FromMeasurer>,
     ) -> Self {
         let (reporter, reports) = mpsc::channel(REPORTS_MAX);
         Self {
             peer,
-            _ticket: ticket,
-            book,
+            _permit: permit,
+            resources,
             in_force,
             handed: Consent::local_only(),
             arriving: Consent::local_only(),
@@ -90,14 +90,14 @@ impl Session {
         orders: &mut Incoming<FromCoordinator>,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<(), End> {
-        tracing::info!("session with {} begins", self.peer);
+        tracing::info!("session with {} started", self.peer);
         let end = match self.greet() {
             Ok(()) => self.carry_out_all(orders, &mut stopped).await,
             Err(end) => Err(end),
         };
         let (left, peer) = (self.rounds.len(), self.peer);
         match &end {
-            Ok(()) => tracing::info!("session with {peer} ends; {left} rounds stop"),
+            Ok(()) => tracing::info!("session with {peer} ended; {left} rounds stopped"),
             Err(End { reason, .. }) if left == 0 => {
                 tracing::info!("session with {peer} is over: {reason}");
             }
@@ -111,9 +111,9 @@ impl Session {
     fn greet(&self) -> Result<(), End> {
         self.send(FromMeasurer::Hello(Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            capacity: self.book.capacity(),
+            capacity: self.resources.capacity(),
             rounds_max: ROUNDS_MAX,
-            sockets_max: self.book.sockets_max(),
+            sockets_max: self.resources.sockets_max(),
             takes_opt_in: self.in_force.borrow().rules.handed != HandedList::Ignored,
         }))
     }
@@ -169,9 +169,9 @@ impl Session {
             "order for round {round} of {peer} refused (code {number}): {reason}"
         );
         self.refusals += 1;
-        self.book.count(|totals| *totals.refused_orders.entry(code).or_default() += 1);
+        self.resources.count(|totals| *totals.refused_orders.entry(code).or_default() += 1);
         if self.refusals > REFUSALS_MAX {
-            return Err(End::lasting("too many orders had to be refused"));
+            return Err(End::lasting("too many refused orders"));
         }
         self.send(FromMeasurer::Refused { round, code, reason: plain(&reason) })
     }
@@ -231,17 +231,18 @@ impl Session {
             own => own,
         }
         .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
-        let (reservation, claim) = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
+        let (reservation, mark) =
+            self.resources.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
             // The receiver is gone after the end of the session.
             let _ = reporter.blocking_send((number, report));
         });
-        let round = Round::begin(reservation, claim, order, reports)
+        let round = Round::begin(reservation, mark, order, reports)
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
         let state = State { round, phase: Phase::Preparing, seconds: order.seconds };
         self.rounds.insert(number, state);
-        self.book.count(|totals| totals.rounds += 1);
+        self.resources.count(|totals| totals.rounds += 1);
         let (id, address, rate) = (target.ids.rsa, target.address, order.rate);
         let peer = self.peer;
         tracing::info!(round = number, relay = %id, "round {number} of {peer}: {id} at {address}, {rate}");
@@ -282,13 +283,13 @@ impl Session {
             }
             MemberReport::Second(second, _) => {
                 let bytes = second.bytes;
-                self.book.count(|totals| totals.measured_bytes += bytes);
+                self.resources.count(|totals| totals.measured_bytes += bytes);
                 second.index.saturating_add(1) >= state.seconds
             }
             MemberReport::Load(_) => false,
             MemberReport::Failed { detail, .. } => {
                 tracing::warn!(round, "round {round} of {} has failed: {detail}", self.peer);
-                self.book.count(|totals| totals.failed_rounds += 1);
+                self.resources.count(|totals| totals.failed_rounds += 1);
                 true
             }
         };

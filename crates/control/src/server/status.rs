@@ -1,14 +1,14 @@
-//! What a measurer does now, and what it has done.
+//! The current state of a measurer, and its totals.
 
 use super::InForce;
-use super::book::Book;
+use super::resources::Resources;
 use crate::RefusalCode;
 use onion::Rate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// What a measurer's daemon does now, and what it has done since its start.
+/// The current state of a measurer's daemon, and its totals since its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasurerStatus {
     /// Its send and receive rate.
@@ -19,7 +19,7 @@ pub struct MeasurerStatus {
     pub sessions: usize,
     /// Rounds that are being prepared or run.
     pub rounds: usize,
-    /// Sockets to relays that these may open.
+    /// The number of sockets to relays that these may open.
     pub sockets: u32,
     /// The number of sockets for which it has file descriptors.
     pub sockets_max: u32,
@@ -32,9 +32,9 @@ pub struct MeasurerStatus {
 /// Sums since the start of a measurer's daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MeasurerTotals {
-    /// Rounds that were begun.
+    /// Started rounds.
     pub rounds: u64,
-    /// Rounds that have failed.
+    /// Failed rounds.
     pub failed_rounds: u64,
     /// Bytes of cells that came back from relays.
     pub measured_bytes: u64,
@@ -45,7 +45,7 @@ pub struct MeasurerTotals {
 /// Reads a daemon's status, for as long as the daemon runs and after.
 #[derive(Clone)]
 pub struct StatusReader {
-    pub(super) book: Arc<Book>,
+    pub(super) resources: Arc<Resources>,
     pub(super) in_force: watch::Receiver<Arc<InForce>>,
 }
 
@@ -55,7 +55,7 @@ impl StatusReader {
     pub fn read(&self) -> MeasurerStatus {
         MeasurerStatus {
             opted_in: self.in_force.borrow().rules.consent.listed(),
-            ..self.book.status()
+            ..self.resources.status()
         }
     }
 }

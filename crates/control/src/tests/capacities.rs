@@ -29,7 +29,7 @@ fn test(
 }
 
 #[test]
-fn daemons_find_each_others_capacities() {
+fn daemons_measure_each_others_capacities() {
     let daemons = [Daemon::start(), Daemon::start(), Daemon::start()];
     let at = daemons.each_ref().map(Daemon::address);
     let reports = test(COORDINATOR, &at, PLAN, RATE);
@@ -39,11 +39,11 @@ fn daemons_find_each_others_capacities() {
         assert!(found.missing.is_empty(), "{reports:?}");
         assert!(found.capacity.is_some_and(|it| it > Rate::ZERO));
     }
-    assert!(daemons.iter().all(Daemon::is_quiet), "members have nothing to do with it");
+    assert!(daemons.iter().all(Daemon::is_quiet), "members get no commands");
 }
 
 #[test]
-fn a_daemon_that_is_not_there_is_named_by_all() {
+fn an_absent_daemon_is_named_by_all_others() {
     let daemons = [Daemon::start(), Daemon::start()];
     // No process listens on this port, and none gets it as a free port.
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -58,7 +58,7 @@ fn a_daemon_that_is_not_there_is_named_by_all() {
 }
 
 #[test]
-fn what_a_measurer_cannot_or_may_not_do_is_refused_in_words() {
+fn impossible_and_forbidden_orders_are_refused_with_the_reason() {
     let daemons = [Daemon::start(), Daemon::start()];
     let at = daemons.each_ref().map(Daemon::address);
     let refused = |number, plan, rate| match &test(number, &at, plan, rate)[0] {

@@ -7,21 +7,21 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 #[test]
-fn a_coordinator_of_another_team_is_refused_and_told_so() {
+fn a_coordinator_of_another_team_is_refused_with_the_reason() {
     let daemon = Daemon::start();
     let strangers = remotes(STRANGER);
-    let measurer = strangers.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&strangers, daemon.address());
     let error = measurer.abilities().expect_err("a foreign key");
     assert!(matches!(error, ConnectError::RefusesOurKey { own, .. } if own == public(STRANGER)));
     let text = error.to_string();
     assert!(text.contains("key of another team") && text.contains("`coordinators`"), "{text}");
-    let (reporter, told) = reports();
+    let (reporter, received) = reports();
     let mut member = measurer.member();
     measurer::Member::prepare(&mut member, crate::testing::order(), reporter).expect("a thread");
-    assert_broken(&told, "key of another team");
+    assert_broken(&received, "key of another team");
 
     let ours = remotes(COORDINATOR);
-    let measurer = ours.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&ours, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
 }
 
@@ -41,10 +41,10 @@ fn a_measurer_of_another_team_gets_no_orders() {
 }
 
 #[test]
-fn garbage_on_the_port_disturbs_nobody() {
+fn garbage_on_the_port_does_not_disturb_sessions() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     measurer.abilities().expect("a session");
     let silent = TcpStream::connect(daemon.address()).expect("a connection");
     for garbage in
@@ -52,7 +52,7 @@ fn garbage_on_the_port_disturbs_nobody() {
     {
         let mut stream = TcpStream::connect(daemon.address()).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // It may be refused half-way.
+        // The daemon may close the connection early.
         let _ = stream.write_all(garbage);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = Vec::new();
@@ -64,19 +64,19 @@ fn garbage_on_the_port_disturbs_nobody() {
 }
 
 #[test]
-fn silent_strangers_do_not_lock_coordinators_out() {
+fn silent_connections_do_not_exclude_coordinators() {
     let daemon = Daemon::start();
-    // More than all coordinators' places, and than one address may have of the strangers'.
+    // More than the places of all coordinators, and than the limit for one unauthenticated address.
     let silent: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(daemon.address()).expect("a connection")).collect();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
     drop(silent);
 }
 
 #[test]
-fn what_is_no_measurer_is_said_to_be_none() {
+fn a_server_that_is_no_measurer_is_reported_as_such() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
@@ -85,13 +85,13 @@ fn what_is_no_measurer_is_said_to_be_none() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(address, public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, address);
     let error = measurer.abilities().expect_err("no measurer");
     assert!(matches!(error, ConnectError::OtherProtocol { .. }), "{error}");
     server.join().expect("no panic");
 
     let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port").local_addr().unwrap();
-    let measurer = remotes.measurer(free, public(MEASURER)).expect("a good key");
-    let error = measurer.abilities().expect_err("nobody").to_string();
+    let measurer = remote(&remotes, free);
+    let error = measurer.abilities().expect_err("no listener").to_string();
     assert!(error.contains("is `flashflow measurer` running?"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Sessions that are cut, and parties that die.
+//! Lost sessions, and parties that die.
 
 use super::world::*;
 use crate::messages::FromCoordinator;
@@ -13,33 +13,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 #[test]
-fn a_session_that_is_cut_stops_its_round_and_frees_its_share() {
+fn a_lost_session_stops_its_round_and_releases_its_share() {
     let daemon = Daemon::start();
     run(async {
-        let line = route(COORDINATOR, daemon.address()).connect().await.expect("a session");
+        let session = route(COORDINATOR, daemon.address()).connect().await.expect("a session");
         let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
         let message = FromCoordinator::Prepare { round: 1, order: all };
-        line.to_measurer.send(message).await.expect("a session");
+        session.to_measurer.send(message).await.expect("a session");
         let _ = daemon.prepared();
     });
     // The coordinator is gone, with all its sockets.
     daemon.stopped();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
 }
 
 #[test]
-fn a_coordinator_that_ends_stops_its_rounds_and_is_told_of_them() {
+fn a_coordinator_that_ends_stops_its_rounds_and_reports_them() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     let mut member = measurer.member();
-    let (reporter, told) = reports();
+    let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
     let _ = daemon.prepared();
     drop(remotes);
-    assert_broken(&told, "the coordinator is ending");
+    assert_broken(&received, "the coordinator is ending");
     daemon.stopped();
     let (reporter, _) = reports();
     let error = member.prepare(order(), reporter).expect_err("no thread left").to_string();
@@ -47,48 +47,47 @@ fn a_coordinator_that_ends_stops_its_rounds_and_is_told_of_them() {
 }
 
 #[test]
-fn a_daemon_that_ends_breaks_the_round_and_its_successor_gets_the_next() {
+fn a_daemon_that_ends_breaks_the_round_and_a_restarted_one_gets_the_next() {
     let daemon = Daemon::start();
     let address = daemon.address();
     let remotes = remotes(COORDINATOR);
-    let mut member = remotes.measurer(address, public(MEASURER)).expect("a good key").member();
-    let (reporter, told) = reports();
+    let mut member = remote(&remotes, address).member();
+    let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
     let _ = daemon.prepared();
     drop(daemon);
-    assert_broken(&told, "the measurer is ending");
+    assert_broken(&received, "the measurer is ending");
 
-    let (reporter, told) = reports();
+    let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
-    assert_broken(&told, "cannot be reached");
+    assert_broken(&received, "cannot be reached");
 
     let daemon = Daemon::start_at(address);
     assert_measures(&daemon, &mut member);
 }
 
 #[test]
-fn a_round_that_breaks_down_inside_the_measurer_is_reported() {
+fn a_failure_inside_the_measurer_is_reported() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let mut member =
-        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
-    let (reporter, told) = reports();
+    let mut member = remote(&remotes, daemon.address()).member();
+    let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
     let (_, notify) = daemon.prepared();
     let detail = "out of sockets\nand of luck".to_owned();
     notify(MemberReport::Failed { kind: FailureKind::Broken, detail });
-    assert_broken(&told, "out of sockets and of luck");
+    assert_broken(&received, "out of sockets and of luck");
     daemon.stopped();
     assert_measures(&daemon, &mut member);
 }
 
-/// Passes bytes on, until it is frozen: then its connections stay open, and nothing moves.
-struct Wire {
+/// Forwards bytes until it is frozen: then its connections stay open without traffic.
+struct Proxy {
     address: SocketAddr,
     frozen: Arc<AtomicBool>,
 }
 
-impl Wire {
+impl Proxy {
     fn to(target: SocketAddr) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().unwrap();
@@ -101,14 +100,14 @@ impl Wire {
             let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
             for (from, to) in [(near, far), back] {
                 let is_frozen = Arc::clone(&is_frozen);
-                thread::spawn(move || pass_on(from, to, &is_frozen));
+                thread::spawn(move || forward(from, to, &is_frozen));
             }
         });
         Self { address, frozen }
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
+fn forward(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
         if !is_frozen.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).is_err() {
@@ -119,17 +118,17 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
 }
 
 #[test]
-fn both_sides_notice_when_the_other_falls_silent() {
+fn both_sides_detect_a_silent_peer() {
     let daemon = Daemon::start();
-    let wire = Wire::to(daemon.address());
+    let proxy = Proxy::to(daemon.address());
     let remotes = remotes(COORDINATOR);
-    let mut member = remotes.measurer(wire.address, public(MEASURER)).expect("a good key").member();
-    let (reporter, told) = reports();
+    let mut member = remote(&remotes, proxy.address).member();
+    let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
     let (_, notify) = daemon.prepared();
     notify(MemberReport::Ready { sockets: 8 });
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
-    wire.frozen.store(true, Ordering::Relaxed);
-    assert_broken(&told, "is lost");
+    assert_eq!(received.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
+    proxy.frozen.store(true, Ordering::Relaxed);
+    assert_broken(&received, "is lost");
     daemon.stopped();
 }

@@ -24,12 +24,12 @@ impl<Out: Serialize + Send + 'static> Rude<Out> {
         let (stream, _) = route(own, daemon.address()).stream().await.expect("a known key");
         let (orders, answers) = Connection::over(stream, LIMITS).split();
         let mut this = Self { orders, answers };
-        this.say(session).await;
+        this.send(session).await;
         assert!(matches!(this.next().await, FromMeasurer::Hello(_)));
         this
     }
 
-    async fn say(&self, message: Out) {
+    async fn send(&self, message: Out) {
         self.orders.send(message).await.expect("a session");
     }
 
@@ -54,15 +54,15 @@ impl Rude {
     async fn prepare(&self, round: u64, spoil: impl FnOnce(&mut RoundOrder)) {
         let mut order = order();
         spoil(&mut order);
-        self.say(FromCoordinator::Prepare { round, order }).await;
+        self.send(FromCoordinator::Prepare { round, order }).await;
     }
 
     async fn start(&self, round: u64) {
-        self.say(FromCoordinator::Start { round, delay: Duration::ZERO }).await;
+        self.send(FromCoordinator::Start { round, delay: Duration::ZERO }).await;
     }
 
     async fn stop(&self, round: u64) {
-        self.say(FromCoordinator::Stop { round }).await;
+        self.send(FromCoordinator::Stop { round }).await;
     }
 
     async fn assert_refused(&mut self, refused: u64, by: RefusalCode) {
@@ -108,7 +108,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
             .expect("no panic");
         let ready = FromMeasurer::Report { round: 5, report: MemberReport::Ready { sockets: 3 } };
         assert_eq!(rude.next().await, ready);
-        rude.say(FromCoordinator::Start { round: 5, delay: Duration::MAX }).await;
+        rude.send(FromCoordinator::Start { round: 5, delay: Duration::MAX }).await;
         rude.assert_refused(5, RefusalCode::Malformed).await;
         rude.start(5).await;
         daemon.started();
@@ -124,7 +124,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
 }
 
 #[test]
-fn a_coordinator_that_errs_without_end_loses_its_session_and_only_that() {
+fn a_coordinator_with_too_many_refused_orders_loses_its_session_only() {
     let daemon = Daemon::start();
     run(async {
         let mut rude = Rude::connect(COORDINATOR, &daemon, FromCoordinator::Session).await;
@@ -138,15 +138,15 @@ fn a_coordinator_that_errs_without_end_loses_its_session_and_only_that() {
             }
         };
         let (reason, ()) = tokio::join!(rude.end(), floods);
-        assert_eq!(reason, "too many orders had to be refused");
+        assert_eq!(reason, "too many refused orders");
     });
     let remotes = remotes(OTHER_COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
 }
 
 #[test]
-fn an_opt_in_list_that_never_ends_ends_the_session_however_its_lines_are_sent() {
+fn an_opt_in_list_without_end_ends_the_session() {
     let daemon = Daemon::start();
     // A line of the message may contain several of the list.
     let of_one = |lines: usize| vec![format!("{:040X}\n", 7).repeat(lines)];
@@ -168,7 +168,7 @@ fn an_opt_in_list_that_never_ends_ends_the_session_however_its_lines_are_sent() 
         });
     }
     let remotes = remotes(OTHER_COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
 }
 
@@ -176,14 +176,14 @@ fn an_opt_in_list_that_never_ends_ends_the_session_however_its_lines_are_sent() 
 fn an_oversized_message_ends_the_session_and_stops_its_rounds_only() {
     let daemon = Daemon::start();
     let others = remotes(OTHER_COORDINATOR);
-    let measurer = others.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&others, daemon.address());
     measurer.abilities().expect("a session");
     run(async {
         let json = |message: FromCoordinator| serde_json::to_value(message).expect("plain data");
         let mut rude = Rude::connect(COORDINATOR, &daemon, json(FromCoordinator::Session)).await;
-        rude.say(json(FromCoordinator::Prepare { round: 1, order: order() })).await;
+        rude.send(json(FromCoordinator::Prepare { round: 1, order: order() })).await;
         let _ = daemon.prepared();
-        rude.say(" ".repeat(1 << 20).into()).await;
+        rude.send(" ".repeat(1 << 20).into()).await;
         let reason = rude.end().await;
         assert!(reason.contains("the maximum is 8192"), "{reason}");
         daemon.stopped();
@@ -198,7 +198,7 @@ fn a_message_that_cannot_be_decoded_ends_the_session_with_a_reason() {
         let session = serde_json::Value::from("session");
         for alien in [serde_json::json!({"start": {"round": "one"}}), 0.5.into()] {
             let mut rude = Rude::connect(COORDINATOR, &daemon, session.clone()).await;
-            rude.say(alien).await;
+            rude.send(alien).await;
             let reason = rude.end().await;
             assert!(reason.contains("cannot decode"), "{reason}");
             // The next session begins when this one is gone.
@@ -206,6 +206,6 @@ fn a_message_that_cannot_be_decoded_ends_the_session_with_a_reason() {
         }
     });
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     assert_measures(&daemon, &mut measurer.member());
 }

@@ -10,10 +10,10 @@ use onion::Rate;
 use std::net::SocketAddr;
 
 #[test]
-fn a_round_goes_from_its_order_to_its_last_second_and_so_does_the_next() {
+fn two_rounds_run_from_order_to_last_second() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     let abilities = measurer.abilities().expect("a session");
     assert_eq!(abilities.capacity, Rate::from_mbit_per_s(1000.0));
     assert_eq!((abilities.rounds_max, abilities.sockets_max), (64, 5000));
@@ -28,41 +28,40 @@ fn a_round_goes_from_its_order_to_its_last_second_and_so_does_the_next() {
 fn several_rounds_at_once_share_a_session_within_the_capacity() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     let (mut first, mut second_member, mut third) =
         (measurer.member(), measurer.member(), measurer.member());
     let with_rate = |mbit| RoundOrder { rate: Rate::from_mbit_per_s(mbit), ..order() };
-    let (reporter, first_told) = reports();
+    let (reporter, first_received) = reports();
     first.prepare(with_rate(600.0), reporter).expect("a thread");
     let (_, tell_first) = daemon.prepared();
-    let (reporter, second_told) = reports();
+    let (reporter, second_received) = reports();
     second_member.prepare(with_rate(400.0), reporter).expect("a thread");
     let (_, tell_second) = daemon.prepared();
 
-    let (reporter, third_told) = reports();
+    let (reporter, third_received) = reports();
     third.prepare(with_rate(0.001), reporter).expect("a thread");
-    assert_broken(&third_told, "busy: 1000.00 Mbit/s of 1000.00 Mbit/s are in use by 2 rounds");
+    assert_broken(&third_received, "busy: 1000.00 Mbit/s of 1000.00 Mbit/s are in use by 2 rounds");
 
     // Each report goes to its own round.
     tell_second(MemberReport::Ready { sockets: 2 });
     tell_first(MemberReport::Ready { sockets: 1 });
     let ready = |sockets| Ok(MemberReport::Ready { sockets });
-    assert_eq!(first_told.recv_timeout(PATIENCE), ready(1));
-    assert_eq!(second_told.recv_timeout(PATIENCE), ready(2));
+    assert_eq!(first_received.recv_timeout(PATIENCE), ready(1));
+    assert_eq!(second_received.recv_timeout(PATIENCE), ready(2));
 
     // A round that ends releases its share.
     first.stop();
     daemon.stopped();
     assert_measures(&daemon, &mut third);
-    assert!(second_told.try_recv().is_err());
+    assert!(second_received.try_recv().is_err());
 }
 
 #[test]
-fn a_round_that_is_replaced_reports_no_more_and_gives_its_share_to_its_successor() {
+fn a_replaced_round_reports_nothing_more_and_releases_its_share() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let mut member =
-        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
+    let mut member = remote(&remotes, daemon.address()).member();
     let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
     let (reporter, old) = reports();
     member.prepare(all, reporter).expect("a thread");
@@ -80,22 +79,22 @@ fn a_round_that_is_replaced_reports_no_more_and_gives_its_share_to_its_successor
 }
 
 #[test]
-fn a_second_coordinator_is_told_that_the_measurer_is_busy_and_disturbs_nothing() {
+fn a_second_coordinator_gets_busy_and_does_not_disturb_the_first() {
     let daemon = Daemon::start();
     let (ours, theirs) = (remotes(COORDINATOR), remotes(OTHER_COORDINATOR));
     let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
-    let mut first = ours.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
-    let (reporter, first_told) = reports();
+    let mut first = remote(&ours, daemon.address()).member();
+    let (reporter, first_received) = reports();
     first.prepare(all, reporter).expect("a thread");
     let (_, notify) = daemon.prepared();
 
-    let mut other = theirs.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
-    let (reporter, other_told) = reports();
+    let mut other = remote(&theirs, daemon.address()).member();
+    let (reporter, other_received) = reports();
     other.prepare(order(), reporter).expect("a thread");
-    assert_broken(&other_told, "1 of them of other coordinators");
+    assert_broken(&other_received, "1 of them of other coordinators");
 
     notify(MemberReport::Ready { sockets: 8 });
-    let ready = first_told.recv_timeout(PATIENCE);
+    let ready = first_received.recv_timeout(PATIENCE);
     assert_eq!(ready, Ok(MemberReport::Ready { sockets: 8 }));
     first.stop();
     daemon.stopped();
@@ -103,12 +102,12 @@ fn a_second_coordinator_is_told_that_the_measurer_is_busy_and_disturbs_nothing()
 }
 
 #[test]
-fn the_same_key_has_one_session_and_the_second_is_told_so() {
+fn a_second_session_with_the_same_key_is_refused_with_the_reason() {
     let daemon = Daemon::start();
     let (ours, intruders) = (remotes(COORDINATOR), remotes(COORDINATOR));
-    let first = ours.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let first = remote(&ours, daemon.address());
     first.abilities().expect("a session");
-    let second = intruders.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let second = remote(&intruders, daemon.address());
     let error = second.abilities().expect_err("a second session").to_string();
     assert!(error.contains("a session with this coordinator's key already"), "{error}");
     assert_measures(&daemon, &mut first.member());
@@ -120,33 +119,30 @@ fn the_same_key_has_one_session_and_the_second_is_told_so() {
 }
 
 #[test]
-fn the_measurers_own_consent_rule_stands_above_any_order() {
+fn the_measurers_own_consent_rule_overrides_any_order() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     let mut member = measurer.member();
     let mut public_relay = order();
     public_relay.target.address = SocketAddr::from(([198, 51, 100, 7], 9001));
-    let (reporter, told) = reports();
+    let (reporter, received) = reports();
     member.prepare(public_relay, reporter).expect("a thread");
-    match told.recv_timeout(PATIENCE) {
+    match received.recv_timeout(PATIENCE) {
         Ok(MemberReport::Failed { kind: FailureKind::Refused, detail }) => {
             assert!(detail.contains("has not opted in"), "{detail}");
         }
         other => panic!("{other:?} instead of a refusal"),
     }
-    assert!(daemon.is_quiet(), "the member has never heard of it");
+    assert!(daemon.is_quiet(), "the member got no command");
     assert_measures(&daemon, &mut member);
 }
 
 #[test]
-fn new_rules_hold_for_the_next_order_and_spare_running_rounds_but_not_those_of_a_removed_coordinator()
- {
+fn new_rules_apply_to_later_orders_and_to_sessions_of_removed_coordinators() {
     let daemon = Daemon::start();
     let (ours, others) = (remotes(COORDINATOR), remotes(OTHER_COORDINATOR));
-    let measurer = |remotes: &crate::Remotes| {
-        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key")
-    };
+    let measurer = |remotes: &crate::Remotes| remote(remotes, daemon.address());
     let (measurer, others_measurer) = (measurer(&ours), measurer(&others));
     let prepared = |measurer: &crate::RemoteMeasurer| {
         let (reporter, received) = reports();
@@ -185,23 +181,23 @@ fn new_rules_hold_for_the_next_order_and_spare_running_rounds_but_not_those_of_a
     assert_eq!(daemon.prepared().0, abroad);
     notify(MemberReport::Ready { sockets: 3 });
     let report = received.recv_timeout(PATIENCE);
-    assert_eq!(report, Ok(MemberReport::Ready { sockets: 3 }), "the first round goes on");
+    assert_eq!(report, Ok(MemberReport::Ready { sockets: 3 }), "the first round continues");
     daemon.reload(rules(&[COORDINATOR], Consent::local_only()));
     refused("has not opted in");
 }
 
 #[test]
-fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only() {
+fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
     let daemon = Daemon::start();
     let taking = |handed| crate::Rules { handed, ..rules(&[COORDINATOR], Consent::local_only()) };
     daemon.reload(taking(HandedList::Accepted));
     let remotes = remotes(COORDINATOR);
-    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let measurer = remote(&remotes, daemon.address());
     let mut abroad = order();
     abroad.target.address = SocketAddr::from(([198, 51, 100, 7], 443));
     let id = abroad.target.ids.rsa;
     let list = |text: &str| Consent::local_only().with_list(text).expect("a list");
-    // More than fits into one message, and ours last.
+    // More than fits into one message, with our relay last.
     let others: String = (0..500).map(|n| format!("{n:040X} 2001:db8::{n:x}\n")).collect();
     remotes.hand_out(&list(&format!("{others}{id} 198.51.100.7")));
     let answer = |order: RoundOrder| {
@@ -210,7 +206,7 @@ fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only
         member.prepare(order, reporter).expect("a thread");
         match daemon.prepared_or(&received) {
             Some(MemberReport::Failed { detail, .. }) => Err(detail),
-            Some(other) => panic!("{other:?} of a member that says nothing"),
+            Some(other) => panic!("{other:?} from a member without reports"),
             None => {
                 member.stop();
                 daemon.stopped();
@@ -243,12 +239,12 @@ fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only
     until(|| answer(abroad).is_err());
 }
 
-/// Until what was sent has arrived.
+/// Waits until the condition holds.
 fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if holds() {
             return;
         }
     }
-    panic!("it never happens");
+    panic!("timed out");
 }

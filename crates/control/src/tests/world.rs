@@ -2,7 +2,7 @@
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
-use crate::{HandedList, MeasurerServer, Remotes, Rules, ServerOptions, tls};
+use crate::{HandedList, MeasurerServer, RemoteMeasurer, Remotes, Rules, ServerOptions, tls};
 use measurer::member::{
     FailureKind, MeasurerKey, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad,
 };
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-/// Longer than anything takes, on the slowest machine.
+/// A generous timeout, for the slowest machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) const MEASURER: u8 = 1;
@@ -31,13 +31,13 @@ pub(super) fn public(number: u8) -> PublicKey {
 }
 
 /// A command to a scripted member.
-pub(super) enum Told {
+pub(super) enum Command {
     Prepared(Box<RoundOrder>, Reports),
     Started(Duration),
     Stopped,
 }
 
-struct ScriptedMember(Sender<Told>);
+struct ScriptedMember(Sender<Command>);
 
 impl Member for ScriptedMember {
     fn key(&self) -> MeasurerKey {
@@ -46,16 +46,16 @@ impl Member for ScriptedMember {
 
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         self.0
-            .send(Told::Prepared(Box::new(order), reports))
+            .send(Command::Prepared(Box::new(order), reports))
             .map_err(|_| MemberError("over".to_owned()))
     }
 
     fn start(&mut self, delay: Duration) {
-        let _ = self.0.send(Told::Started(delay));
+        let _ = self.0.send(Command::Started(delay));
     }
 
     fn stop(&mut self) {
-        let _ = self.0.send(Told::Stopped);
+        let _ = self.0.send(Command::Stopped);
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn rules(coordinators: &[u8], consent: Consent) -> Rules {
 /// A measurer's daemon of 1000 Mbit/s, and the commands to its members.
 pub(super) struct Daemon {
     server: MeasurerServer,
-    told: Receiver<Told>,
+    commands: Receiver<Command>,
 }
 
 impl Daemon {
@@ -77,7 +77,7 @@ impl Daemon {
     }
 
     pub(super) fn start_at(listen: SocketAddr) -> Self {
-        let (sender, told) = channel();
+        let (sender, commands) = channel();
         let sender = Mutex::new(sender);
         let server = MeasurerServer::start(ServerOptions {
             listen,
@@ -89,7 +89,7 @@ impl Daemon {
                 Ok(Box::new(ScriptedMember(sender.lock().expect("no panic").clone())))
             }),
         });
-        Self { server: server.expect("a free port"), told }
+        Self { server: server.expect("a free port"), commands }
     }
 
     pub(super) const fn address(&self) -> SocketAddr {
@@ -101,8 +101,8 @@ impl Daemon {
     }
 
     pub(super) fn prepared(&self) -> (RoundOrder, Reports) {
-        match self.told.recv_timeout(PATIENCE) {
-            Ok(Told::Prepared(order, reports)) => (*order, reports),
+        match self.commands.recv_timeout(PATIENCE) {
+            Ok(Command::Prepared(order, reports)) => (*order, reports),
             Ok(_) => panic!("the member got another command"),
             Err(_) => panic!("the member got no command"),
         }
@@ -114,34 +114,39 @@ impl Daemon {
             if let Ok(report) = reports.try_recv() {
                 return Some(report);
             }
-            if let Ok(told) = self.told.recv_timeout(Duration::from_millis(1)) {
-                assert!(matches!(told, Told::Prepared(..)), "the member got another command");
+            if let Ok(command) = self.commands.recv_timeout(Duration::from_millis(1)) {
+                assert!(matches!(command, Command::Prepared(..)), "the member got another command");
                 return None;
             }
         }
     }
 
     pub(super) fn started(&self) -> Duration {
-        match self.told.recv_timeout(PATIENCE) {
-            Ok(Told::Started(delay)) => delay,
+        match self.commands.recv_timeout(PATIENCE) {
+            Ok(Command::Started(delay)) => delay,
             _ => panic!("the member is not started"),
         }
     }
 
     pub(super) fn stopped(&self) {
-        let told = self.told.recv_timeout(PATIENCE);
-        assert!(matches!(told, Ok(Told::Stopped)), "the member is not stopped");
+        let command = self.commands.recv_timeout(PATIENCE);
+        assert!(matches!(command, Ok(Command::Stopped)), "the member is not stopped");
     }
 
     /// Whether members got no unexpected command.
     pub(super) fn is_quiet(&self) -> bool {
-        self.told.try_recv().is_err()
+        self.commands.try_recv().is_err()
     }
 }
 
 /// The sessions of one coordinator.
 pub(super) fn remotes(number: u8) -> Remotes {
     Remotes::start(key(number)).expect("a thread")
+}
+
+/// A coordinator's view of the daemon at this address.
+pub(super) fn remote(remotes: &Remotes, at: SocketAddr) -> RemoteMeasurer {
+    remotes.measurer(at, public(MEASURER)).expect("a good key")
 }
 
 /// Reports of a round, in a channel.
@@ -163,17 +168,17 @@ pub(super) fn load() -> MemberReport {
     MemberReport::Load(WorkerLoad { wall: Duration::from_secs(2), ..WorkerLoad::default() })
 }
 
-/// The next report, which must say that the measurer is lost, with this word in its reason.
-pub(super) fn assert_broken(reports: &Receiver<MemberReport>, word: &str) {
+/// Asserts that the next report is the loss of the measurer, with this text in its reason.
+pub(super) fn assert_broken(reports: &Receiver<MemberReport>, text: &str) {
     match reports.recv_timeout(PATIENCE) {
         Ok(MemberReport::Failed { kind: FailureKind::Broken, detail }) => {
-            assert!(detail.contains(word), "{detail}");
+            assert!(detail.contains(text), "{detail}");
         }
         other => panic!("{other:?} instead of a lost measurer"),
     }
 }
 
-/// A whole round, which shows that both sides are well.
+/// Runs a whole round, which shows that both sides work.
 pub(super) fn assert_measures(daemon: &Daemon, member: &mut dyn Member) {
     let (reporter, received) = reports();
     member.prepare(crate::testing::order(), reporter).expect("a thread");
@@ -184,7 +189,10 @@ pub(super) fn assert_measures(daemon: &Daemon, member: &mut dyn Member) {
     assert_eq!(next(), MemberReport::Ready { sockets: 8 });
     member.start(Duration::from_secs(50));
     let delay = daemon.started();
-    assert!(!delay.is_zero() && delay <= Duration::from_secs(50), "less the message's way");
+    assert!(
+        !delay.is_zero() && delay <= Duration::from_secs(50),
+        "less the latency of the message"
+    );
     for report in [second(0), load(), second(1)] {
         notify(report.clone());
         assert_eq!(next(), report);
@@ -193,7 +201,7 @@ pub(super) fn assert_measures(daemon: &Daemon, member: &mut dyn Member) {
     daemon.stopped();
 }
 
-/// How a raw coordinator gets to the daemon.
+/// The route of a raw coordinator to the daemon.
 pub(super) fn route(own: u8, at: SocketAddr) -> Route {
     let tls = tls::client_config(&key(own), public(MEASURER)).expect("a good key");
     Route { at, pinned: public(MEASURER), own: public(own), tls: Arc::new(tls) }
@@ -201,7 +209,7 @@ pub(super) fn route(own: u8, at: SocketAddr) -> Route {
 
 /// Runs a raw coordinator.
 pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
-    // Of several threads, so that a test may wait for the daemon.
+    // Several threads, so that a test may block on the daemon.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime
         .expect("a runtime")

@@ -12,7 +12,7 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Keys that are accepted.
+/// The accepted keys.
 #[derive(Clone, Debug)]
 pub(super) struct Pinned(Vec<PublicKey>);
 
@@ -21,7 +21,7 @@ impl Pinned {
         Self(keys.into_iter().collect())
     }
 
-    /// `shown` is a SubjectPublicKeyInfo, though its type says certificate.
+    /// `shown` is a SubjectPublicKeyInfo, despite its type.
     fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
         let key = PublicKey::from_spki(shown)
             .ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
@@ -33,7 +33,7 @@ impl Pinned {
     }
 }
 
-/// Accepts pinned raw public keys. Signatures by them are verified as usual.
+/// Accepts peers that prove to hold a pinned key.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pinned: Pinned,
@@ -44,21 +44,38 @@ impl Verifier {
     pub(super) const fn new(provider: &CryptoProvider, pinned: Pinned) -> Self {
         Self { pinned, algorithms: provider.signature_verification_algorithms }
     }
-
-    fn verify_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(shown.as_ref());
-        verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
-    }
 }
 
-/// TLS 1.2 is switched off, so nothing of it can get here.
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered))
+/// The methods that both traits have: TLS 1.3 with raw public keys and Ed25519 only.
+macro_rules! raw_public_key_methods {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _cert: &CertificateDer<'_>,
+            _dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let key = SubjectPublicKeyInfoDer::from(cert.as_ref());
+            verify_tls13_signature_with_raw_key(message, &key, dss, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 impl ServerCertVerifier for Verifier {
@@ -73,31 +90,7 @@ impl ServerCertVerifier for Verifier {
         self.pinned.check(end_entity).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_public_key_methods!();
 }
 
 impl ClientCertVerifier for Verifier {
@@ -114,29 +107,5 @@ impl ClientCertVerifier for Verifier {
         self.pinned.check(end_entity).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    raw_public_key_methods!();
 }

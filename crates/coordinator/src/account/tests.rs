@@ -63,7 +63,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Of one pump with this many sockets in one second, each busy all the time.
+/// One second of a pump with this number of sockets, each busy all the time.
 fn of_second(sockets: u32) -> Account {
     Account {
         elapsed: ms(1000),
@@ -76,7 +76,7 @@ fn of_second(sockets: u32) -> Account {
 }
 
 #[test]
-fn shares_are_of_the_time_that_the_sockets_had() {
+fn shares_refer_to_the_time_of_the_sockets() {
     let account = Account {
         rwnd_limited: ms(2400),
         sndbuf_limited: ms(400),
@@ -109,7 +109,7 @@ fn shares_are_of_the_time_that_the_sockets_had() {
 
 /// The sum over all pumps of a measurer starts from zero.
 #[test]
-fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it() {
+fn the_silence_of_several_pumps_is_the_shortest_and_an_empty_account_does_not_end_it() {
     let silent = |seconds| Account {
         elapsed: Duration::from_secs(1),
         silent: Duration::from_secs(seconds),
@@ -121,7 +121,7 @@ fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it
 }
 
 #[test]
-fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
+fn combined_pumps_have_more_sockets_and_no_more_time() {
     let few = Account { rwnd_limited: ms(1000), mean_rtt: Some(ms(10)), ..of_second(1) };
     let many = Account {
         min_rtt: Some(ms(7)),
@@ -134,7 +134,10 @@ fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
     assert_eq!((both.sockets, both.elapsed, both.busiest), (4, ms(1000), ms(300)));
     assert_eq!((both.min_rtt, both.mean_rtt), (Some(ms(7)), Some(ms(40))));
     assert!((both.rwnd_limited_share() - 0.25).abs() < 1e-12);
-    assert!((both.throttled_share() - 0.25).abs() < 1e-12, "one of two pumps, half of the time");
+    assert!(
+        (both.throttled_share() - 0.25).abs() < 1e-12,
+        "one of two pumps, for half of the time"
+    );
     let after = both.followed_by(&both);
     assert_eq!((after.sockets, after.elapsed, after.busiest), (4, ms(2000), ms(600)));
     assert!((after.rwnd_limited_share() - 0.25).abs() < 1e-12);
@@ -142,20 +145,20 @@ fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
 }
 
 #[test]
-fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
+fn data_in_flight_adds_up_over_sockets_and_not_over_time() {
     let one =
         Account { unsent_bytes: 10, unacked_bytes: 400, outstanding_bytes: 900, ..of_second(1) };
     let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
     let both = one.combined(&other);
     let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
     assert_eq!((under_way(&both), both.taken_bytes()), ((10, 400, 1200), 790));
-    assert_eq!(Account { unsent_bytes: 1300, ..both }.taken_bytes(), 0, "TLS makes more of them");
+    assert_eq!(Account { unsent_bytes: 1300, ..both }.taken_bytes(), 0, "TLS adds bytes");
     assert_eq!(under_way(&one.followed_by(&other)), (6, 266, 700));
     assert_eq!(under_way(&both.followed_by(&both)), under_way(&both));
 }
 
 #[test]
-fn what_was_never_seen_is_nothing_and_not_zero() {
+fn a_round_trip_that_was_never_observed_is_none_and_not_zero() {
     let nothing = Account::default();
     assert_eq!((nothing.combined(&nothing).min_rtt, nothing.mean_rtt), (None, None));
     let shares = [nothing.busy_share(), nothing.retransmitted_share(), nothing.throttled_share()];
@@ -167,7 +170,7 @@ fn what_was_never_seen_is_nothing_and_not_zero() {
 }
 
 #[test]
-fn json_names_its_units() {
+fn json_names_have_units() {
     let account = Account { min_rtt: Some(ms(20)), ..of_second(2) };
     let json = serde_json::to_value(account).expect("is data");
     assert_eq!((&json["busy_us"], &json["min_rtt_us"]), (&2_000_000.into(), &20_000.into()));
@@ -202,7 +205,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_whose_account_is_taken_first(one in accounts(), two in accounts()) {
+    fn combining_accounts_is_commutative(one in accounts(), two in accounts()) {
         let (there, back) = (one.combined(&two), two.combined(&one));
         let apart = there.mean_rtt.unwrap_or_default().abs_diff(back.mean_rtt.unwrap_or_default());
         prop_assert!(apart <= Duration::from_nanos(1), "{there:?} {back:?}");
@@ -217,7 +220,7 @@ proptest! {
 }
 
 #[test]
-fn where_most_cells_waited_is_told_by_what_is_most() {
+fn the_main_cause_determines_where_most_cells_waited() {
     let second = Duration::from_secs(1);
     let busy =
         Account { elapsed: second, pump_time: second, socket_time: second, ..Account::default() };

@@ -1,6 +1,6 @@
 //! The result that follows from the statements.
 
-use super::statement::{Commitment, Statement, Word};
+use super::statement::{Commitment, Content, Statement};
 use super::{Agreement, AuthorityKey};
 use crate::plan::{Seed, TeamRoom};
 use alloc::collections::BTreeMap;
@@ -16,8 +16,8 @@ pub enum Part {
     Took,
     /// Its statements did not arrive, or arrived too late.
     Silent,
-    /// It committed to a contribution and did not reveal it in time: it was lost meanwhile, or withheld it to change
-    /// the result.
+    /// It committed to a contribution and did not reveal it in time: it failed, or withheld it to change the
+    /// result.
     Withheld,
     /// It made two commitments. This never happens by mistake: it, or an adversary with its key, lies.
     Lied,
@@ -27,7 +27,7 @@ impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Took => "took part",
-            Self::Silent => "was not heard in time",
+            Self::Silent => "sent nothing in time",
             Self::Withheld => "committed to a contribution and did not reveal it in time",
             Self::Lied => "made two different commitments: it lies, or its key is in use twice",
         })
@@ -61,25 +61,25 @@ pub struct Outcome {
 pub(super) fn of(agreement: &Agreement) -> Outcome {
     let parts: BTreeMap<AuthorityKey, Part> =
         agreement.group.keys().map(|key| (key, part(agreement, key))).collect();
-    let members: Vec<(AuthorityKey, &Commitment, &[u8; 32])> =
-        parts.keys().filter_map(|key| contribution(agreement, *key)).collect();
-    let own = members.iter().position(|(key, _, _)| *key == agreement.own);
+    let members: Vec<Member<'_>> = parts.keys().filter_map(|key| member(agreement, *key)).collect();
+    let own = members.iter().position(|it| it.key == agreement.own);
     let agreed = own.filter(|_| members.len() > 1).map(|own| {
-        let shared_random = most_named(members.iter().filter_map(|(_, it, _)| it.shared_random));
+        let shared_random =
+            most_frequent(members.iter().filter_map(|it| it.commitment.shared_random));
         let room = |it: &Commitment| TeamRoom {
             capacity: Rate::from_bit_per_s(it.capacity_bit_per_s),
             at_once_max: it.at_once_max,
         };
         Agreed {
             seed: seed(agreement, shared_random, &members),
-            teams: members.iter().map(|(key, it, _)| (*key, room(it))).collect(),
+            teams: members.iter().map(|it| (it.key, room(it.commitment))).collect(),
             own,
             shared_random,
         }
     });
-    let has_heard = |key: &AuthorityKey| agreement.heard_by.iter().all(|it| it.contains(key));
+    let has_received = |key: &AuthorityKey| agreement.received_by.iter().all(|it| it.contains(key));
     let others = agreed.iter().flat_map(|it| &it.teams).map(|(key, _)| *key);
-    let unconfirmed = others.filter(|key| *key != agreement.own && !has_heard(key)).collect();
+    let unconfirmed = others.filter(|key| *key != agreement.own && !has_received(key)).collect();
     Outcome { agreed, parts, unconfirmed }
 }
 
@@ -92,44 +92,44 @@ fn part(agreement: &Agreement, key: AuthorityKey) -> Part {
     }
 }
 
-fn contribution(
-    agreement: &Agreement,
+/// An authority whose contribution is part of the seed.
+struct Member<'a> {
     key: AuthorityKey,
-) -> Option<(AuthorityKey, &Commitment, &[u8; 32])> {
-    let [Statement { word: Word::Commit(commitment), .. }] =
+    commitment: &'a Commitment,
+    contribution: &'a [u8; 32],
+}
+
+fn member(agreement: &Agreement, key: AuthorityKey) -> Option<Member<'_>> {
+    let [Statement { content: Content::Commit(commitment), .. }] =
         agreement.commitments.get(&key)?.as_slice()
     else {
         return None;
     };
-    let [Statement { word: Word::Reveal(contribution), .. }] =
+    let [Statement { content: Content::Reveal(contribution), .. }] =
         agreement.reveals.get(&key)?.as_slice()
     else {
         return None;
     };
-    Some((key, commitment, contribution))
+    Some(Member { key, commitment, contribution })
 }
 
 /// The most frequent value; of equals the smallest.
-fn most_named(values: impl Iterator<Item = [u8; 32]>) -> Option<[u8; 32]> {
+fn most_frequent(values: impl Iterator<Item = [u8; 32]>) -> Option<[u8; 32]> {
     let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
     values.for_each(|value| *counts.entry(value).or_default() += 1);
     // `max_by_key` returns the last of equals, so iterate in reverse.
     counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(value, _)| value)
 }
 
-fn seed(
-    agreement: &Agreement,
-    shared_random: Option<[u8; 32]>,
-    members: &[(AuthorityKey, &Commitment, &[u8; 32])],
-) -> Seed {
+fn seed(agreement: &Agreement, shared_random: Option<[u8; 32]>, members: &[Member<'_>]) -> Seed {
     let mut hash = Sha256::new_with_prefix(b"FlashFlow agreed seed 1\0");
     hash.update(agreement.group.id());
     hash.update(agreement.begin_unix_s.to_be_bytes());
     hash.update([u8::from(shared_random.is_some())]);
     hash.update(shared_random.unwrap_or_default());
-    for (key, _, contribution) in members {
-        hash.update(key.0);
-        hash.update(contribution);
+    for member in members {
+        hash.update(member.key.0);
+        hash.update(member.contribution);
     }
     Seed::from_bytes(hash.finalize().into())
 }
@@ -139,11 +139,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_shared_random_values_the_one_counts_that_most_name() {
-        let of = |values: &[u8]| most_named(values.iter().map(|it| [*it; 32])).map(|it| it[0]);
-        assert_eq!(of(&[]), None, "nobody has one");
+    fn the_most_frequent_shared_random_value_counts() {
+        let of = |values: &[u8]| most_frequent(values.iter().map(|it| [*it; 32])).map(|it| it[0]);
+        assert_eq!(of(&[]), None, "no value");
         assert_eq!(of(&[7, 9, 9]), Some(9));
-        assert_eq!(of(&[9, 7, 9, 7]), Some(7), "whatever their order");
+        assert_eq!(
+            of(&[9, 7, 9, 7]),
+            Some(7),
+            "the smaller of equally frequent ones, in any order"
+        );
         assert_eq!(of(&[9, 7, 8]), Some(7));
     }
 }

@@ -21,15 +21,15 @@ pub enum StatementError {
     Malformed,
     /// The list of authorities or the times differ.
     #[error(
-        "it has other `[[authorities]]`, or another `period_s`, `slot_s` or `agree_round_s` than we: they must be the \
-         same with all"
+        "it has other `[[authorities]]`, or another `period_s`, `slot_s` or `agree_round_s` than we: all \
+         authorities need the same"
     )]
     OtherGroup,
     /// The statement is about another period.
     #[error("it is about another period: compare the clocks")]
     OtherPeriod,
     /// One signer is no member of the group.
-    #[error("it is signed by somebody who is none of us, {0}")]
+    #[error("it is signed by {0}, which is not in `[[authorities]]`")]
     Stranger(AuthorityKey),
     /// The author has not signed it.
     #[error("it is attributed to {0}, which has not signed it")]
@@ -38,13 +38,13 @@ pub enum StatementError {
     #[error("the signature of {0} is wrong")]
     BadSignature(AuthorityKey),
     /// The revealed contribution does not match the commitment.
-    #[error("what {0} reveals is not what it has committed to")]
+    #[error("the contribution of {0} does not match its commitment")]
     DoesNotOpen(AuthorityKey),
     /// At this time it needs more signatures.
-    #[error("it comes too late: compare the clocks")]
+    #[error("it arrived too late: compare the clocks")]
     TooLate,
     /// The reveal phase has not started; the statement will be sent again.
-    #[error("it comes too early: compare the clocks")]
+    #[error("it arrived too early: compare the clocks")]
     TooEarly,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Commitment {
 
 /// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Content {
     Commit(Commitment),
     /// The contribution itself.
     Reveal([u8; 32]),
@@ -73,7 +73,7 @@ pub(super) struct Statement {
     pub(super) group: [u8; 32],
     pub(super) begin_unix_s: u64,
     pub(super) author: AuthorityKey,
-    pub(super) word: Word,
+    pub(super) content: Content,
     /// By key, so that the encoding is unique.
     pub(super) signatures: BTreeMap<AuthorityKey, [u8; 64]>,
 }
@@ -96,9 +96,9 @@ impl Statement {
         group: &Group,
         begin_unix_s: u64,
         author: AuthorityKey,
-        word: Word,
+        content: Content,
     ) -> Self {
-        Self { group: *group.id(), begin_unix_s, author, word, signatures: BTreeMap::new() }
+        Self { group: *group.id(), begin_unix_s, author, content, signatures: BTreeMap::new() }
     }
 
     pub(super) fn signed_by(mut self, key: &SigningKey) -> Self {
@@ -139,8 +139,8 @@ impl Statement {
         to.extend(self.group);
         to.extend(self.begin_unix_s.to_be_bytes());
         to.extend(self.author.0);
-        match &self.word {
-            Word::Commit(commitment) => {
+        match &self.content {
+            Content::Commit(commitment) => {
                 to.push(KIND_COMMIT);
                 to.extend(commitment.hash);
                 to.extend(commitment.capacity_bit_per_s.to_be_bytes());
@@ -148,7 +148,7 @@ impl Statement {
                 to.push(commitment.shared_random.is_some().into());
                 to.extend(commitment.shared_random.unwrap_or_default());
             }
-            Word::Reveal(contribution) => {
+            Content::Reveal(contribution) => {
                 to.push(KIND_REVEAL);
                 to.extend(contribution);
             }
@@ -171,8 +171,8 @@ impl Statement {
         let group = take(rest)?;
         let begin_unix_s = u64::from_be_bytes(take(rest)?);
         let author = AuthorityKey(take(rest)?);
-        let word = match take(rest)? {
-            [KIND_COMMIT] => Word::Commit(Commitment {
+        let content = match take(rest)? {
+            [KIND_COMMIT] => Content::Commit(Commitment {
                 hash: take(rest)?,
                 capacity_bit_per_s: u64::from_be_bytes(take(rest)?),
                 at_once_max: u32::from_be_bytes(take(rest)?),
@@ -182,7 +182,7 @@ impl Statement {
                     _ => return Err(StatementError::Malformed),
                 },
             }),
-            [KIND_REVEAL] => Word::Reveal(take(rest)?),
+            [KIND_REVEAL] => Content::Reveal(take(rest)?),
             _ => return Err(StatementError::Malformed),
         };
         let mut signatures = BTreeMap::new();
@@ -194,7 +194,7 @@ impl Statement {
             }
             signatures.insert(signer, take(rest)?);
         }
-        Ok(Self { group, begin_unix_s, author, word, signatures })
+        Ok(Self { group, begin_unix_s, author, content, signatures })
     }
 }
 
@@ -209,27 +209,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn statement(seed: [u8; 32], word: Word) -> Statement {
+    fn statement(seed: [u8; 32], content: Content) -> Statement {
         let key = SigningKey::from_bytes(&seed);
         let author = AuthorityKey(key.verifying_key().to_bytes());
         let signatures = BTreeMap::new();
-        Statement { group: [7; 32], begin_unix_s: 9, author, word, signatures }.signed_by(&key)
+        Statement { group: [7; 32], begin_unix_s: 9, author, content, signatures }.signed_by(&key)
     }
 
-    fn word() -> impl Strategy<Value = Word> {
+    fn content() -> impl Strategy<Value = Content> {
         let commitment = (any::<[u8; 32]>(), any::<u64>(), any::<u32>(), any::<Option<[u8; 32]>>());
         let commitment =
             commitment.prop_map(|(hash, capacity_bit_per_s, at_once_max, shared_random)| {
-                Word::Commit(Commitment { hash, capacity_bit_per_s, at_once_max, shared_random })
+                Content::Commit(Commitment { hash, capacity_bit_per_s, at_once_max, shared_random })
             });
-        prop_oneof![commitment, any::<[u8; 32]>().prop_map(Word::Reveal)]
+        prop_oneof![commitment, any::<[u8; 32]>().prop_map(Content::Reveal)]
     }
 
     proptest! {
         #[test]
-        fn a_statement_comes_back(word in word(), seed: [u8; 32], others in proptest::collection::vec(any::<[u8; 32]>(), 0..4)) {
+        fn a_statement_survives_encoding(content in content(), seed: [u8; 32], others in proptest::collection::vec(any::<[u8; 32]>(), 0..4)) {
             let keys = others.iter().map(SigningKey::from_bytes);
-            let it = keys.fold(statement(seed, word), |it, key| it.signed_by(&key));
+            let it = keys.fold(statement(seed, content), |it, key| it.signed_by(&key));
             let bytes = it.encode();
             prop_assert_eq!(Statement::decode(&bytes), Ok(it));
             for len in 0..bytes.len() {
@@ -240,7 +240,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic_and_what_is_read_has_one_spelling(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn no_bytes_make_decoding_panic_and_encodings_are_unique(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             if let Ok(it) = Statement::decode(&bytes) {
                 prop_assert_eq!(it.encode(), bytes);
             }

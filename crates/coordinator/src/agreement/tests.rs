@@ -24,7 +24,7 @@ fn group(parties: usize) -> Group {
     Group::new((0..parties).map(key), TIMES).expect("some")
 }
 
-/// What a party has to offer; a liar may have several contributions.
+/// The input of a party; a liar may have several contributions.
 fn offer(party: usize, version: u8) -> Offer {
     let mut contribution = [version; 32];
     contribution[0] = u8::try_from(party).expect("few");
@@ -36,15 +36,15 @@ fn honest(parties: usize, party: usize) -> Agreement {
     Agreement::new(group(parties), &key_seed(party), BEGIN_UNIX_S, offer(party, 0))
 }
 
-/// All send all their statements to all.
+/// All parties except the lost ones send all their statements to each other.
 fn exchange(all: &mut [Agreement], lost: &[usize]) {
-    let told: Vec<(AuthorityKey, Vec<Vec<u8>>)> =
+    let sent: Vec<(AuthorityKey, Vec<Vec<u8>>)> =
         all.iter().map(|it| (it.own(), it.statements())).collect();
-    for (to, listener) in all.iter_mut().enumerate() {
-        for (from, (speaker, statements)) in told.iter().enumerate() {
+    for (to, receiver) in all.iter_mut().enumerate() {
+        for (from, (sender, statements)) in sent.iter().enumerate() {
             if from != to && !lost.contains(&from) && !lost.contains(&to) {
                 for statement in statements {
-                    listener.handle_statement(*speaker, statement).expect("honest");
+                    receiver.handle_statement(*sender, statement).expect("honest");
                 }
             }
         }
@@ -58,7 +58,7 @@ fn step(all: &mut [Agreement], step: u32, lost: &[usize]) {
 }
 
 #[test]
-fn all_who_are_there_have_one_seed_and_each_knows_its_team() {
+fn all_connected_authorities_agree_on_one_seed_and_know_their_own_teams() {
     let mut all: Vec<_> = (0..4).map(|party| honest(4, party)).collect();
     (0..6).for_each(|round| step(&mut all, round, &[]));
     assert!(all.iter_mut().all(|it| it.handle_step(6)));
@@ -74,7 +74,7 @@ fn all_who_are_there_have_one_seed_and_each_knows_its_team() {
     let rooms: Vec<TeamRoom> = (0..4).map(|party| offer(party, 0).room).collect();
     assert!(rooms.iter().all(|room| agreed[0].teams.iter().any(|(_, it)| it == room)));
     assert!(outcomes.iter().all(|it| it.unconfirmed.is_empty()));
-    // Another period has another seed, whatever is contributed.
+    // Another period has another seed, even from the same contributions.
     let mut later: Vec<_> = (0..4)
         .map(|it| Agreement::new(group(4), &key_seed(it), BEGIN_UNIX_S + 86_400, offer(it, 0)))
         .collect();
@@ -83,7 +83,7 @@ fn all_who_are_there_have_one_seed_and_each_knows_its_team() {
 }
 
 #[test]
-fn one_that_is_lost_in_the_middle_is_named_and_left_out() {
+fn an_authority_that_is_lost_in_the_middle_is_named_and_excluded() {
     for (lost_at, part) in [(0, Part::Silent), (1, Part::Withheld), (3, Part::Took)] {
         let mut all: Vec<_> = (0..3).map(|party| honest(3, party)).collect();
         for round in 0..4 {
@@ -97,21 +97,21 @@ fn one_that_is_lost_in_the_middle_is_named_and_left_out() {
         assert!(seeds[0].is_some() && seeds[0] == seeds[1]);
         let members = outcomes[0].agreed.as_ref().map(|it| it.teams.len());
         assert_eq!(members, Some(if part == Part::Took { 3 } else { 2 }));
-        // What was lost before it heard two reveals has its own seed.
+        // An authority that was lost before it received two reveals has its own seed.
         assert_eq!(outcomes[2].agreed.is_some(), part == Part::Took);
     }
 }
 
 #[test]
-fn who_is_not_heard_is_told_that_others_may_go_on_without_him() {
+fn an_authority_whose_statements_are_lost_learns_that_others_may_exclude_it() {
     let mut all: Vec<_> = (0..3).map(|party| honest(3, party)).collect();
     for round in 0..4 {
         all.iter_mut().for_each(|it| assert!(!it.handle_step(round)));
-        let told: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
-        // Number 2 hears, and is not heard.
-        for (listener, speaker) in [(0, 1), (1, 0), (2, 0), (2, 1)] {
-            for statement in &told[speaker].1 {
-                let _late = all[listener].handle_statement(told[speaker].0, statement);
+        let sent: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
+        // Party 2 receives statements, and its own are lost.
+        for (receiver, sender) in [(0, 1), (1, 0), (2, 0), (2, 1)] {
+            for statement in &sent[sender].1 {
+                let _late = all[receiver].handle_statement(sent[sender].0, statement);
             }
         }
     }
@@ -124,12 +124,12 @@ fn who_is_not_heard_is_told_that_others_may_go_on_without_him() {
 }
 
 #[test]
-fn what_is_refused_is_refused_for_its_reason() {
+fn each_invalid_statement_is_rejected_with_its_reason() {
     let mut party = honest(3, 0);
-    let of = |group: &Group, begin, by: usize, word| {
-        Statement::new(group, begin, key(by), word).signed_by(&signing(by))
+    let of = |group: &Group, begin, by: usize, content| {
+        Statement::new(group, begin, key(by), content).signed_by(&signing(by))
     };
-    let reveal = Word::Reveal(offer(1, 0).contribution);
+    let reveal = Content::Reveal(offer(1, 0).contribution);
     let group = group(3);
     let other = Group::new((0..3).map(key), Times { slot_s: 72, ..TIMES }).expect("three");
     let mut refuse = |statement: &Statement, error| {
@@ -150,13 +150,13 @@ fn what_is_refused_is_refused_for_its_reason() {
     let mut bytes = commit.encode();
     bytes.pop();
     assert_eq!(party.handle_statement(key(1), &bytes), Err(StatementError::Malformed));
-    // In the second round somebody else must have heard it.
+    // In the second round a second signature is required.
     party.handle_step(1);
     assert_eq!(party.handle_statement(key(1), &commit.encode()), Err(StatementError::TooLate));
     let passed_on = commit.signed_by(&signing(2)).encode();
     assert_eq!(party.handle_statement(key(2), &passed_on), Ok(()));
     party.handle_step(2);
-    let wrong = of(&group, BEGIN_UNIX_S, 1, Word::Reveal([3; 32])).encode();
+    let wrong = of(&group, BEGIN_UNIX_S, 1, Content::Reveal([3; 32])).encode();
     let error = StatementError::DoesNotOpen(key(1));
     assert_eq!(party.handle_statement(key(1), &wrong), Err(error));
     let right = of(&group, BEGIN_UNIX_S, 1, reveal).encode();
@@ -165,14 +165,15 @@ fn what_is_refused_is_refused_for_its_reason() {
 }
 
 #[test]
-fn a_group_is_two_or_more_and_differs_by_its_times() {
+fn a_group_has_two_to_sixteen_members_and_one_phase_round_fewer() {
     assert_eq!(Group::new([key(0), key(0)], TIMES), Err(GroupError(1)));
     assert!(Group::new((0..17).map(key), TIMES).is_err());
     assert_eq!(group(2).rounds(), 1);
     assert_eq!(group(9).rounds(), 8);
 }
 
-/// An action of liars: in a round, before or after the exchange of the honest, they send a statement to one of them.
+/// An action of liars: in a round, before or after the exchange of the honest parties, they send a statement to one of
+/// those.
 #[derive(Clone, Debug)]
 struct Lie {
     step: u32,
@@ -184,25 +185,25 @@ struct Lie {
 #[derive(Clone, Debug)]
 enum LieKind {
     /// A liar's commitment or reveal, signed by those liars whose bit is set.
-    Say { author: usize, version: u8, reveals: bool, signers: u8 },
-    /// What an honest one knows, signed by liars besides.
+    Own { author: usize, version: u8, reveals: bool, signers: u8 },
+    /// A statement of an honest party, also signed by liars.
     PassOn { of: usize, which: usize, signers: u8 },
 }
 
 fn lies() -> impl Strategy<Value = Vec<Lie>> {
-    let say = (0usize..4, 0u8..3, any::<bool>(), any::<u8>()).prop_map(
-        |(author, version, reveals, signers)| LieKind::Say { author, version, reveals, signers },
+    let own = (0usize..4, 0u8..3, any::<bool>(), any::<u8>()).prop_map(
+        |(author, version, reveals, signers)| LieKind::Own { author, version, reveals, signers },
     );
     let pass_on = (0usize..8, 0usize..12, any::<u8>())
         .prop_map(|(of, which, signers)| LieKind::PassOn { of, which, signers });
-    let kind = prop_oneof![3 => say, 1 => pass_on];
+    let kind = prop_oneof![3 => own, 1 => pass_on];
     let lie = (0u32..12, any::<bool>(), 0usize..8, kind)
         .prop_map(|(step, is_late, to, kind)| Lie { step, is_late, to, kind });
     vec(lie, 0..60)
 }
 
-/// Tells the lies of this half of a round.
-fn lie(lies: &[Lie], at: (u32, bool), all: &mut [Agreement], parties: usize, heard: &[Vec<u8>]) {
+/// Sends the statements of liars for this half of a round; `known` are those of the honest parties.
+fn lie(lies: &[Lie], at: (u32, bool), all: &mut [Agreement], parties: usize, known: &[Vec<u8>]) {
     let honest = all.len();
     let liars = honest..parties;
     if liars.is_empty() {
@@ -218,20 +219,21 @@ fn lie(lies: &[Lie], at: (u32, bool), all: &mut [Agreement], parties: usize, hea
     };
     for Lie { to, kind, .. } in lies.iter().filter(|it| (it.step, it.is_late) == at) {
         let statement = match kind {
-            LieKind::Say { author, version, reveals, signers } => {
+            LieKind::Own { author, version, reveals, signers } => {
                 let author = honest + author % liars.len();
                 let offer = offer(author, *version);
                 let liar = Agreement::new(group(parties), &key_seed(author), BEGIN_UNIX_S, offer);
                 let statement = if *reveals {
-                    let word = Word::Reveal(offer.contribution);
-                    Statement::new(&liar.group, BEGIN_UNIX_S, liar.own, word).signed_by(&liar.key)
+                    let content = Content::Reveal(offer.contribution);
+                    Statement::new(&liar.group, BEGIN_UNIX_S, liar.own, content)
+                        .signed_by(&liar.key)
                 } else {
                     liar.commitments[&liar.own][0].clone()
                 };
                 sign(statement, *signers)
             }
             LieKind::PassOn { of, which, signers } => {
-                let Some(bytes) = heard.get((of * 12 + which) % heard.len().max(1)) else {
+                let Some(bytes) = known.get((of * 12 + which) % known.len().max(1)) else {
                     continue;
                 };
                 sign(Statement::decode(bytes).expect("honest"), *signers)
@@ -248,31 +250,31 @@ proptest! {
     /// At least two authorities are connected. All others are unreachable or lie: they send anything to anyone,
     /// including the statements of others.
     #[test]
-    fn all_who_hear_each_other_end_with_the_same(
+    fn all_connected_honest_authorities_agree(
         honest_count in 2usize..4, bad in 0usize..4, lies in lies(), order in vec(any::<u8>(), 16),
     ) {
         let parties = honest_count + bad;
         let mut all: Vec<_> = (0..honest_count).map(|party| honest(parties, party)).collect();
         let steps = 2 * group(parties).rounds();
-        let mut heard: Vec<Vec<u8>> = vec![];
+        let mut known: Vec<Vec<u8>> = vec![];
         for step in 0..steps {
             all.iter_mut().for_each(|it| { it.handle_step(step); });
-            lie(&lies, (step, false), &mut all, parties, &heard);
-            let told: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
-            for (speaker, (from, statements)) in told.iter().enumerate() {
-                for (listener, it) in all.iter_mut().enumerate() {
+            lie(&lies, (step, false), &mut all, parties, &known);
+            let sent: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
+            for (sender, (from, statements)) in sent.iter().enumerate() {
+                for (receiver, it) in all.iter_mut().enumerate() {
                     // In any order, and some twice.
-                    let turn = usize::from(order[(speaker * 4 + listener) % 16]);
+                    let turn = usize::from(order[(sender * 4 + receiver) % 16]);
                     let twice = statements.iter().chain(statements);
                     for statement in twice.skip(turn % statements.len()).take(statements.len() + turn % 2) {
-                        if listener != speaker {
+                        if receiver != sender {
                             prop_assert_eq!(it.handle_statement(*from, statement), Ok(()));
                         }
                     }
                 }
             }
-            lie(&lies, (step, true), &mut all, parties, &heard);
-            heard = told.into_iter().flat_map(|(_, statements)| statements).collect();
+            lie(&lies, (step, true), &mut all, parties, &known);
+            known = sent.into_iter().flat_map(|(_, statements)| statements).collect();
         }
         let outcomes: Vec<Outcome> = all.iter().map(Agreement::outcome).collect();
         for (outcome, party) in outcomes.iter().zip(&all) {

@@ -1,6 +1,6 @@
 //! Bottlenecks without a queue, and those without any symptom but the reduced rate.
 
-use super::is_on_the_path;
+use super::{Bottleneck, is_on_the_path};
 use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use onion::{Duration, Rate};
@@ -28,7 +28,7 @@ const SEGMENT_BYTES: u64 = 1448;
 
 /// A measurer's results in the seconds of a round that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fared {
+pub(crate) struct MeasurerResult {
     pub(crate) assignment: Assignment,
     /// The bytes that it got back in the median second.
     pub(crate) got: Rate,
@@ -40,7 +40,7 @@ pub(crate) struct Fared {
     waits_on_path: bool,
 }
 
-impl Fared {
+impl MeasurerResult {
     /// From the returned bytes, and the accounts of its seconds, if any.
     pub(crate) fn new<'a>(
         assignment: Assignment,
@@ -111,31 +111,35 @@ impl Fared {
 }
 
 /// The measurers whose cells wait on a path that loses packets, while another's do not wait there and get lost far
-/// less; with the loss per million.
+/// less; with the loss as the cause.
 ///
 /// A policer passes its limit and drops the rest: there is no queue, and twice the sockets do not increase the rate. A
 /// measurer without loss does not pass the policer, so the policer is not on the relay's link.
-pub(crate) fn own_losses(fared: &[Fared]) -> impl Iterator<Item = (MeasurerId, u32)> {
-    let is_it = |it: &&Fared| {
+pub(crate) fn own_losses(
+    results: &[MeasurerResult],
+) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
+    let is_it = |it: &&MeasurerResult| {
         it.waits_on_path
             && it.lost_segments >= LOST_MIN
-            && fared.iter().any(|other| other.id() != it.id() && it.loses_more_than(other))
+            && results.iter().any(|other| other.id() != it.id() && it.loses_more_than(other))
     };
-    fared.iter().filter(is_it).map(|it| (it.id(), it.loss_ppm()))
+    results.iter().filter(is_it).map(|it| (it.id(), Bottleneck::Loss { loss_ppm: it.loss_ppm() }))
 }
 
-/// The measurers that got less back, per socket, than one that was fully served; with their percentage of its share.
+/// The measurers that got less back, per socket, than one that was fully served; with their share of it as the cause.
 ///
 /// A relay at its limit would have reduced the fully served one's share first. So the relay had spare capacity, and
 /// something else limited these measurers, wherever it is and whatever their kernels report.
-pub(crate) fn starved(fared: &[Fared]) -> impl Iterator<Item = (MeasurerId, u32)> {
-    let found = |it: &Fared| {
-        let others = fared.iter().filter(|other| other.is_served());
+pub(crate) fn starved(
+    results: &[MeasurerResult],
+) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
+    let found = |it: &MeasurerResult| {
+        let others = results.iter().filter(|other| other.is_served());
         let percent = others.map(|other| it.percent_of(other)).min()?;
         let is_it = !it.is_served() && it.got > Rate::ZERO && percent < UNFAIR_PERCENT;
-        is_it.then_some((it.id(), percent))
+        is_it.then_some((it.id(), Bottleneck::Share { percent }))
     };
-    fared.iter().filter_map(found)
+    results.iter().filter_map(found)
 }
 
 #[cfg(test)]
@@ -153,13 +157,13 @@ mod tests {
         Assignment { measurer: MeasurerId(measurer), rate: mbit(rate), sockets }
     }
 
-    fn fared(measurer: usize, assigned: f64, got: f64) -> Fared {
-        Fared::new(assignment(measurer, assigned, 4), mbit(got), [].into_iter())
+    fn result(measurer: usize, assigned: f64, got: f64) -> MeasurerResult {
+        MeasurerResult::new(assignment(measurer, assigned, 4), mbit(got), [].into_iter())
     }
 
     /// A measurer with these numbers of segments and retransmissions; most of the missing bytes are unacknowledged, or
     /// not.
-    fn losing(measurer: usize, sent: u64, lost: u64, is_on_path: bool) -> Fared {
+    fn losing(measurer: usize, sent: u64, lost: u64, is_on_path: bool) -> MeasurerResult {
         let account = Account {
             sent_bytes: (sent - lost) * SEGMENT_BYTES,
             retransmitted_bytes: lost * SEGMENT_BYTES,
@@ -167,15 +171,24 @@ mod tests {
             unacked_bytes: if is_on_path { 900 } else { 100 },
             ..Account::default()
         };
-        Fared::new(assignment(measurer, 100.0, 4), mbit(20.0), [account].iter())
+        MeasurerResult::new(assignment(measurer, 100.0, 4), mbit(20.0), [account].iter())
     }
 
-    fn lossy(fared: &[Fared]) -> Vec<(usize, u32)> {
-        own_losses(fared).map(|(id, ppm)| (id.0, ppm)).collect()
+    fn number((id, cause): (MeasurerId, Bottleneck)) -> (usize, u32) {
+        match cause {
+            Bottleneck::Loss { loss_ppm: number } | Bottleneck::Share { percent: number } => {
+                (id.0, number)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn lossy(results: &[MeasurerResult]) -> Vec<(usize, u32)> {
+        own_losses(results).map(number).collect()
     }
 
     #[test]
-    fn a_path_that_loses_what_another_does_not_is_named() {
+    fn a_path_that_loses_far_more_than_another_is_named() {
         let clear = losing(0, 300_000, 0, false);
         assert_eq!(lossy(&[clear, losing(1, 30_000, 150, true)]), [(1, 5000)]);
         assert_eq!(lossy(&[clear, losing(1, 30_000, 150, false)]), [], "the relay did not read");
@@ -183,45 +196,52 @@ mod tests {
         assert_eq!(
             lossy(&[losing(1, 30_000, 150, true)]),
             [],
-            "alone it has nothing to compare with"
+            "there is no other measurer to compare with"
         );
         assert_eq!(lossy(&[]), []);
     }
 
     #[test]
-    fn a_loss_that_all_have_is_nobodys_own() {
+    fn a_loss_on_all_paths_is_attributed_to_no_measurer() {
         let pairs =
             [((300_000, 3000), (30_000, 300)), ((300_000, 100), (30_000, 31)), ((40, 0), (40, 30))];
         for ((sent, lost), (others_sent, others_lost)) in pairs {
             let both = [losing(0, sent, lost, false), losing(1, others_sent, others_lost, true)];
             assert_eq!(lossy(&both), [], "{both:?}");
         }
-        // Before the relay's own link both wait.
+        // Both wait before the relay's own link.
         assert_eq!(lossy(&[losing(0, 300_000, 0, true), losing(1, 30_000, 150, true)]), []);
     }
 
     #[test]
-    fn who_gets_less_than_one_that_was_served_is_not_held_back_by_the_relay() {
-        let found = |all: &[Fared]| -> Vec<(usize, u32)> {
-            starved(all).map(|(id, percent)| (id.0, percent)).collect()
-        };
-        assert_eq!(found(&[fared(0, 400.0, 20.0), fared(1, 190.0, 190.0)]), [(0, 10)]);
+    fn a_measurer_with_less_per_socket_than_a_fully_served_one_is_not_limited_by_the_relay() {
+        let found =
+            |all: &[MeasurerResult]| -> Vec<(usize, u32)> { starved(all).map(number).collect() };
+        assert_eq!(found(&[result(0, 400.0, 20.0), result(1, 190.0, 190.0)]), [(0, 10)]);
         assert_eq!(
-            found(&[fared(0, 400.0, 20.0), fared(1, 190.0, 150.0)]),
+            found(&[result(0, 400.0, 20.0), result(1, 190.0, 150.0)]),
             [],
-            "both are held back"
+            "neither is fully served"
         );
-        assert_eq!(found(&[fared(0, 400.0, 80.0), fared(1, 100.0, 100.0)]), [], "nearly as much");
-        assert_eq!(found(&[fared(0, 20.0, 20.0), fared(1, 190.0, 190.0)]), [], "all are served");
-        assert_eq!(found(&[fared(0, 400.0, 0.0), fared(1, 190.0, 190.0)]), [], "it said nothing");
-        assert_eq!(found(&[fared(0, 400.0, 20.0)]), []);
+        assert_eq!(
+            found(&[result(0, 400.0, 80.0), result(1, 100.0, 100.0)]),
+            [],
+            "nearly the same share"
+        );
+        assert_eq!(found(&[result(0, 20.0, 20.0), result(1, 190.0, 190.0)]), [], "all are served");
+        assert_eq!(
+            found(&[result(0, 400.0, 0.0), result(1, 190.0, 190.0)]),
+            [],
+            "it got nothing back"
+        );
+        assert_eq!(found(&[result(0, 400.0, 20.0)]), []);
         // Flows that wait before the relay's own link share it in proportion to their round-trip times.
         let at = |measurer, assigned, got, rtt_ms: u64, unacked_bytes| {
             let min_rtt = Some(Duration::from_millis(rtt_ms));
             let outstanding_bytes = 1000;
             let account =
                 Account { min_rtt, outstanding_bytes, unacked_bytes, ..Account::default() };
-            Fared::new(assignment(measurer, assigned, 4), mbit(got), [account].iter())
+            MeasurerResult::new(assignment(measurer, assigned, 4), mbit(got), [account].iter())
         };
         let near = at(1, 190.0, 190.0, 20, 900);
         assert_eq!(found(&[at(0, 400.0, 20.0, 200, 900), near]), []);
@@ -231,14 +251,14 @@ mod tests {
             "it waits at the relay"
         );
         // Twice the sockets, twice the rate.
-        let wide = Fared::new(assignment(1, 190.0, 8), mbit(190.0), [].into_iter());
-        assert_eq!(found(&[fared(0, 400.0, 80.0), wide]), []);
+        let wide = MeasurerResult::new(assignment(1, 190.0, 8), mbit(190.0), [].into_iter());
+        assert_eq!(found(&[result(0, 400.0, 80.0), wide]), []);
     }
 
     proptest! {
         /// A relay that gives each socket an equal share, up to its demand, makes no measurer appear limited.
         #[test]
-        fn a_relay_that_shares_alike_names_nobody(
+        fn no_measurer_of_a_fair_relay_is_named(
             team in prop::collection::vec((1.0f64..500.0, 1u32..80), 1..6), capacity in 1.0f64..1000.0,
         ) {
             // Max-min fair: all sockets that are not fully served get the same.
@@ -256,9 +276,9 @@ mod tests {
                 left -= rate;
                 sockets -= count;
             }
-            let all: Vec<Fared> = team.iter().enumerate().map(|(number, (rate, count))| {
+            let all: Vec<MeasurerResult> = team.iter().enumerate().map(|(number, (rate, count))| {
                 let got = rate.min(level * f64::from(*count));
-                Fared::new(assignment(number, *rate, *count), mbit(got), [].into_iter())
+                MeasurerResult::new(assignment(number, *rate, *count), mbit(got), [].into_iter())
             }).collect();
             prop_assert_eq!(starved(&all).collect::<Vec<_>>(), vec![], "{:?}", all);
         }

@@ -12,19 +12,19 @@ fn launches(campaign: &mut Campaign) -> Vec<usize> {
     core::iter::from_fn(|| campaign.poll_launch()).map(|launch| launch.relay.0).collect()
 }
 
-/// With f = 2, so that numbers are easy.
+/// A campaign with f = 2.
 fn campaign(capacities: &[f64]) -> Campaign {
     Campaign::new(2.0, 160, capacities.iter().copied().map(mbit).collect())
 }
 
-/// What follows on a round that was not conclusive, in which the relay passed on nothing worth the name.
+/// The turn after an inconclusive one in which the relay forwarded next to nothing.
 fn enlarged(launch: &Launch) -> Next {
     launch.turn.enlarged(Rate::ZERO).map_or(Next::Nothing, Next::Enlarged)
 }
 
 /// Appendix F: eight relays of 100 Mbit/s take as much as four of 200, or two of 400.
 #[test]
-fn as_many_relays_run_at_once_as_the_team_has_room_for() {
+fn relays_run_concurrently_as_far_as_the_team_has_capacity() {
     for (count, capacity) in [(8, 100.0), (4, 200.0), (2, 400.0)] {
         let factor = Params::default().excess_factor();
         let team = vec![mbit(1000.0), mbit(1000.0), mbit(363.0)];
@@ -38,14 +38,18 @@ fn as_many_relays_run_at_once_as_the_team_has_room_for() {
 }
 
 #[test]
-fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
+fn the_number_of_concurrent_relays_is_limited_whatever_the_capacity() {
     let mut campaign = campaign(&[1000.0]);
     campaign.set_at_once_max(3);
     for relay in 0..5 {
         campaign.add(RelayIndex(relay), Priority::New, mbit(10.0), 1);
     }
-    // Two that share a machine begin together, or not at all; and four are more than may, and are measured alone.
-    let turn = |relay| (RelayIndex(relay), Priority::New, Attempt::first(mbit(10.0), 1));
+    // Two that share a machine start together. Four exceed the limit, and are measured when nothing else runs.
+    let turn = |relay| RelayTurn {
+        relay: RelayIndex(relay),
+        priority: Priority::New,
+        turn: Attempt::first(mbit(10.0), 1),
+    };
     campaign.add_machine(&[turn(5), turn(6)]);
     campaign.add_machine(&[turn(7), turn(8), turn(9), turn(10)]);
     assert_eq!(launches(&mut campaign), [0, 1, 2]);
@@ -63,7 +67,7 @@ fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
     }
     campaign.handle_end(RelayIndex(6), Next::Nothing);
     assert_eq!(launches(&mut campaign), [7, 8, 9, 10]);
-    // A measurer that came back has room for more.
+    // A higher limit, as after the return of a measurer.
     campaign.set_at_once_max(5);
     campaign.add(RelayIndex(11), Priority::Known, mbit(1.0), 1);
     campaign.add(RelayIndex(12), Priority::Known, mbit(1.0), 1);
@@ -71,7 +75,7 @@ fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
 }
 
 #[test]
-fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
+fn old_relays_come_first_the_largest_before_the_others() {
     let mut campaign = campaign(&[1000.0]);
     campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
     campaign.add(RelayIndex(2), Priority::Known, mbit(10.0), 1);
@@ -81,7 +85,7 @@ fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
     assert_eq!(launches(&mut campaign), [4, 2, 5, 1, 3]);
 }
 
-/// Who takes part in a launch, with how many Mbit/s.
+/// The participants of a launch, each with its Mbit/s.
 fn shares(launch: &Launch) -> Vec<(usize, f64)> {
     let shares = launch.allocation.assignments.iter();
     shares.map(|it| (it.measurer.0, it.rate.as_mbit_per_s())).collect()
@@ -94,7 +98,7 @@ fn path(rtt_ms: u64, held_back: Option<f64>) -> PathSeen {
 }
 
 #[test]
-fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its_first_turn_on() {
+fn a_relay_known_to_be_distant_gets_two_measurers_at_different_hosts_in_its_first_turn() {
     let launched = |rtts_ms: &[u64], hosts: &[u32]| {
         let hosts = hosts.iter().copied().map(Some).collect();
         let mut campaign = campaign(&[100.0, 90.0, 80.0]).at_hosts(hosts);
@@ -116,7 +120,7 @@ fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its
 }
 
 #[test]
-fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_no_other() {
+fn a_measurer_limited_by_a_path_gets_a_smaller_share_of_this_relay_only() {
     let mut campaign = campaign(&[100.0, 90.0]);
     campaign.expect_path(RelayIndex(1), MeasurerId(0), path(50, Some(8.0)));
     campaign.add(RelayIndex(1), Priority::Known, mbit(40.0), 1);
@@ -124,16 +128,15 @@ fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_
     let both =
         [campaign.poll_launch(), campaign.poll_launch()].map(|it| shares(&it.expect("room")));
     assert_eq!(both, [vec![(1, 70.0), (0, 10.0)], vec![(0, 40.0)]]);
-    // Nobody else has the rest.
+    // No other measurer has the rest.
     campaign.expect_path(RelayIndex(3), MeasurerId(0), path(50, Some(8.0)));
     campaign.add(RelayIndex(3), Priority::Known, mbit(30.0), 1);
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(1, 20.0), (0, 40.0)]);
 }
 
-/// A relay that shuts a measurer out has it out of its own measurement, and of no other.
+/// A relay that blocks a measurer excludes it from its own measurement, and from no other.
 #[test]
-fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is_left_to_who_does()
-{
+fn a_measurer_that_cannot_reach_a_relay_is_replaced_for_this_relay_only() {
     let failed = |place| Outcome::Failed {
         reason: Failure::OutOfReach { detail: "refused".into() },
         measurer: Some(MeasurerId(place)),
@@ -146,13 +149,13 @@ fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is
     let Some(place) = launch.allocation.place(MeasurerId(0)) else { panic!("{launch:?}") };
     let ended = campaign.handle_outcome(RelayIndex(1), &failed(place));
     assert_eq!((ended.is_over, ended.lost), (false, None));
-    assert_eq!(campaign.capacity(), mbit(190.0), "nobody is lost");
+    assert_eq!(campaign.capacity(), mbit(190.0), "no measurer is lost");
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(shares(&launch), [(1, 90.0)]);
-    assert!(launch.is_whole_team, "there is no more of it for this relay");
+    assert!(launch.is_whole_team, "no more capacity reaches this relay");
     campaign.add(RelayIndex(2), Priority::Known, mbit(20.0), 1);
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(0, 40.0)]);
-    // Where nobody is left, there is one more try by all, and then it is over.
+    // If no measurer is left, all try once more.
     assert!(!campaign.handle_outcome(RelayIndex(1), &failed(0)).is_over);
     campaign.handle_end(RelayIndex(2), Next::Nothing);
     let launch = campaign.poll_launch().expect("room");
@@ -160,12 +163,12 @@ fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is
     assert!(campaign.handle_outcome(RelayIndex(1), &failed(0)).is_over);
 }
 
-/// A relay that says of one measurer after the other that it miscounts, or sends it nothing back, has them out of its own measurement. Others keep them until
-/// a relay of another machine says so, too.
+/// A relay that makes one measurer after the other look wrong excludes them from its own measurement. They are lost for
+/// other relays only if a relay of another machine does the same.
 #[test]
-fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_machine_says_so() {
-    let words = Failure::WordsDiffer { returned_bytes: 5, sent_bytes: 1 };
-    for reason in [words, Failure::GotNothing] {
+fn a_measurer_accused_by_one_machine_is_excluded_there_and_lost_once_another_accuses_it() {
+    let miscount = Failure::CountsDiffer { returned_bytes: 5, sent_bytes: 1 };
+    for reason in [miscount, Failure::GotNothing] {
         let failed = |place| Outcome::Failed {
             reason: reason.clone(),
             measurer: Some(MeasurerId(place)),
@@ -173,7 +176,7 @@ fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_ma
             second: None,
         };
         let mut campaign = campaign(&[200.0, 90.0]);
-        let turn = |relay| (RelayIndex(relay), Priority::Known, Attempt::first(mbit(20.0), 12));
+        let turn = |relay| machine(&[(relay, 20.0)])[0];
         campaign.add_machine(&[turn(1), turn(2)]);
         assert_eq!(launches(&mut campaign), [1, 2]);
         for relay in [1, 2] {
@@ -182,17 +185,17 @@ fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_ma
         }
         assert_eq!(campaign.capacity(), mbit(290.0));
         let launch = campaign.poll_launch().expect("room");
-        assert_eq!(shares(&launch), [(1, 40.0)], "the other one does it");
+        assert_eq!(shares(&launch), [(1, 40.0)], "the other measurer takes part");
         assert_eq!(launches(&mut campaign), [2]);
-        // Of a relay elsewhere.
+        // A relay of another machine.
         campaign.add(RelayIndex(3), Priority::Known, mbit(50.0), 2);
         let launch = campaign.poll_launch().expect("room");
         assert_eq!(shares(&launch), [(0, 100.0)]);
         let ended = campaign.handle_outcome(RelayIndex(3), &failed(0));
-        assert_eq!(ended.lost, Some(MeasurerId(0)), "two machines say so");
+        assert_eq!(ended.lost, Some(MeasurerId(0)), "two machines accuse it");
         assert_eq!(campaign.capacity(), mbit(90.0));
     }
-    // What the coordinator sees itself takes a measurer from all at once.
+    // A failure that the coordinator itself observes excludes a measurer everywhere.
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(20.0), 2);
     let _ = campaign.poll_launch();
@@ -202,7 +205,7 @@ fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_ma
 }
 
 #[test]
-fn a_share_returns_when_its_measurement_ends() {
+fn a_share_is_released_when_its_measurement_ends() {
     let mut campaign = campaign(&[60.0, 40.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(45.0), 1);
     campaign.add(RelayIndex(2), Priority::Known, mbit(40.0), 1);
@@ -215,7 +218,7 @@ fn a_share_returns_when_its_measurement_ends() {
 }
 
 #[test]
-fn a_relay_that_takes_more_comes_again_until_it_has_had_the_whole_team() {
+fn a_relay_that_takes_the_whole_load_is_measured_again_up_to_the_whole_team() {
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayIndex(1), Priority::New, mbit(20.0), 12);
     let launch = campaign.poll_launch().expect("room");
@@ -242,17 +245,17 @@ fn a_relay_that_allows_two_rounds_gets_two() {
 }
 
 #[test]
-fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
+fn a_turn_in_which_a_measurer_failed_is_repeated_even_with_the_whole_team() {
     let mut campaign = campaign(&[10.0]);
     campaign.add(RelayIndex(1), Priority::New, mbit(50.0), 2);
     assert!(campaign.poll_launch().expect("room").is_whole_team);
     assert!(!campaign.handle_end(RelayIndex(1), Next::Repeated));
     assert_eq!(campaign.poll_launch().expect("room").turn.guess, mbit(50.0));
-    assert!(campaign.handle_end(RelayIndex(1), Next::Repeated), "but not for ever");
+    assert!(campaign.handle_end(RelayIndex(1), Next::Repeated), "up to the limit of rounds");
 }
 
 #[test]
-fn a_relay_without_room_comes_again_and_no_measurer_is_lost_for_it() {
+fn a_relay_without_room_for_circuits_is_measured_again_and_no_measurer_is_lost() {
     let mut campaign = campaign(&[10.0]);
     campaign.add(RelayIndex(1), Priority::New, mbit(5.0), 2);
     campaign.poll_launch().expect("room");
@@ -265,19 +268,19 @@ fn a_relay_without_room_comes_again_and_no_measurer_is_lost_for_it() {
 }
 
 #[test]
-fn a_relay_is_in_the_campaign_once() {
+fn a_relay_that_is_queued_or_running_is_not_added_again() {
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(40.0), 1);
     campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [1]);
     campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [0; 0]);
-    assert!(campaign.handle_end(RelayIndex(2), Next::Nothing), "one that nobody has heard of");
+    assert!(campaign.handle_end(RelayIndex(2), Next::Nothing), "an unknown relay");
 }
 
-/// A stream of small relays that never ends, in the way of one that needs the whole team.
+/// An endless stream of small relays competes with one that needs the whole team.
 #[test]
-fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
+fn a_large_relay_does_not_starve_behind_a_stream_of_small_ones() {
     let mut campaign = campaign(&[100.0]);
     for relay in 0..10 {
         campaign.add(RelayIndex(relay), Priority::New, mbit(5.0), 1);
@@ -306,7 +309,7 @@ fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
     assert_eq!(launches(&mut campaign), [0]);
     campaign.set_capacity(MeasurerId(0), Rate::ZERO);
     assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(50.0)]);
-    let launch = campaign.poll_launch().expect("all that the team has");
+    let launch = campaign.poll_launch().expect("the remaining capacity");
     assert!(launch.is_whole_team && launch.allocation.total() == mbit(50.0));
     assert!(campaign.handle_end(RelayIndex(0), Next::Nothing));
     assert_eq!(campaign.residuals(), [Rate::ZERO, Rate::ZERO]);
@@ -315,7 +318,7 @@ fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
 }
 
 #[test]
-fn a_team_without_capacity_launches_nothing_and_its_queue_can_be_given_up() {
+fn a_team_without_capacity_launches_nothing_and_its_queue_can_be_cleared() {
     let mut campaign = campaign(&[0.0]);
     campaign.add(RelayIndex(7), Priority::Known, mbit(50.0), 1);
     assert_eq!(launches(&mut campaign), [0; 0]);
@@ -349,7 +352,7 @@ fn bits(rates: &[u64]) -> Vec<Rate> {
 
 proptest! {
     #[test]
-    fn no_measurer_is_ever_over_its_capacity_and_every_relay_has_its_turn(
+    fn no_measurer_exceeds_its_capacity_and_every_relay_is_launched(
         mut team in vec(0u64..100, 1..5), steps in vec(step(), 1..150),
     ) {
         let mut campaign = Campaign::new(2.0, 160, bits(&team));
@@ -358,9 +361,9 @@ proptest! {
         for step in steps {
             match step {
                 Step::Add { is_old, guess, rounds } => {
-                    let standing = if is_old { Priority::Known } else { Priority::New };
+                    let priority = if is_old { Priority::Known } else { Priority::New };
                     let relay = RelayIndex(launched.len());
-                    campaign.add(relay, standing, Rate::from_bit_per_s(guess), rounds);
+                    campaign.add(relay, priority, Rate::from_bit_per_s(guess), rounds);
                     rounds_max.push(rounds);
                     launched.push(0u32);
                 }
@@ -399,7 +402,7 @@ proptest! {
             }
             prop_assert_eq!(campaign.running(), running.len());
             let is_idle = running.is_empty() && whole > Rate::ZERO;
-            prop_assert!(!is_idle || campaign.queued() == 0, "an idle team lets nobody wait");
+            prop_assert!(!is_idle || campaign.queued() == 0, "an idle team has no queue");
         }
         campaign.set_capacity(MeasurerId(0), Rate::from_bit_per_s(50));
         loop {
@@ -411,28 +414,30 @@ proptest! {
             campaign.handle_end(ended.relay, Next::Nothing);
         }
         prop_assert!(campaign.is_over());
-        prop_assert!(launched.iter().all(|count| *count > 0), "each had its turn");
+        prop_assert!(launched.iter().all(|count| *count > 0), "each was launched");
     }
 }
 
-fn machine(relays: &[(usize, f64)]) -> Vec<(RelayIndex, Priority, Attempt)> {
-    let turn = |(relay, guess): &(usize, f64)| {
-        (RelayIndex(*relay), Priority::Known, Attempt::first(mbit(*guess), 12))
+fn machine(relays: &[(usize, f64)]) -> Vec<RelayTurn> {
+    let turn = |(relay, guess): &(usize, f64)| RelayTurn {
+        relay: RelayIndex(*relay),
+        priority: Priority::Known,
+        turn: Attempt::first(mbit(*guess), 12),
     };
     relays.iter().map(turn).collect()
 }
 
 #[test]
-fn relays_of_a_machine_begin_together_or_not_at_all() {
+fn relays_of_a_machine_start_together_or_not_at_all() {
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(30.0), 1);
     campaign.add_machine(&machine(&[(2, 20.0), (3, 5.0)]));
     campaign.add(RelayIndex(4), Priority::New, mbit(10.0), 1);
-    // 60 of 100 are in use: the machine takes 50, and one that takes 20 goes before it.
+    // 60 of 100 are in use. The machine needs 50, so a relay that needs 20 overtakes it.
     assert_eq!(launches(&mut campaign), [1, 4]);
     assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
-    assert_eq!(launches(&mut campaign), [2, 3], "one right after the other");
-    // What follows on one of them waits until the other has ended, too.
+    assert_eq!(launches(&mut campaign), [2, 3], "consecutively");
+    // The next turn of one of them waits until the other has ended.
     let again = Attempt::first(mbit(25.0), 12);
     assert!(!campaign.handle_end(RelayIndex(2), Next::Enlarged(again)));
     assert!(launches(&mut campaign).is_empty());
@@ -445,9 +450,9 @@ fn relays_of_a_machine_begin_together_or_not_at_all() {
     assert_eq!(campaign.residuals(), [mbit(100.0)]);
 }
 
-/// Each of them fast in a round of its own, they would have the machine twice.
+/// If each were fast in a different round, their results would count the machine twice.
 #[test]
-fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
+fn the_result_of_an_earlier_round_counts_unless_the_relay_shares_a_machine() {
     let mut campaign = campaign(&[1000.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(30.0), 12);
     campaign.add_machine(&machine(&[(2, 20.0), (3, 20.0)]));
@@ -467,17 +472,17 @@ fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
 
 /// Measured one after the other, each relay could use the whole machine.
 #[test]
-fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_relays() {
+fn a_machine_that_needs_more_than_the_team_gets_all_of_it_divided_among_its_relays() {
     let mut campaign = campaign(&[60.0, 60.0]);
     campaign.add(RelayIndex(1), Priority::Known, mbit(1.0), 1);
     campaign.add_machine(&machine(&[(2, 100.0), (3, 50.0), (4, 50.0)]));
     let all: Vec<Launch> = core::iter::from_fn(|| campaign.poll_launch()).collect();
     let shares: Vec<_> = all.iter().map(|it| (it.relay.0, it.allocation.total())).collect();
     assert_eq!(shares, [(2, mbit(60.0)), (3, mbit(30.0)), (4, mbit(30.0))]);
-    // Another round could not have more.
+    // Another round could not have a larger load.
     assert!(all.iter().all(|it| it.is_whole_team));
     all.iter().for_each(|it| assert!(campaign.handle_end(it.relay, enlarged(it))));
-    assert_eq!(launches(&mut campaign), [1], "nothing is left for others meanwhile");
+    assert_eq!(launches(&mut campaign), [1], "no capacity was left for others");
     assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
     assert!(campaign.is_over() && campaign.machines.is_empty());
 }

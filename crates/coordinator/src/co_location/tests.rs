@@ -20,7 +20,7 @@ fn uniform(rng: &mut impl Rng) -> f64 {
 /// of the machine between 0.7 and 1, and by an `own` part.
 fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> CoLocationTest {
     let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
-    let mut likeness = CoLocationTest::default();
+    let mut test = CoLocationTest::default();
     for _ in 0..pairs {
         let common = [(); 2].map(|()| 0.7 + 0.3 * uniform(rng));
         let mut both = vec![];
@@ -32,13 +32,13 @@ fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> CoLocat
             };
             both.push((id(number), found(machine[0], rng), found(machine[1], rng)));
         }
-        likeness.add(&both);
+        test.add(&both);
     }
-    likeness
+    test
 }
 
 #[test]
-fn relays_of_one_machine_are_found_and_nobody_else_is() {
+fn relays_of_one_machine_are_found_and_no_others() {
     // 60 relays are 1,770 pairs; four on one machine are six of them.
     let found = network(1, 60, 4, 90, 0.1).suspicions(|_, _| false);
     assert_eq!(found.len(), 6, "{found:#?}");
@@ -46,25 +46,25 @@ fn relays_of_one_machine_are_found_and_nobody_else_is() {
     assert!(found.iter().all(of_machine), "{found:#?}");
     assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
     assert!(found.iter().all(|it| it.moves > 40 && it.alike * 10 > it.moves * 7), "{found:#?}");
-    // Those that are measured together anyway are not told.
+    // Pairs that are measured together anyway are not reported.
     let others = network(1, 60, 4, 90, 0.1).suspicions(|one, _| one == id(0));
     assert_eq!(others.len(), 3, "{others:#?}");
-    // Some weeks are not enough.
+    // A few weeks are not enough.
     assert_eq!(network(1, 60, 4, 10, 0.1).suspicions(|_, _| false), []);
 }
 
-/// In 60 networks of 1,770 pairs each, chance alone may bring 0.6 on average.
+/// In 60 networks of 1,770 pairs each, chance alone yields 0.6 suspicions on average.
 #[test]
-fn chance_alone_brings_hardly_any_suspicion() {
+fn chance_alone_yields_hardly_any_suspicion() {
     let networks = (0..60).map(|seed| network(seed, 60, 0, 64, 0.3));
     let found: usize = networks.map(|it| it.suspicions(|_, _| false).len()).sum();
     assert!(found <= 4, "{found}");
 }
 
 #[test]
-fn what_concerns_all_relays_is_no_likeness() {
+fn effects_on_all_relays_are_no_similarity() {
     let rng = &mut ChaCha12Rng::from_seed([3; 32]);
-    let mut likeness = CoLocationTest::default();
+    let mut test = CoLocationTest::default();
     for pair in 0..60 {
         // A measurer is slow every other time.
         let all = if pair % 2 == 0 { 0.5 } else { 1.9 };
@@ -74,36 +74,36 @@ fn what_concerns_all_relays_is_no_likeness() {
             let [first, second] = rates.map(|bits| Rate::from_mbit_per_s(bits / 1e6));
             (id(number), first, second)
         };
-        likeness.add(&(0..40).map(&mut one).collect::<Vec<_>>());
+        test.add(&(0..40).map(&mut one).collect::<Vec<_>>());
     }
-    assert_eq!(likeness.suspicions(|_, _| false), []);
+    assert_eq!(test.suspicions(|_, _| false), []);
 }
 
 #[test]
-fn few_relays_no_estimate_and_too_many_periods_teach_nothing() {
+fn too_few_relays_and_too_many_periods_are_ignored() {
     let both = |relays: u16, first: f64| {
         let mbit = Rate::from_mbit_per_s;
         let one = |number: u16| (id(number), mbit(first), mbit(f64::from(number)));
         (0..relays).map(one).collect::<Vec<_>>()
     };
-    let mut likeness = CoLocationTest::default();
-    likeness.add(&both(19, 1.0));
-    likeness.add(&both(40, 0.0));
-    assert_eq!((likeness.pairs_of_periods, likeness.relays.len()), (0, 0));
+    let mut test = CoLocationTest::default();
+    test.add(&both(19, 1.0));
+    test.add(&both(40, 0.0));
+    assert_eq!((test.pairs_of_periods, test.relays.len()), (0, 0));
     for _ in 0..200 {
-        likeness.add(&both(21, 1.0));
+        test.add(&both(21, 1.0));
     }
-    assert_eq!(likeness.pairs_of_periods, CoLocationTest::PAIRS_OF_PERIODS_MAX);
-    assert_eq!(likeness.relays.len(), 20, "all but the middle one");
+    assert_eq!(test.pairs_of_periods, CoLocationTest::PAIRS_OF_PERIODS_MAX);
+    assert_eq!(test.relays.len(), 20, "all but the median");
     // All alike, or all different: the ten below the middle, and the ten above it.
-    let moves = likeness.relays[&id(20)];
+    let moves = test.relays[&id(20)];
     assert_eq!((moves.made, moves.up), (u128::MAX, u128::MAX));
-    // Who always goes the same way is like nobody: there is nothing to be alike in.
-    assert_eq!(likeness.suspicions(|_, _| false), []);
+    // A relay that always moves the same way is similar to none: its moves have no information.
+    assert_eq!(test.suspicions(|_, _| false), []);
 }
 
 #[test]
-fn no_more_are_told_than_somebody_can_look_at() {
+fn the_number_of_reported_pairs_is_limited() {
     // 50 relays on one machine are 1,225 pairs.
     let found = network(5, 200, 50, 128, 0.05).suspicions(|_, _| false);
     assert!((100..=400).contains(&found.len()), "{}", found.len());
@@ -111,9 +111,9 @@ fn no_more_are_told_than_somebody_can_look_at() {
     assert!(found.iter().all(|it| it.relays.1 < id(50)));
 }
 
-/// 46 relays of one script are 1,035 pairs of the smallest chance.
+/// 46 relays that move alike are 1,035 pairs with the smallest chance.
 #[test]
-fn relays_that_all_move_alike_do_not_hide_others_and_those_that_are_gone_hide_nobody() {
+fn many_similar_relays_do_not_hide_other_pairs_and_removed_relays_hide_none() {
     let rng = &mut ChaCha12Rng::from_seed([6; 32]);
     let mut drawn = || (0..4).fold(0, |bits: u128, _| bits << 32 | u128::from(rng.next_u32()));
     let (fleet, machine) = (drawn(), drawn());
@@ -121,16 +121,15 @@ fn relays_that_all_move_alike_do_not_hide_others_and_those_that_are_gone_hide_no
     let others = [(100, machine), (101, machine ^ ((1 << 28) - 1))];
     let relays = (0..46).map(|number| (number, fleet)).chain(others);
     let moves = |(number, up)| (id(number), Moves { made: u128::MAX, up });
-    let mut likeness =
-        CoLocationTest { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
-    let found = likeness.suspicions(|_, _| false);
+    let mut test = CoLocationTest { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
+    let found = test.suspicions(|_, _| false);
     let of_machine = |it: &Suspicion| it.relays == (id(100), id(101));
     assert!(found.iter().any(of_machine), "{}", found.len());
-    let told =
+    let pairs_of =
         |number| found.iter().filter(move |it| [it.relays.0, it.relays.1].contains(&id(number)));
-    assert!((0..46).all(|number| told(number).count() >= 4), "{found:#?}");
-    likeness.retain(|relay| relay > id(45));
-    let left = likeness.suspicions(|_, _| false);
+    assert!((0..46).all(|number| pairs_of(number).count() >= 4), "{found:#?}");
+    test.retain(|relay| relay > id(45));
+    let left = test.suspicions(|_, _| false);
     assert!(left.len() == 1 && of_machine(&left[0]), "{left:#?}");
 }
 

@@ -21,7 +21,7 @@ fn estimate(mbit: f64, age: u64) -> PastEstimate {
     }
 }
 
-/// Relays 0, 1, 2 … measured at these rates, this long ago.
+/// Relays 0, 1, 2 … with these estimates, and their ages.
 fn history(relays: &[(f64, u64)]) -> History {
     let mut history = History::default();
     for (number, (mbit, age)) in (0..).zip(relays) {
@@ -35,20 +35,20 @@ fn guess(history: &History, number: u8) -> Guess {
 }
 
 #[test]
-fn an_old_relay_is_expected_to_be_what_it_was() {
+fn an_old_relays_guess_is_its_last_estimate() {
     let guess = guess(&history(&[(70.0, 29 * DAY), (1.0, DAY), (2.0, DAY), (3.0, DAY)]), 0);
     assert_eq!(guess.capacity, Rate::from_mbit_per_s(70.0));
-    assert_eq!((guess.source, guess.standing()), (GuessSource::LastEstimate, Priority::Known));
+    assert_eq!((guess.source, guess.priority()), (GuessSource::LastEstimate, Priority::Known));
 }
 
 #[test]
-fn a_relay_not_measured_for_a_month_is_like_a_new_one() {
+fn a_relay_not_measured_for_a_month_is_treated_as_new() {
     let month = [(70.0, 30 * DAY), (40.0, DAY), (10.0, DAY), (30.0, DAY), (20.0, DAY)];
     let history = history(&month);
     let stale = guess(&history, 0);
-    assert_eq!(stale, guess(&history, 9), "as one that nobody has heard of");
+    assert_eq!(stale, guess(&history, 9), "like an unknown relay");
     assert_eq!(stale.capacity, Rate::from_mbit_per_s(30.0), "its own estimate does not count");
-    assert_eq!((stale.source, stale.standing()), (GuessSource::Distribution, Priority::New));
+    assert_eq!((stale.source, stale.priority()), (GuessSource::Distribution, Priority::New));
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn without_any_history_the_default_is_guessed() {
     let guess = guess(&History::default(), 0);
     let default = HistoryPolicy::default().default;
     assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default, sockets_min: 0 });
-    assert_eq!(guess.standing(), Priority::New);
+    assert_eq!(guess.priority(), Priority::New);
 }
 
 #[test]
-fn no_guess_is_below_the_least() {
+fn no_guess_is_below_the_minimum() {
     let least = HistoryPolicy::default().least;
     let history = history(&[(0.0, DAY)]);
     assert_eq!(guess(&history, 0).capacity, least);
@@ -68,7 +68,7 @@ fn no_guess_is_below_the_least() {
 }
 
 #[test]
-fn a_relay_without_room_for_the_measurement_keeps_its_estimate_but_cannot_live_on_it() {
+fn a_relay_without_room_for_circuits_keeps_its_estimate_for_a_limited_time() {
     let policy = HistoryPolicy::default();
     let no_room = Failure::NoRoom { detail: String::new() };
     let kept = |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some((&no_room, NOW)), NOW);
@@ -77,7 +77,7 @@ fn a_relay_without_room_for_the_measurement_keeps_its_estimate_but_cannot_live_o
 }
 
 #[test]
-fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
+fn a_relay_that_answers_not_now_keeps_its_estimate_for_a_limited_time() {
     let policy = HistoryPolicy::default();
     let not_now = Failure::RelayNotNow { detail: String::new() };
     let kept = |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some((&not_now, NOW)), NOW);
@@ -87,19 +87,19 @@ fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
     assert_eq!(kept(54 * HOUR), None);
     let hours = |hours| Duration::from_secs(hours * HOUR);
     assert_eq!(HistoryPolicy::kept_over(hours(1)), hours(8));
-    assert_eq!(HistoryPolicy::kept_over(hours(48)), hours(72), "tor has forgotten it");
+    assert_eq!(HistoryPolicy::kept_over(hours(48)), hours(72), "tor drops it after three days");
     assert_eq!(history(&[]).kept_for(&policy, relay(0), Some((&not_now, NOW)), NOW), None);
 }
 
 #[test]
-fn only_what_says_nothing_of_the_relay_leaves_its_estimate() {
+fn only_failures_that_show_nothing_about_the_relay_keep_its_estimate() {
     let history = history(&[(5.0, HOUR)]);
     let keeps = |failure: Option<Failure>| {
         let failure = failure.as_ref().map(|it| (it, NOW));
         history.kept_for(&HistoryPolicy::default(), relay(0), failure, NOW).is_some()
     };
     let detail = String::new;
-    assert!(keeps(None), "its turn did not come");
+    assert!(keeps(None), "it was not due");
     assert!(keeps(Some(Failure::MeasurerLost { detail: detail() })));
     assert!(keeps(Some(Failure::CoordinatorBroken { detail: detail() })));
     assert!(!keeps(Some(Failure::ConsentRefused { detail: detail() })));
@@ -109,7 +109,7 @@ fn only_what_says_nothing_of_the_relay_leaves_its_estimate() {
 }
 
 #[test]
-fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
+fn the_newest_observation_of_a_path_counts_for_a_month() {
     let mut history = History::default();
     let path = |ms| PathSeen { rtt: Some(Duration::from_millis(ms)), ..PathSeen::default() };
     for (measurer, ms, age) in [(0, 40, DAY), (0, 50, 2 * DAY), (1, 90, 30 * DAY), (2, 70, HOUR)] {
@@ -122,7 +122,7 @@ fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
     );
     assert_eq!(expectations.paths(relay(2), &[]), []);
     assert_eq!(
-        expectations.first_guess(relay(1)).standing(),
+        expectations.first_guess(relay(1)).priority(),
         Priority::New,
         "a path is no estimate"
     );
@@ -130,7 +130,7 @@ fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
 
 /// If a relay could limit measurers at its own host one after the other, it would exclude all but the one it prefers.
 #[test]
-fn a_relay_does_not_choose_who_measures_it() {
+fn a_relay_cannot_choose_its_measurers() {
     let team = [500.0, 400.0, 150.0].map(Rate::from_mbit_per_s);
     let held_back = |ages: &[(usize, u64)]| -> Vec<usize> {
         let mut history = History::default();
@@ -141,18 +141,22 @@ fn a_relay_does_not_choose_who_measures_it() {
         }
         let expectations = history.expectations(HistoryPolicy::default(), NOW);
         let paths = expectations.paths(relay(1), &team);
-        assert_eq!(paths.len(), ages.len(), "all else that is known of them counts on");
+        assert_eq!(paths.len(), ages.len(), "other observations still count");
         paths.iter().filter(|(_, path)| path.limit.is_some()).map(|(id, _)| id.0).collect()
     };
     assert_eq!(held_back(&[(0, DAY)]), [0]);
     assert_eq!(held_back(&[(1, DAY), (2, 6 * DAY)]), [] as [usize; 0], "550 of 1050");
     assert_eq!(held_back(&[(0, DAY), (1, 2 * DAY)]), [] as [usize; 0]);
-    assert_eq!(held_back(&[(0, DAY), (1, 7 * DAY)]), [0], "one of them is asked again");
+    assert_eq!(
+        held_back(&[(0, DAY), (1, 7 * DAY)]),
+        [0],
+        "after a week a measurer gets its full share again"
+    );
 }
 
 proptest! {
     #[test]
-    fn the_newest_estimate_counts_in_whatever_order_they_come(
+    fn the_newest_estimate_counts_in_any_order_of_arrival(
         ages in vec(0u64..60 * DAY, 1..20), seed in any::<u64>(),
     ) {
         let estimates = ages.iter().map(|age| estimate(*age as f64, *age));
@@ -170,7 +174,7 @@ proptest! {
         let policy = HistoryPolicy::default();
         let guess = guess(&history(&[(70.0, age)]), 0);
         let is_valid = age < policy.valid_for.as_secs();
-        prop_assert_eq!(guess.standing() == Priority::Known, is_valid);
+        prop_assert_eq!(guess.priority() == Priority::Known, is_valid);
         prop_assert_eq!(guess.capacity == Rate::from_mbit_per_s(70.0), is_valid);
     }
 }

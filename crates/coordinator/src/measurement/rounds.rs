@@ -93,9 +93,9 @@ impl Measurement {
         place.ok_or(Failure::MeasurerViolation(Violation::NotAssigned))
     }
 
-    fn check_round(&self, told: u32) -> Result<(), Violation> {
+    fn check_round(&self, reported: u32) -> Result<(), Violation> {
         let current = self.turn.round;
-        if told == current { Ok(()) } else { Err(Violation::NoSuchRound { told, current }) }
+        if reported == current { Ok(()) } else { Err(Violation::NoSuchRound { reported, current }) }
     }
 
     /// The series, if this second has begun.
@@ -127,8 +127,8 @@ impl Measurement {
         if self.unreached.iter().all(|(it, _)| *it != measurer) {
             self.unreached.push((measurer, detail.clone()));
         }
-        let is_nobody_left = self.unreached.len() == self.allocation.assignments.len();
-        is_nobody_left.then_some(Failure::RelayUnreachable { detail })
+        let is_unreached_by_all = self.unreached.len() == self.allocation.assignments.len();
+        is_unreached_by_all.then_some(Failure::RelayUnreachable { detail })
     }
 
     fn set_open(&mut self, place: usize, open: u32) -> Result<(), Failure> {
@@ -146,8 +146,8 @@ impl Measurement {
     fn check_sockets(&self) -> Result<(), Failure> {
         let open: u32 = self.open.iter().flatten().sum();
         let assigned = self.allocation.sockets();
-        let enough = open >= assigned.div_ceil(2);
-        if enough { Ok(()) } else { Err(Failure::TooFewSockets { open, assigned }) }
+        let is_enough = open >= assigned.div_ceil(2);
+        if is_enough { Ok(()) } else { Err(Failure::TooFewSockets { open, assigned }) }
     }
 }
 
@@ -236,12 +236,8 @@ impl Measurement {
             };
             return self.fail(now, None, failure);
         }
-        if let Some((measurer, returned_bytes, sent_bytes)) = series.disagreement() {
-            let failure = Failure::WordsDiffer { returned_bytes, sent_bytes };
-            return self.fail(now, Some(measurer), failure);
-        }
-        if let Some((measurer, cells)) = series.unchecked(self.params.check_share) {
-            let failure = Failure::MeasurerViolation(Violation::Unchecked { cells });
+        let unchecked = || series.unchecked(self.params.check_share);
+        if let Some((measurer, failure)) = series.disagreement().or_else(unchecked) {
             return self.fail(now, Some(measurer), failure);
         }
         // Never above the mean: a relay gains nothing from seconds that it did not serve.
@@ -250,7 +246,7 @@ impl Measurement {
         let bottlenecks = self.bottlenecks_in(series);
         let doubt = match self.doubt(series, &bottlenecks, capacity, &seconds) {
             Ok(doubt) => doubt,
-            Err((measurer, failure)) => return self.fail(now, measurer, failure),
+            Err(Fault { measurer, failure }) => return self.fail(now, measurer, failure),
         };
         let unsteady = Inconclusive::unsteadiness(median, mean);
         let estimate = self.estimate(series, self.turn.passed, seconds, doubt.or(unsteady));
@@ -310,52 +306,50 @@ impl Measurement {
     /// The failure if nothing comes back to a measurer and it does not know the cause. The relay is to blame if the
     /// latest second shows that it had data to send back and was reachable. Otherwise the path is: this measurer's, if
     /// others were served meanwhile.
-    pub(super) fn silenced(
+    pub(super) fn explain_silence(
         &self,
         now: Instant,
-        at: Option<MeasurerId>,
+        measurer: Option<MeasurerId>,
         detail: String,
-    ) -> (Option<MeasurerId>, Failure) {
-        let Some((series, second)) = self.while_silent(now) else {
-            return (None, Failure::LoadStopped { detail });
-        };
-        if series.was_in_vain(at, second) {
-            (at, Failure::RelayStalled { detail })
-        } else if at.is_some() && series.went_on(at, second) {
-            (at, Failure::OutOfReach { detail })
-        } else {
-            (None, Failure::LoadStopped { detail })
+    ) -> Fault {
+        match self.while_silent(now) {
+            Some((series, second)) if series.shows_stalled_relay(measurer, second) => {
+                Fault { measurer, failure: Failure::RelayStalled { detail } }
+            }
+            Some((series, second))
+                if measurer.is_some() && series.others_were_served(measurer, second) =>
+            {
+                Fault { measurer, failure: Failure::OutOfReach { detail } }
+            }
+            _ => Fault { measurer: None, failure: Failure::LoadStopped { detail } },
         }
     }
 
     /// The failure if the relay reports that nothing has arrived from any measurer for three seconds. The report is
     /// false if something still comes back, and invalid before a round. Otherwise the cause may be the path.
-    pub(super) fn told_of_nothing(
+    pub(super) fn explain_nothing_received(
         &self,
         now: Instant,
-        at: Option<MeasurerId>,
+        measurer: Option<MeasurerId>,
         detail: String,
-    ) -> (Option<MeasurerId>, Failure) {
+    ) -> Fault {
         match &self.phase {
             Phase::Running { .. } => match self.while_silent(now) {
-                Some((series, second)) if series.went_on(None, second + 1) => {
+                Some((series, second)) if series.others_were_served(None, second + 1) => {
                     let detail = format!("{detail}; but cells still come back");
-                    (at, Failure::RelayBrokeProtocol { detail })
+                    Fault { measurer, failure: Failure::RelayBrokeProtocol { detail } }
                 }
-                _ => {
-                    let (_, failure) = self.silenced(now, None, detail);
-                    (None, failure)
-                }
+                _ => self.explain_silence(now, None, detail),
             },
             Phase::Preparing { .. } | Phase::Done => {
                 let detail = format!("{detail}; and nothing has been sent to it yet");
-                (at, Failure::RelayBrokeProtocol { detail })
+                Fault { measurer, failure: Failure::RelayBrokeProtocol { detail } }
             }
         }
     }
 
-    /// The three silent seconds are those before this one, within the accuracy of the clocks: the middle one is always
-    /// among them.
+    /// The reports of the running round, and a second that is certainly among the last three: with the accuracy of the
+    /// clocks, the middle one.
     fn while_silent(&self, now: Instant) -> Option<(&Series, u32)> {
         let Phase::Running { start, series } = &self.phase else { return None };
         let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
@@ -388,7 +382,7 @@ impl Measurement {
 
     fn end_round(&mut self) {
         let (checked_cells, seconds) = match &self.phase {
-            Phase::Running { series, .. } => (series.checked_cells(), series.said()),
+            Phase::Running { series, .. } => (series.checked_cells(), series.records()),
             Phase::Preparing { .. } | Phase::Done => (0, vec![]),
         };
         self.over.push(RoundRecord {

@@ -8,13 +8,13 @@ mod bottlenecks;
 mod claims;
 mod failures;
 mod lab;
-mod narrow_places;
 mod path;
 mod properties;
 mod records;
 mod regions;
 mod scene;
 mod turns;
+mod verdicts;
 
 #[test]
 fn a_right_guess_is_conclusive_after_one_round() {
@@ -28,7 +28,7 @@ fn a_right_guess_is_conclusive_after_one_round() {
     assert_eq!(
         lab.log,
         ["prepare 1: 295.31 Mbit/s", "start 1", "stop 1 at 30.000000 s"],
-        "one measurer has enough"
+        "one measurer has enough capacity"
     );
 }
 
@@ -105,7 +105,7 @@ fn the_bounds_enclose_the_true_capacity_at_both_extremes_of_the_error() {
 }
 
 #[test]
-fn echo_mode_counts_clients_and_transit_mode_says_that_it_does_not() {
+fn echo_mode_counts_client_traffic_and_transit_mode_reports_that_it_does_not() {
     let mut lab = relay(100.0);
     lab.clients = mbit(20.0).as_byte_per_s();
     let echo = estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0])));
@@ -117,9 +117,9 @@ fn echo_mode_counts_clients_and_transit_mode_says_that_it_does_not() {
 }
 
 #[test]
-fn a_lie_about_clients_gains_a_third_at_most() {
+fn a_false_client_report_gains_at_most_a_third() {
     let mut lab = relay(90.0);
-    lab.claim = Some(u64::MAX);
+    lab.client_report = Some(u64::MAX);
     let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 130.0, &[1000.0])));
     assert_eq!(estimate.capacity, mbit(120.0), "1/(1−r) = 4/3");
 }
@@ -150,12 +150,12 @@ fn all_measurers_start_at_once_when_the_last_is_ready() {
     measurement.handle_ready(Instant::from_millis(900), MeasurerId(1), 1, 80);
     assert_eq!(measurement.poll_action(), Some(Action::Start { round: 1 }));
     let deadline = Instant::from_millis(900) + Duration::from_secs(1) + Duration::from_secs(5);
-    assert_eq!(measurement.poll_timeout(), Some(deadline), "second 0, and the grace");
+    assert_eq!(measurement.poll_timeout(), Some(deadline), "the end of second 0, and the grace");
 }
 
-/// A measurer that got cells back and checked none of them gives no evidence of their content.
+/// If a measurer checked none of its returned cells, there is no evidence of their content.
 #[test]
-fn a_round_of_which_a_measurer_checked_nothing_has_no_estimate() {
+fn a_round_in_which_a_measurer_checked_no_cell_has_no_estimate() {
     for (bytes, checked_cells, is_believed) in
         [(1 << 20, 0, false), (1 << 20, 1, true), (1000, 0, true)]
     {
@@ -208,7 +208,7 @@ fn late_reports_of_a_round_that_ended_early_do_not_count_in_the_next() {
 }
 
 #[test]
-fn nothing_begins_without_a_guess_a_team_or_valid_parameters() {
+fn a_measurement_needs_a_guess_a_team_and_valid_parameters() {
     let new = |params, guess, team: &[f64]| {
         let team = team.iter().copied().map(mbit).collect();
         Measurement::new(Instant::ORIGIN, params, Mode::Echo, guess, team).map(|_| ()).unwrap_err()
@@ -242,5 +242,5 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     let bottleneck =
         MeasurerBottleneck { measurer, by: Bottleneck::Processor, got: guess.scaled(0.5) };
     let reason = Inconclusive::MeasurerLimited { bottleneck, next: None };
-    assert_eq!(estimate.inconclusive, Some(reason), "there is no other");
+    assert_eq!(estimate.inconclusive, Some(reason), "there is no other measurer");
 }

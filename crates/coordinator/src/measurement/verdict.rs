@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bottleneck::{
-    Bottleneck, Fared, LIMITED_ASKED, Queue, own_losses, own_queues, starved, whole_ms,
+    Bottleneck, LIMITED_ASKED, MeasurerResult, Queue, own_losses, own_queues, starved, whole_ms,
 };
 use crate::socket_ramp::{FAR, SocketRampTest};
 
@@ -10,48 +10,43 @@ use crate::socket_ramp::{FAR, SocketRampTest};
 const OWN_GROWTH: f64 = 1.3;
 
 impl Measurement {
-    /// The measurers that something of their own held back in a complete round, and that more sockets would not help.
+    /// The measurers that were limited by a cause of their own in a complete round, and that more sockets would not
+    /// help.
     pub(super) fn bottlenecks_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
-        let mut all = self.held_back_in(series);
+        let mut all = self.limited_in(series);
         all.retain(|it| self.growing(series, it).is_none());
         all
     }
 
-    /// The halves of a measurer that was held back, if twice the sockets brought it much more: its flows lose packets each for
-    /// itself, and no narrow place lets no more through.
-    fn growing(&self, series: &Series, held: &MeasurerBottleneck) -> Option<SocketRampTest> {
-        let own = series.measured_by(|measurer| measurer == held.measurer);
-        let halves = self.schedule().halves(&own)?;
-        (halves.growth() > OWN_GROWTH).then_some(halves)
+    /// The halves of a limited measurer's round, if it got much more back with all of its sockets than with half of
+    /// them: then its flows lose packets independently, and there is no bottleneck.
+    fn growing(&self, series: &Series, limited: &MeasurerBottleneck) -> Option<SocketRampTest> {
+        let own = series.measured_by(|measurer| measurer == limited.measurer);
+        self.schedule().halves(&own).filter(|halves| halves.growth() > OWN_GROWTH)
     }
 
-    fn held_back_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
+    /// The measurers that were limited by a cause of their own, each with its most certain cause.
+    fn limited_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
         let bottleneck =
-            |measurer, by| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
+            |(measurer, by)| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
         let busy = self.saturated.iter().map(|it| (*it, Bottleneck::Processor));
         let queues = series.queues();
-        let queued = own_queues(&queues)
-            .map(|(measurer, longer)| (measurer, Bottleneck::Path { queue_ms: whole_ms(longer) }));
-        let fared = series.fared();
-        let lossy = own_losses(&fared).map(|(it, loss_ppm)| (it, Bottleneck::Loss { loss_ppm }));
-        // Each by what is surest.
+        let results = series.measurer_results();
         let mut all: Vec<MeasurerBottleneck> = Vec::new();
-        for (measurer, by) in busy.chain(queued).chain(lossy) {
-            if all.iter().all(|known| known.measurer != measurer) {
-                all.push(bottleneck(measurer, by));
+        for found in busy.chain(own_queues(&queues)).chain(own_losses(&results)) {
+            if all.iter().all(|known| known.measurer != found.0) {
+                all.push(bottleneck(found));
             }
         }
-        // What came back to those says nothing of others.
-        let is_free = |it: &Fared| all.iter().all(|known| known.measurer != it.id());
-        let free: Vec<Fared> = fared.iter().copied().filter(is_free).collect();
-        let starved =
-            starved(&free).map(|(it, percent)| bottleneck(it, Bottleneck::Share { percent }));
-        all.extend(starved);
+        // The results of limited measurers show nothing about the others.
+        let is_free = |it: &MeasurerResult| all.iter().all(|known| known.measurer != it.id());
+        let free: Vec<MeasurerResult> = results.into_iter().filter(is_free).collect();
+        all.extend(starved(&free).map(bottleneck));
         all
     }
 
-    /// What each measurer has left for later rounds, if those that were held back are not asked for more than
-    /// they can do.
+    /// The capacity that each measurer has left for later rounds, if limited measurers are assigned no more than they
+    /// can carry.
     pub(super) fn without_limited(&self, bottlenecks: &[MeasurerBottleneck]) -> Vec<Rate> {
         let mut residuals = self.residuals.clone();
         for it in bottlenecks {
@@ -62,21 +57,22 @@ impl Measurement {
         residuals
     }
 
-    /// Why a complete round is not conclusive, and the turn that could be, if one follows. An error is the
-    /// end of the measurement.
+    /// Why a complete round is not conclusive, with the turn that follows, if any.
+    ///
+    /// # Errors
+    /// The failure that ends the measurement.
     pub(super) fn doubt(
         &self,
         series: &Series,
         bottlenecks: &[MeasurerBottleneck],
         capacity: Rate,
         seconds: &[SecondTotals],
-    ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
-        // The share of a measurer that got nothing back was no load: it must not make an estimate
-        // look conclusive.
+    ) -> Result<Option<Inconclusive>, Fault> {
+        // The share of a measurer that got nothing back was no load: it must not make an estimate look conclusive.
         let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
             self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
         if let Some(first) = bottlenecks.first() {
-            // What they got the relay has done, as if for clients; the others must show that it had no more.
+            // The traffic of limited measurers counts like that of clients. The others must show the relay's limit.
             let theirs: Rate = bottlenecks.iter().map(|it| it.got).sum();
             let load = load_without(bottlenecks, &working);
             if capacity.saturating_sub(theirs) >= self.params.conclusive_limit(load) {
@@ -85,48 +81,41 @@ impl Measurement {
             }
         }
         let load: Rate = working.iter().map(|it| it.rate).sum();
-        // A load that an earlier round has outdone shows no limit.
+        // A load below the result of an earlier round shows no limit.
         let passed = self.turn.passed.max(capacity);
         if passed >= self.params.conclusive_limit(load) {
             if passed < self.params.conclusive_limit(self.allocation.total()) {
                 let measurer = silent.first().map(|it| it.measurer);
-                return Err((measurer, Failure::GotNothing));
+                return Err(Fault { measurer, failure: Failure::GotNothing });
             }
             let next = self.next_turn(passed);
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
-        if let Some(queue) = self.queue_of_one(series).filter(Queue::stands) {
+        if let Some(queue) = self.queue_of_one(series).filter(Queue::exists) {
             return Ok(Some(self.doubt_of_one(&queue, capacity)));
         }
         let schedule = self.schedule();
         let halves = schedule.halves(seconds).filter(|_| self.allocation.has_two_halves());
         let Some(halves) = halves else {
-            // Nobody knows what more sockets would have brought. Another round shows it, unless its seconds
-            // or sockets are too few for halves.
-            let has_halves = schedule.held_back_s.is_some();
-            let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
+            // The effect of more sockets is unknown. Another round shows it, unless its seconds or sockets are too few
+            // for halves.
+            let had_halves = schedule.held_back_s.is_some();
+            let next = if had_halves { None } else { self.turn.widened(capacity, 2) };
             let next = next.map(Attempt::by_two);
             return Ok(series
                 .farthest()
                 .filter(|rtt| *rtt >= FAR)
                 .map(|rtt| Inconclusive::PathUnknown { rtt_ms: whole_ms(rtt), next }));
         };
-        // What came back to those who were held back anyway hides what the path did to the others.
-        let is_free = |measurer| bottlenecks.iter().all(|held| held.measurer != measurer);
+        // The constant results of limited measurers hide the effect of the path on the others.
+        let is_free = |measurer| bottlenecks.iter().all(|limited| limited.measurer != measurer);
         let of_others = schedule.halves(&series.measured_by(is_free));
         let of_others = of_others.filter(|_| !bottlenecks.is_empty());
-        let held_back = self.held_back_in(series);
-        let growing = held_back.iter().filter_map(|it| self.growing(series, it));
+        let limited = self.limited_in(series);
+        let growing = limited.iter().filter_map(|it| self.growing(series, it));
         let held_back = growing.chain(of_others).filter(SocketRampTest::is_held_back);
         let halves =
             held_back.fold(halves, |most, it| if it.growth() > most.growth() { it } else { most });
-        if halves.is_settling() && !halves.is_held_back() {
-            return Ok(Some(Inconclusive::PathSettling {
-                change_percent: percent_above_one(halves.change()),
-                sockets: self.allocation.sockets(),
-                next: self.wider_turn(capacity, &halves),
-            }));
-        }
         if halves.is_held_back() {
             return Ok(Some(Inconclusive::PathLimited {
                 growth_percent: percent_above_one(halves.growth()),
@@ -134,19 +123,26 @@ impl Measurement {
                 next: self.wider_turn(capacity, &halves),
             }));
         }
-        // Not every narrow place has a queue: a far relay is for two to see.
+        if halves.is_settling() {
+            return Ok(Some(Inconclusive::PathSettling {
+                change_percent: percent_above_one(halves.change()),
+                sockets: self.allocation.sockets(),
+                next: self.wider_turn(capacity, &halves),
+            }));
+        }
+        // Not every bottleneck has a queue: a distant relay needs two measurers.
         let far = self.queue_of_one(series).filter(|it| it.min_rtt >= FAR);
         Ok(far.map(|queue| self.doubt_of_one(&queue, capacity)))
     }
 
-    /// The turn in which those that nothing of their own held back have more to do, if there are such.
+    /// The turn in which measurers without a bottleneck of their own have a larger load, if there are such.
     fn turn_of_others(&self, bottlenecks: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
         if let Scope::OneTurn { is_whole_team } = self.scope {
             if is_whole_team {
                 return None;
             }
-            // Whoever shares out the team hears of them, and gives the others more to do. Where he did so before, and it
-            // was not enough, all have twice as much.
+            // The campaign assigns a larger load to the others. If it has already done so, and that was not enough, the
+            // whole load is doubled.
             let is_known = |it: &MeasurerBottleneck| {
                 self.vantages.get(it.measurer.0).is_some_and(|it| it.path.limit.is_some())
             };
@@ -161,7 +157,7 @@ impl Measurement {
         (load(&later) > load(&self.allocation)).then_some(next)
     }
 
-    /// What stood on the path of the only measurer, if another one could show whether that was the relay's.
+    /// The queueing delay on the path of the only measurer, if another one could show whether the queue is the relay's.
     fn queue_of_one(&self, series: &Series) -> Option<Queue> {
         let is_alone = self.allocation.assignments.len() == 1;
         let has_others = match self.scope {
@@ -184,13 +180,14 @@ impl Measurement {
     }
 }
 
-/// What was asked of those that nothing of their own held back.
+/// The load of the measurers without a bottleneck of their own.
 fn load_without(bottlenecks: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
-    let is_free = |it: &&Assignment| bottlenecks.iter().all(|held| held.measurer != it.measurer);
+    let is_free =
+        |it: &&Assignment| bottlenecks.iter().all(|limited| limited.measurer != it.measurer);
     assignments.iter().filter(is_free).map(|it| it.rate).sum()
 }
 
-/// By how many percent more one was than the other, rounded.
+/// By how many percent a quotient exceeds one, rounded.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
 fn percent_above_one(quotient: f64) -> u32 {

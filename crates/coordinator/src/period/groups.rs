@@ -107,7 +107,8 @@ impl Groups {
         self.groups.get_mut(self.group_of.get(&relay)?)
     }
 
-    /// A relay leaves its group, with what it has [ended](Self::end) with or without a record. Returns what is settled by that.
+    /// A relay leaves its group, with or without an [ended](Self::end) measurement. Returns the measurements that are
+    /// settled by that.
     pub(super) fn leave(&mut self, relay: RelayIndex) -> Vec<Finished> {
         let Some(number) = self.group_of.remove(&relay) else { return Vec::new() };
         let Some(group) = self.groups.get_mut(&number) else { return Vec::new() };

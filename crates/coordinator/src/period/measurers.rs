@@ -133,8 +133,8 @@ impl Measurers {
     /// The number of relays that the team measures at once: the minimum of the measurers' limits and the operator's,
     /// since each measurer may take part in any measurement. A measurer that has not answered sets no limit.
     pub(super) fn at_once_max(&self, configured: Option<u32>) -> u32 {
-        let said = self.answers.values().map(|it| it.at_once_max);
-        said.chain(configured).min().unwrap_or(u32::MAX)
+        let reported = self.answers.values().map(|it| it.at_once_max);
+        reported.chain(configured).min().unwrap_or(u32::MAX)
     }
 
     /// The journal entry for a measurer that has answered, or has not.

@@ -101,7 +101,7 @@ fn fit_host(all: &mut [PublishedRelay], places: &[usize], slot: Duration, begin_
         let Some(PublishedRelay { result, .. }) = all.get_mut(place) else { continue };
         if rate == Rate::ZERO {
             let reason =
-                "others at its address have all that was found of their machine".to_owned();
+                "the other relays at its address account for the whole measured capacity of their machine".to_owned();
             *result = PublishedResult::Failed { reason, mode: None, tried_unix_s };
         } else if let PublishedResult::Estimate { share, .. } = result {
             *share = rate;

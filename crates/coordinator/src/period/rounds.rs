@@ -147,7 +147,7 @@ impl Period {
         });
     }
 
-    /// The coordinator's own machine cannot go on with a measurement.
+    /// The coordinator's own machine cannot continue a measurement.
     pub fn handle_own_failure(&mut self, now: Now, measurement: MeasurementId, detail: String) {
         self.with_team(now, measurement, |team| team.handle_own_failure(now.instant, detail));
     }

@@ -2,7 +2,7 @@
 
 use super::groups::repeat_together;
 use super::{Action, Event, Finished, Now, Period, publication};
-use crate::campaign::{Priority, RelayIndex};
+use crate::campaign::{Priority, RelayIndex, RelayTurn};
 use crate::failure::Failure;
 use crate::journal::{Entry, MeasurementFinished, MeasurementStarted, PathEntry};
 use crate::record::Record;
@@ -33,12 +33,14 @@ impl Period {
     pub(super) fn settle(&mut self, now: Now, mut settled: Vec<Finished>) {
         if self.slots.is_none() && !self.is_winding_up {
             repeat_together(&mut settled);
-            let standing = |relay: RelayIndex| {
-                self.relays.get(relay.0).map_or(Priority::New, |it| it.guess.standing())
+            let priority = |relay: RelayIndex| {
+                self.relays.get(relay.0).map_or(Priority::New, |it| it.guess.priority())
             };
-            let follow = settled.iter().filter_map(|it| Some((it.relay, it.follows?)));
-            let follow: Vec<_> =
-                follow.map(|(relay, turn)| (relay, standing(relay), turn)).collect();
+            let next_turn = |it: &Finished| {
+                let (relay, turn) = (it.relay, it.follows?);
+                Some(RelayTurn { relay, priority: priority(relay), turn })
+            };
+            let follow: Vec<_> = settled.iter().filter_map(next_turn).collect();
             if !follow.is_empty() {
                 self.queue(&follow);
             }

@@ -1,6 +1,7 @@
 //! The slots of a period: due relays, and changes by a newer consensus.
 
 use super::{Event, Now, Period, Relay, SlotSeed};
+use crate::campaign::RelayTurn;
 use crate::plan::{Seed, TeamRoom};
 use crate::slot_schedule::{Arrival, SlotSchedule};
 use alloc::collections::BTreeMap;
@@ -51,7 +52,7 @@ impl Period {
             Arrival {
                 relay: relay.id(),
                 together: relay.together,
-                standing: relay.guess.standing(),
+                priority: relay.guess.priority(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
                 is_done: past.is_some_and(|it| it.is_done),
                 due_by: due_by(relay),
@@ -70,7 +71,7 @@ impl Period {
         let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
         for due in slots.poll_due(slot) {
             if let Some(place) = self.places.get(&due.relay) {
-                let turn = (*place, due.standing, due.turn);
+                let turn = RelayTurn { relay: *place, priority: due.priority, turn: due.turn };
                 groups.entry(due.machine).or_default().push(turn);
             }
         }

@@ -22,7 +22,7 @@ fn check(world: &World) {
                 let is_alone = world.group_size(started.relay()) == 1;
                 let has_final = done.contains_key(&key);
                 assert!(!(is_alone && has_final), "measured again: {started:?}");
-                assert!(world.may_be_measured(started.relay()), "no consent: {started:?}");
+                assert!(world.may_be_measured(started.relay()), "without consent: {started:?}");
             }
             Entry::Finished(finished) => {
                 let MeasurementFinished { begun, is_final, record, .. } = &**finished;
@@ -66,7 +66,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_period_keeps_its_rules_whatever_happens_in_it(options in options()) {
+    fn a_period_keeps_its_invariants_under_any_disturbances(options in options()) {
         let mut world = World::new(&options);
         world.play_period();
         check(&world);
@@ -100,7 +100,7 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
 }
 
 #[test]
-fn after_a_crash_the_next_process_knows_what_the_last_one_knew() {
+fn a_restarted_process_continues_with_the_recorded_state() {
     let mut world = World::new(&WorldOptions::undisturbed(9));
     world.play_until(PERIOD_S / 2);
     let known: BTreeMap<_, Record> =
@@ -129,7 +129,7 @@ fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
 }
 
 #[test]
-fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
+fn a_relay_that_declines_is_asked_once_more_in_another_slot() {
     let mut world = World::new(&WorldOptions::undisturbed(5));
     world.play_period();
     let mut asked: BTreeMap<RsaId, Vec<Option<u32>>> = BTreeMap::new();
@@ -149,7 +149,7 @@ fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
 }
 
 #[test]
-fn a_relay_whose_consent_is_withdrawn_is_not_measured_any_longer() {
+fn a_relay_whose_consent_is_withdrawn_is_no_longer_measured() {
     let mut world = World::new(&WorldOptions::undisturbed(11));
     world.list_all();
     let public = |world: &World| {

@@ -121,8 +121,8 @@ pub fn machines_within(
         groups.join(one, other);
     }
     for (one, other) in perhaps.iter().filter_map(places) {
-        let (guess, count) = groups.of_both(one, other);
-        if guess <= most.capacity && count <= most.at_once_max as usize {
+        let GroupSize { guess, relays } = groups.joint_size(one, other);
+        if guess <= most.capacity && relays <= most.at_once_max as usize {
             groups.join(one, other);
         }
     }
@@ -142,13 +142,20 @@ pub fn machines_within(
 /// relays.
 struct Groups {
     above: Vec<usize>,
-    sums: Vec<(Rate, usize)>,
+    sizes: Vec<GroupSize>,
+}
+
+#[derive(Clone, Copy)]
+struct GroupSize {
+    guess: Rate,
+    relays: usize,
 }
 
 impl Groups {
     fn new(guesses: Vec<Rate>) -> Self {
         let above = (0..guesses.len()).collect();
-        Self { above, sums: guesses.into_iter().map(|guess| (guess, 1)).collect() }
+        let size = |guess| GroupSize { guess, relays: 1 };
+        Self { above, sizes: guesses.into_iter().map(size).collect() }
     }
 
     fn root(&mut self, mut place: usize) -> usize {
@@ -159,10 +166,10 @@ impl Groups {
         place
     }
 
-    /// The expected capacity of both groups, and the number of their relays.
-    fn of_both(&mut self, one: usize, other: usize) -> (Rate, usize) {
+    /// The size of the group that joining these two would make.
+    fn joint_size(&mut self, one: usize, other: usize) -> GroupSize {
         let (one, other) = (self.root(one), self.root(other));
-        if one == other { self.sums[one] } else { sum(self.sums[one], self.sums[other]) }
+        if one == other { self.sizes[one] } else { self.sizes[one].plus(self.sizes[other]) }
     }
 
     fn join(&mut self, one: usize, other: usize) {
@@ -171,11 +178,13 @@ impl Groups {
             return;
         }
         let (first, second) = (one.min(other), one.max(other));
-        self.sums[first] = sum(self.sums[first], self.sums[second]);
+        self.sizes[first] = self.sizes[first].plus(self.sizes[second]);
         self.above[second] = first;
     }
 }
 
-fn sum(one: (Rate, usize), other: (Rate, usize)) -> (Rate, usize) {
-    (one.0 + other.0, one.1 + other.1)
+impl GroupSize {
+    fn plus(self, other: Self) -> Self {
+        Self { guess: self.guess + other.guess, relays: self.relays + other.relays }
+    }
 }

@@ -11,7 +11,7 @@ use sha2::Sha256;
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// Of 32 bytes, drawn by a generator for cryptography.
+    /// The seed with these 32 bytes, from a cryptographically secure generator.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -29,14 +29,14 @@ impl Seed {
         Self(self.derive(&[b"flashflow plan: period", &begin_unix_s.to_be_bytes()]))
     }
 
-    /// What a coordinator with this master seed contributes to a seed that several agree on for the period that begins at this
-    /// time. The same again after a restart: two different ones would make it a liar.
+    /// The contribution of a coordinator with this master seed to the common seed of the period that begins at this time,
+    /// in Unix seconds. It is the same after a restart: two different contributions would be a lie.
     #[must_use]
     pub fn contribution(&self, begin_unix_s: u64) -> [u8; 32] {
         self.derive(&[b"flashflow plan: contribution", &begin_unix_s.to_be_bytes()])
     }
 
-    /// Tells seeds apart, and nothing else of them: who is to compare theirs compares these.
+    /// A public identifier of the seed, for comparison, which reveals nothing else about it.
     #[must_use]
     pub fn mark(&self) -> [u8; 8] {
         let hash = self.derive(&[b"flashflow plan: mark"]);

@@ -41,7 +41,7 @@ fn candidates(relays: &[(u16, u8)]) -> Vec<Candidate> {
     (0..).zip(relays).map(candidate).collect()
 }
 
-/// What a plan must keep to, counted from its places alone.
+/// Checks the invariants of a plan, by its places alone.
 fn check(plan: &Plan, teams: &[TeamRoom], machines: &[Machine]) {
     let places = plan.places();
     let mut used: BTreeMap<(usize, u32), (Rate, u32)> = BTreeMap::new();
@@ -87,13 +87,13 @@ fn teams() -> impl Strategy<Value = Vec<TeamRoom>> {
 
 proptest! {
     #[test]
-    fn no_slot_is_overfull_each_relay_comes_once_and_machines_stay_together(
+    fn slots_are_not_overfull_relays_are_planned_once_and_machines_stay_together(
         relays in relays(), teams in teams(), slots in 1u32..30, byte: u8,
     ) {
         let machines = machines(&candidates(&relays), &[]);
         let plan = Plan::randomised(&seed(byte), slots, &teams, F, machines.clone());
         check(&plan, &teams, &machines);
-        // A machine without a slot fits in none.
+        // A machine without a slot fits in no slot.
         for number in 0..teams.len() {
             for relay in plan.without_slot(number) {
                 let entry = &plan.entries[&plan.entry_of[&relay]];
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn the_greedy_plan_keeps_to_the_same_and_leaves_nobody_out(
+    fn the_greedy_plan_has_the_same_invariants_and_includes_every_relay(
         relays in relays(), teams in teams(),
     ) {
         let machines = machines(&candidates(&relays), &[]);
@@ -114,7 +114,7 @@ proptest! {
             let expected = if team.capacity == Rate::ZERO { relays.len() } else { 0 };
             prop_assert_eq!(left_out, expected);
         }
-        // In each slot nothing that comes later would have fitted.
+        // No later machine would have fitted into an earlier slot.
         if let [team] = &teams[..] && team.at_once_max == u32::MAX && team.capacity > Rate::ZERO {
             let used = plan.used(0);
             for machine in &machines {
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn equal_seeds_give_equal_plans_in_whatever_order_relays_come(
+    fn equal_seeds_give_equal_plans_in_any_order_of_relays(
         relays in relays(), slots in 1u32..30, byte: u8,
     ) {
         let teams = [team(150.0), team(100.0)];
@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn new_relays_move_no_old_ones_and_have_the_first_slots_with_room(
+    fn new_relays_get_the_first_slots_with_room_and_move_no_old_ones(
         old in relays(), new in relays(), from in 0u32..20, byte: u8,
     ) {
         let teams = [team(150.0), team(100.0)];
@@ -154,7 +154,7 @@ proptest! {
             let mut alone = plan.clone();
             let admission = plan.admit(&machine, Priority::New, from);
             if let Admission::Placed(last) = admission {
-                // One slot earlier it would not have had both.
+                // It did not fit into the slot before.
                 let slots = [0, 1].map(|team| plan.slot(id(number), team).expect("placed"));
                 prop_assert!(slots.iter().all(|slot| *slot >= from));
                 prop_assert_eq!(slots.into_iter().max(), Some(last));
@@ -174,14 +174,14 @@ proptest! {
     }
 
     #[test]
-    fn whoever_is_measured_again_keeps_the_plan_within_bounds(
+    fn rescheduled_relays_keep_the_plan_within_capacity(
         relays in relays(), again in vec((0u16..60, 0u32..20, 0u16..200), 0..40), byte: u8,
     ) {
         let teams = [team(150.0), team(100.0)];
         let machines = machines(&candidates(&relays), &[]);
         let mut plan = Plan::randomised(&seed(byte), 20, &teams, F, machines);
         for (relay, from, rate) in again {
-            let slot = plan.again(id(relay), 1, from, mbit(f64::from(rate)));
+            let slot = plan.reschedule(id(relay), 1, from, mbit(f64::from(rate)));
             prop_assert_eq!(slot, plan.slot(id(relay), 1));
             prop_assert!(slot.is_none_or(|slot| slot >= from));
         }
@@ -198,7 +198,7 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
         machines(&relays, together).iter().map(Machine::count).collect::<Vec<_>>()
     };
     assert_eq!(count(&[]), [2, 1, 1, 2]);
-    // What hangs together by either: 0 and 2 by address, 1 with 2, 1 with 3 by name.
+    // Connected by either: 0 and 2 by address, 1 with 2 and 1 with 3 by name.
     assert_eq!(count(&[(id(2), id(1)), (id(3), id(1)), (id(3), id(99))]), [4, 2]);
     let local = |it: &Candidate| Candidate { address: IpAddr::V4(Ipv4Addr::LOCALHOST), ..*it };
     let local: Vec<Candidate> = relays.iter().map(local).collect();
@@ -206,7 +206,7 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
 }
 
 #[test]
-fn no_more_are_put_together_that_only_may_share_a_machine_than_a_team_can_load_at_once() {
+fn uncertain_groups_are_limited_by_the_teams_capacity() {
     let relays = candidates(&[(10, 1), (10, 2), (10, 3), (10, 4), (10, 4), (10, 4)]);
     let all: Vec<(RsaId, RsaId)> = (0..6).map(|it| (id(0), id(it))).collect();
     let within = |most, at_once_max| {
@@ -215,14 +215,18 @@ fn no_more_are_put_together_that_only_may_share_a_machine_than_a_team_can_load_a
     };
     let count = |most| within(most, u32::MAX);
     let certain = machines_within(&relays, &all, &all, TeamRoom::of(Rate::ZERO));
-    assert_eq!(certain.iter().map(Machine::count).collect::<Vec<_>>(), [6], "the operator's word");
-    // Three at one address share a machine whatever it takes; and a pair of one relay is none.
+    assert_eq!(
+        certain.iter().map(Machine::count).collect::<Vec<_>>(),
+        [6],
+        "declared by the operator"
+    );
+    // Three at one address share a machine whatever the limit. A pair of a relay with itself is ignored.
     assert_eq!(count(0.0), [1, 1, 1, 3]);
     assert_eq!(count(20.0), [2, 1, 3]);
     assert_eq!(count(30.0), [3, 3]);
     assert_eq!(count(59.0), [3, 3]);
     assert_eq!(count(60.0), [6]);
-    // However little is expected of them.
+    // Also with small expected capacities.
     assert_eq!([1, 2, 3, 5].map(|most| within(60.0, most).len()), [4, 3, 2, 2]);
     assert_eq!(within(60.0, 6), [6]);
 }
@@ -242,22 +246,22 @@ fn a_newcomer_on_a_planned_machine_joins_it_or_waits() {
     );
     assert_eq!(ahead.slot(id(2), 0), Some(slot));
     assert_eq!(ahead.used(0)[slot as usize], mbit(80.0));
-    // Its slot is over, or has no room for more.
+    // Its slot is over, or has no more room.
     for (mut plan, from) in [(plan(10, 0.0), slot + 1), (plan(1, 25.0), 0)] {
         let before = plan.places();
         let both = single(1, 20.0).with(id(2), mbit(20.0));
         assert_eq!(plan.admit(&both, Priority::New, from), Admission::NextPeriod);
         assert_eq!((plan.places(), plan.slot(id(2), 0)), (before, None));
     }
-    // Known to it already.
+    // A relay that is already in the plan.
     assert_eq!(plan(10, 0.0).admit(&single(1, 50.0), Priority::New, 0), Admission::Joined);
 }
 
 #[test]
-fn an_old_relay_that_comes_late_cannot_choose_its_minute() {
-    let late = |byte, standing| {
+fn an_old_relay_that_arrives_late_cannot_choose_its_slot() {
+    let late = |byte, priority| {
         let mut plan = Plan::randomised(&seed(byte), 100, &[team(100.0)], F, vec![]);
-        assert!(matches!(plan.admit(&single(1, 10.0), standing, 50), Admission::Placed(50..)));
+        assert!(matches!(plan.admit(&single(1, 10.0), priority, 50), Admission::Placed(50..)));
         plan.slot(id(1), 0).expect("placed")
     };
     assert!((0..20).all(|byte| late(byte, Priority::New) == 50), "first come, first served");
@@ -266,28 +270,28 @@ fn an_old_relay_that_comes_late_cannot_choose_its_minute() {
 }
 
 #[test]
-fn a_machine_that_is_measured_again_draws_a_later_slot_together() {
+fn a_rescheduled_machine_gets_a_common_later_slot() {
     let machine = single(1, 10.0).with(id(2), mbit(10.0));
     let mut plan = Plan::randomised(&seed(1), 100, &[team(100.0)], F, vec![machine]);
     let slot = plan.slot(id(1), 0).expect("room");
-    let later = plan.again(id(1), 0, slot + 1, mbit(20.0)).expect("room");
+    let later = plan.reschedule(id(1), 0, slot + 1, mbit(20.0)).expect("room");
     assert!(later > slot);
-    // The other was not conclusive either: the slot has room for it, too.
-    assert_eq!(plan.again(id(2), 0, slot + 1, mbit(20.0)), Some(later));
+    // The other one was inconclusive, too: the slot has room for both.
+    assert_eq!(plan.reschedule(id(2), 0, slot + 1, mbit(20.0)), Some(later));
     assert_eq!(plan.used(0)[later as usize], mbit(80.0));
-    assert_eq!(plan.again(id(1), 0, 100, mbit(20.0)), None, "the period is over");
-    assert_eq!(plan.again(id(9), 0, 0, mbit(20.0)), None, "nobody knows it");
+    assert_eq!(plan.reschedule(id(1), 0, 100, mbit(20.0)), None, "the period is over");
+    assert_eq!(plan.reschedule(id(9), 0, 0, mbit(20.0)), None, "unknown relay");
 }
 
 #[test]
-fn a_relay_that_exceeds_the_team_has_all_of_it() {
+fn a_relay_larger_than_the_team_gets_all_of_it() {
     let plan = Plan::greedy(&[team(100.0)], F, vec![single(1, 80.0), single(2, 1.0)]);
     assert_eq!(plan.used(0), [mbit(100.0), mbit(2.0)]);
 }
 
 #[test]
 fn the_same_seed_gives_the_same_plan_on_every_machine() {
-    // Changes only if the derivation does: then coordinators of different versions disagree.
+    // A change of the derivation would make coordinators of different versions disagree.
     let machines: Vec<Machine> = (0..50).map(|it| single(it, f64::from(it))).collect();
     let plan = Plan::randomised(&seed(7), 2880, &[team(3000.0); 9], 2.84, machines);
     let shown = |bytes: &[u8]| {

@@ -84,7 +84,7 @@ fn watched(limit: Option<f64>, percent: Option<u64>) -> Record {
 }
 
 #[test]
-fn a_relay_that_its_machine_starved_has_a_lower_bound_and_nothing_else_says_otherwise() {
+fn a_relay_starved_by_its_machine_has_a_lower_bound_in_all_representations() {
     let starved = watched(Some(100.0), Some(40));
     let Verdict::LowerBound(reason) = starved.verdict() else { panic!("{starved:?}") };
     assert!(reason.to_string().contains("got only 40 % of a core"), "{reason}");
@@ -94,7 +94,7 @@ fn a_relay_that_its_machine_starved_has_a_lower_bound_and_nothing_else_says_othe
 }
 
 #[test]
-fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
+fn a_relay_at_its_limit_or_with_a_busy_processor_is_conclusive() {
     for (limit, percent, is_believed) in [
         (None, None, true),
         (Some(55.0), Some(10), true),
@@ -113,7 +113,7 @@ fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
 }
 
 #[test]
-fn the_next_period_begins_with_the_sockets_that_this_one_needed_or_fewer() {
+fn the_next_period_starts_with_the_sockets_that_this_one_needed_or_half() {
     let halves = Schedule { lead_s: 2, held_back_s: Some(5) };
     let next = |schedule: Schedule, sockets: &[u32]| {
         let mut record = record(measured(mbit(50.0), None));
@@ -131,22 +131,13 @@ fn the_next_period_begins_with_the_sockets_that_this_one_needed_or_fewer() {
         crate::PastEstimate::of(&record).expect("an estimate").sockets
     };
     assert_eq!(next(halves, &[8, 16, 64]), Some(64));
-    assert_eq!(next(halves, &[64]), Some(32), "perhaps the path became better");
-    assert_eq!(next(Schedule::PLAIN, &[160]), None, "nothing says that they were needed");
+    assert_eq!(next(halves, &[64]), Some(32), "the path may have improved");
+    assert_eq!(next(Schedule::PLAIN, &[160]), None, "not known whether they were needed");
 }
 
 #[test]
-fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
-    let next = Attempt {
-        guess: mbit(100.0),
-        round: 2,
-        rounds_max: 2,
-        widening: 1,
-        measurers_min: 1,
-        sockets_min: 0,
-        passed: Rate::ZERO,
-        is_after_decline: false,
-    };
+fn an_estimate_remains_valid_only_if_the_relay_declined_another_round() {
+    let next = Attempt { round: 2, ..Attempt::first(mbit(100.0), 2) };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {
         let mut record = record(end);
@@ -166,7 +157,7 @@ fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
 }
 
 #[test]
-fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_beside_a_new_one() {
+fn an_earlier_estimate_is_kept_unless_the_relay_failed_or_there_is_a_new_one() {
     let (policy, now) = (crate::HistoryPolicy::default(), 1_800_000_000);
     let mut history = crate::History::default();
     let relay = RsaId([1; 20]);
@@ -179,15 +170,15 @@ fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_be
     let closed = Failure::RelayClosed { detail: "bye".to_string() };
     assert_eq!(kept(Some(&record(failed(closed)))), None);
     assert_eq!(kept(Some(&record(measured(mbit(20.0), None)))), None);
-    // While it waits for its next turn, a relay that took all that it was given is not worth less for that.
+    // While the next turn is pending, a lower bound does not reduce the weight of a relay that took the full load.
     let next = Attempt::first(mbit(100.0), 3).enlarged(mbit(20.0)).expect("another");
     let bound = |rate| record(measured(mbit(rate), Some(Inconclusive::LoadTooSmall { next })));
     assert_eq!(kept(Some(&bound(20.0))), earlier);
-    assert_eq!(kept(Some(&bound(80.0))), None, "it is worth more already");
+    assert_eq!(kept(Some(&bound(80.0))), None, "the lower bound is higher");
 }
 
 #[test]
-fn an_estimate_that_the_relay_has_refuted_does_not_come_back_in_the_next_period() {
+fn an_estimate_refuted_by_a_failure_is_not_restored_in_the_next_period() {
     let (policy, now) = (crate::HistoryPolicy::default(), 1_800_000_000);
     let relay = RsaId([1; 20]);
     let estimate = |ago| {
@@ -201,17 +192,17 @@ fn an_estimate_that_the_relay_has_refuted_does_not_come_back_in_the_next_period(
     let kept = |history: &crate::History, record: Option<&Record>| {
         history.kept(&policy, relay, record, now)
     };
-    assert_eq!(kept(&history, None), None, "its turn has not come yet");
+    assert_eq!(kept(&history, None), None, "it was not due yet");
     assert_eq!(kept(&history, Some(&record(failed(Failure::Cancelled)))), None);
-    assert_eq!(history.last(relay), Some(&estimate(7200)), "it is not new for that");
+    assert_eq!(history.last(relay), Some(&estimate(7200)), "its estimate is still the guess");
     history.add(relay, estimate(1800));
-    assert_eq!(kept(&history, None), Some(estimate(1800)), "a new one counts");
+    assert_eq!(kept(&history, None), Some(estimate(1800)), "a newer estimate counts");
     history.refute(relay, now + 60);
-    assert_eq!(kept(&history, None), Some(estimate(1800)), "by a clock that was wrong");
+    assert_eq!(kept(&history, None), Some(estimate(1800)), "a wrong clock");
 }
 
 #[test]
-fn a_turn_is_told_with_the_teams_numbers() {
+fn a_turn_is_reported_with_the_teams_numbers() {
     let team = [mbit(10.0), mbit(90.0), mbit(60.0)];
     let allocation = crate::allocate(mbit(150.0), &team, 160);
     let place = MeasurerId(1);
@@ -220,10 +211,10 @@ fn a_turn_is_told_with_the_teams_numbers() {
     let shares: Vec<Rate> = allocation.assignments.iter().map(|it| it.rate).collect();
     let mut turn = record(end);
     turn.rounds[0].allocation = crate::allocate(mbit(150.0), &shares, 160);
-    let told = turn.in_team(&allocation);
-    assert_eq!(told.rounds[0].allocation, allocation);
+    let converted = turn.in_team(&allocation);
+    assert_eq!(converted.rounds[0].allocation, allocation);
     assert_eq!(
-        told.to_string(),
+        converted.to_string(),
         "failed in round 1, second 2, measurer 2: the measurer was lost: gone"
     );
     let bottleneck =
@@ -231,14 +222,17 @@ fn a_turn_is_told_with_the_teams_numbers() {
     let reason = Inconclusive::MeasurerLimited { bottleneck, next: None };
     let mut turn = record(measured(mbit(50.0), Some(reason)));
     turn.rounds[0].bottlenecks = vec![bottleneck];
-    let told = turn.in_team(&allocation);
-    assert_eq!(told.bottlenecks(), [MeasurerBottleneck { measurer: MeasurerId(1), ..bottleneck }]);
-    let Verdict::LowerBound(reason) = told.verdict() else { panic!("{told:?}") };
+    let converted = turn.in_team(&allocation);
+    assert_eq!(
+        converted.bottlenecks(),
+        [MeasurerBottleneck { measurer: MeasurerId(1), ..bottleneck }]
+    );
+    let Verdict::LowerBound(reason) = converted.verdict() else { panic!("{converted:?}") };
     assert!(reason.to_string().starts_with("measurer 1 is a bottleneck"), "{reason}");
 }
 
 #[test]
-fn a_record_is_stored_under_names_that_say_what_is_in_it() {
+fn stored_names_are_pinned() {
     let text = serde_json::to_string(&record(failed(not_now()))).expect("data");
     for part in [
         r#""end":{"failed":{"reason":{"relay_not_now":{"detail":"2 in 24 hours"}}"#,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const A: MeasurerId = MeasurerId(0);
 const B: MeasurerId = MeasurerId(7);
 
-/// Of these, each with more of an assignment than it ever brings back.
+/// A series of these measurers, each with a larger assignment than its reports.
 fn series(mode: Mode, ratio: f64, seconds: u32, measurers: &[MeasurerId]) -> Series {
     let rate = Rate::from_mbit_per_s(1000.0);
     let assign = |measurer: &MeasurerId| Assignment { measurer: *measurer, rate, sockets: 1 };
@@ -48,8 +48,8 @@ fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
     assert_eq!(series.account(B, 1), Some(&account));
     let others = [(A, 1), (B, 0), (B, 2), (B, 3), (MeasurerId(1), 1)];
     assert!(others.iter().all(|(measurer, second)| series.account(*measurer, *second).is_none()));
-    let said: Vec<_> = series.said().into_iter().map(|it| it.accounts).collect();
-    assert_eq!(said, [vec![], vec![None, Some(account)]]);
+    let accounts: Vec<_> = series.records().into_iter().map(|it| it.accounts).collect();
+    assert_eq!(accounts, [vec![], vec![None, Some(account)]]);
     // A report that does not count changes nothing.
     let again = Account { sockets: 6, ..account };
     assert!(series.record(B, SecondReport { account: Some(again), ..report(1, 1) }).is_err());
@@ -67,11 +67,11 @@ fn client_traffic_counts_up_to_the_ratio() {
     assert_eq!(series.second(0).unwrap().total(), 360);
     let liar = series.second(1).unwrap();
     assert_eq!(liar.client_reported, Some(u64::MAX));
-    assert_eq!(liar.total(), 400, "r/(1−r) = 1/3 of the measurement traffic is all a lie gains");
+    assert_eq!(liar.total(), 400, "a lie gains at most r/(1−r) = 1/3 of the measurement traffic");
 }
 
 #[test]
-fn a_second_of_echo_mode_waits_for_the_relays_own_report() {
+fn a_second_in_echo_mode_waits_for_the_relays_report() {
     let mut series = series(Mode::Echo, 0.25, 1, &[A]);
     series.record(A, report(0, 300)).unwrap();
     assert_eq!(series.first_missing(), Some(Missing { second: 0, source: Source::Relay }));
@@ -101,7 +101,7 @@ fn a_second_that_was_not_reported_is_missing_and_not_zero() {
 }
 
 #[test]
-fn what_must_not_be_said_changes_nothing() {
+fn an_invalid_report_changes_nothing() {
     let mut series = series(Mode::Transit, 0.25, 2, &[A]);
     series.record(A, report(0, 5)).unwrap();
     let twice = Violation::DuplicateSecond { second: 0 };
@@ -120,7 +120,7 @@ fn a_burst_in_the_first_second_does_not_move_the_median() {
     totals[0] = 10_000_000;
     let burst = transit(&totals).summary().unwrap();
     assert_eq!(burst.median, steady.median);
-    assert_eq!(burst.spread.max, 10_000_000, "it is there to be seen");
+    assert_eq!(burst.spread.max, 10_000_000, "the spread shows it");
     assert_eq!(burst.spread.upper_quartile, 100);
 }
 
@@ -151,9 +151,9 @@ proptest! {
         prop_assert_eq!(Percentile::P75.of(&sorted), Some(spread.upper_quartile));
     }
 
-    /// The proof at [`Series::median_must_reach`], tried.
+    /// Tests the proof at [`Series::median_must_reach`].
     #[test]
-    fn a_median_that_must_reach_the_limit_does(
+    fn median_must_reach_is_right(
         known in vec(0u64..100, 1..20), unknown in vec(0u64..100, 0..20), bits in 0u64..800,
     ) {
         let limit = Rate::from_bit_per_s(bits);
@@ -169,19 +169,19 @@ proptest! {
             prop_assert!(median >= limit);
         }
         if seconds % 2 == 1 {
-            prop_assert_eq!(early, median >= limit, "of an odd count it is exact");
+            prop_assert_eq!(early, median >= limit, "exact for an odd count");
         }
     }
 }
 
 #[test]
-fn what_a_measurer_has_saved_up_does_not_count_for_the_seconds_that_decide() {
+fn bytes_saved_up_by_a_measurer_do_not_count_in_the_decisive_seconds() {
     let rate = Rate::from_byte_per_s(1_000_000);
     let assignment = Assignment { measurer: A, rate, sockets: 2 };
     let mut series = Series::new(Mode::Transit, 0.25, 4, Schedule::PLAIN, [assignment]);
     for (second, bytes) in [(0, 0), (1, 0), (2, 2_000_000), (3, 2_000_000)] {
         series.record(A, report(second, bytes)).unwrap();
-        assert!(series.check(A).is_ok(), "no more in all than it may send");
+        assert!(series.check(A).is_ok(), "the total does not exceed its assignment");
     }
     assert_eq!(series.second(3).unwrap().measured, assignment.most_counted());
     assert!(assignment.most_counted() < 1_200_000);

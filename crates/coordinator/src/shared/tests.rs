@@ -11,19 +11,22 @@ use proptest::prelude::*;
 use std::string::ToString;
 use std::vec;
 
-/// What the machine can carry in a second.
+/// The capacity of the machine, in bytes per second.
 const MACHINE: u64 = 10_000_000;
 const RATIO: f64 = 0.25;
 const SECONDS: usize = 30;
 
 /// A relay with these bytes in each second, and these reports of client traffic.
 fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)]) -> Record {
-    let mode =
-        if seconds.iter().any(|(_, said)| said.is_some()) { Mode::Echo } else { Mode::Transit };
-    let second = |(second, (bytes, said)): (u32, &(u64, Option<u64>))| SecondRecord {
+    let mode = if seconds.iter().any(|(_, reported)| reported.is_some()) {
+        Mode::Echo
+    } else {
+        Mode::Transit
+    };
+    let second = |(second, (bytes, reported)): (u32, &(u64, Option<u64>))| SecondRecord {
         second,
         returned_bytes: vec![Some(*bytes)],
-        client_bytes: *said,
+        client_bytes: *reported,
         relay_reported: None,
         accounts: vec![],
     };
@@ -54,7 +57,7 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
         shared: None,
         end: End::Measured { capacity: Rate::ZERO, round: 1, inconclusive: None },
     };
-    // What it is alone: the median of its own seconds, or their mean if that is less; missing seconds brought nothing.
+    // The estimate alone: the median of its seconds, or their mean if that is less. Missing seconds count as zero.
     let mut totals: Vec<u64> = record.totals(&record.rounds[0]).map(|it| it.total()).collect();
     let mean = totals.iter().sum::<u64>() / SECONDS as u64;
     totals.sort_unstable();
@@ -63,7 +66,7 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
     record
 }
 
-/// What comes of relays that certainly share a machine, of which these were on time.
+/// Divides the capacity of relays that certainly share a machine, of which these were on time.
 fn share(records: &mut [Record], on_time: &[bool]) {
     let those = records.iter_mut().zip(on_time).filter(|(_, is_on_time)| **is_on_time);
     share_aligned(&mut those.map(|(record, _)| record).collect::<Vec<_>>());
@@ -79,7 +82,7 @@ fn sum(records: &[Record]) -> f64 {
     bytes.sum::<u64>() as f64 / MACHINE as f64
 }
 
-/// Each has the whole machine in sixteen of its thirty seconds, as they can whose starts are some seconds apart.
+/// Two relays that each have the whole machine in sixteen of thirty seconds, which different start times permit.
 fn alternating(starts: [Option<u64>; 2]) -> Vec<Record> {
     let has = |turn: core::ops::Range<usize>| {
         let second = |second| (if turn.contains(&second) { MACHINE } else { 0 }, None);
@@ -104,12 +107,12 @@ fn relays_that_take_turns_within_a_slot_gain_nothing() {
     let mean = Rate::from_byte_per_s(MACHINE * 16 / 30);
     assert_eq!(
         shared.alone, mean,
-        "alone it would have had its mean, of which two are more than the machine"
+        "alone each would have its mean, and two of those exceed the machine"
     );
 }
 
 #[test]
-fn relays_that_did_not_begin_together_have_what_the_largest_has() {
+fn relays_that_did_not_start_together_get_the_largest_result() {
     let cases = [([Some(7), Some(9)], true), ([Some(7), None], true), ([Some(7), Some(7)], false)];
     for (starts, is_together) in cases {
         let mut records = alternating(starts);
@@ -120,7 +123,7 @@ fn relays_that_did_not_begin_together_have_what_the_largest_has() {
 }
 
 #[test]
-fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_together() {
+fn relays_that_may_share_a_machine_are_unchanged_if_they_did_not_start_together() {
     let aligned =
         |records: &mut [Record]| share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
     let mut records = alternating([Some(7), Some(8)]);
@@ -130,22 +133,22 @@ fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_to
     let before = records.clone();
     aligned(&mut records);
     assert_eq!(records, before);
-    // Nor is there anything to be shared with one that has failed.
+    // A failed relay has nothing to share.
     records.truncate(1);
     aligned(&mut records);
     assert_eq!(records[..], before[..1]);
     aligned(&mut []);
 }
 
-/// Steady relays, with these numbers of seconds.
+/// Steady relays with these rates and numbers of seconds.
 fn steady(bytes: &[u64], seconds: &[usize]) -> Vec<Record> {
     let numbered = (1..).zip(bytes).zip(seconds);
     numbered.map(|((it, bytes), long)| record(it, Some(7), &vec![(*bytes, None); *long])).collect()
 }
 
 #[test]
-fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
-    // What the late one had in seconds that overlap with those of the others was found together with theirs.
+fn relays_on_time_keep_their_results_and_a_late_one_gets_the_rest() {
+    // Bytes of the late relay in seconds that overlap with those of the others belong to the joint result.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS; 3]);
     share(&mut records, &[true, true, false]);
     assert_eq!(bytes(&records), [4_000_000, 4_000_000, 1_866_667], "28 of its 30 seconds");
@@ -153,7 +156,7 @@ fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
     assert_eq!((shared.relays, shared.is_aligned), (3, false));
     assert_eq!(shared.machine, Rate::from_byte_per_s(9_866_667));
     assert_eq!(shared.alone, Rate::from_byte_per_s(4_000_000));
-    // One was ready in time, and the other seven seconds later.
+    // One was ready on time, the other seven seconds later.
     let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
     records[1].rounds[0].started_unix_s = Some(14);
     share(&mut records, &[true, false]);
@@ -162,17 +165,17 @@ fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
         [4_000_000, 2_933_334],
         "22 of its seconds overlap with the other's"
     );
-    // It was measured when the others were over: all that is certain is theirs.
+    // It was measured after the others had ended: only their results are certain.
     let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
     records[1].rounds[0].started_unix_s = Some(100);
     share(&mut records, &[true, false]);
     assert_eq!(bytes(&records), [4_000_000, 0]);
     assert!(records[1].failure().is_some_and(Failure::is_not_now), "{}", records[1]);
-    // One that began with them, and ended early, shows nothing of what they had meanwhile.
+    // A relay that started with them and ended early does not show the joint capacity.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
     share(&mut records, &[true; 3]);
     assert_eq!(bytes(&records)[..2], [4_000_000; 2]);
-    // Who only may share it takes nothing from them, and loses nothing.
+    // A relay that only may share the machine takes nothing from them and loses nothing.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
     let alone = bytes(&records)[2];
     share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
@@ -180,20 +183,20 @@ fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
     assert!(records[2].shared.is_none() && records[1].shared.is_some_and(|it| it.relays == 2));
 }
 
-/// A machine that is limited on average, such as by a token bucket, and carries all of it in 16 of 30 seconds, spread so that both
+/// A machine that is limited on average, such as by a token bucket, and carries everything in 16 of 30 seconds. Both
 /// halves of the round look alike.
 #[test]
-fn two_relays_that_are_fast_together_in_half_of_the_seconds_have_no_more_than_one_that_is() {
+fn two_relays_that_are_fast_in_the_same_half_of_the_seconds_gain_nothing() {
     let burst = |second: usize| (second * 16) % SECONDS < 16;
     let average = 16.0 / SECONDS as f64; // of MACHINE, which `sum` divides by
-    for (said, most) in [(u64::MAX, 1.0 / (1.0 - RATIO)), (0, 1.0)] {
-        let second = |it| (if burst(it) { MACHINE / 2 } else { 0 }, Some(said));
+    for (reported, most) in [(u64::MAX, 1.0 / (1.0 - RATIO)), (0, 1.0)] {
+        let second = |it| (if burst(it) { MACHINE / 2 } else { 0 }, Some(reported));
         let seconds: Vec<_> = (0..SECONDS).map(second).collect();
         let mut records = vec![record(1, Some(0), &seconds), record(2, Some(0), &seconds)];
         share(&mut records, &[true, true]);
         assert!(sum(&records) / average <= most + 1e-5, "{}", sum(&records) / average);
-        // The same in rounds that end after the 16 seconds of the burst, as if the relay wanted no more.
-        let early = vec![(MACHINE / 2, Some(said)); 16];
+        // The same with rounds that end after the 16 seconds of the burst.
+        let early = vec![(MACHINE / 2, Some(reported)); 16];
         let mut records = vec![record(1, Some(0), &early), record(2, Some(0), &early)];
         share(&mut records, &[true, true]);
         assert!(sum(&records) / average <= most + 1e-5, "{}", sum(&records) / average);
@@ -201,14 +204,14 @@ fn two_relays_that_are_fast_together_in_half_of_the_seconds_have_no_more_than_on
 }
 
 #[test]
-fn honest_relays_on_one_machine_have_what_each_can() {
+fn honest_relays_on_one_machine_get_their_own_capacities() {
     let steady = |bytes: u64| vec![(bytes, None); SECONDS];
     let mut records = vec![
         record(1, Some(7), &steady(2_000_000)),
         record(2, Some(7), &steady(6_000_000)),
         record(3, Some(7), &steady(1_000_000)),
     ];
-    // One that could not be measured stays that.
+    // A failed relay remains failed.
     records[2].end = End::Failed {
         reason: Failure::RelayClosed { detail: "bye".to_string() },
         measurer: None,
@@ -222,7 +225,7 @@ fn honest_relays_on_one_machine_have_what_each_can() {
 }
 
 #[test]
-fn estimates_of_different_times_add_up_to_no_more_than_the_machine() {
+fn estimates_of_different_times_do_not_exceed_the_machine() {
     let mbit = Rate::from_mbit_per_s;
     let fitted = |estimates: &[(u64, f64)], begun| {
         let mut fitting: Vec<_> = estimates.iter().map(|(at, rate)| (*at, mbit(*rate))).collect();
@@ -233,19 +236,19 @@ fn estimates_of_different_times_add_up_to_no_more_than_the_machine() {
         assert_eq!(fitted(&[(1000, 30.0), (1010, 60.0)], begun), [30.0, 60.0], "measured together");
     }
     assert!(fitted(&[], 0).is_empty());
-    // One was measured while the others were away, and may have had what they have.
+    // One was measured while the others were absent, and may have used their capacity.
     let apart = [(90_000, 100.0), (1010, 50.0), (1000, 50.0)];
-    assert_eq!(fitted(&apart, 0), [0.0, 50.0, 50.0], "the first keep what they have");
-    assert_eq!(fitted(&apart, 80_000), [100.0, 0.0, 0.0], "this period's keeps what it has");
+    assert_eq!(fitted(&apart, 0), [0.0, 50.0, 50.0], "the earliest keep their results");
+    assert_eq!(fitted(&apart, 80_000), [100.0, 0.0, 0.0], "this period's estimate is kept");
     assert_eq!(fitted(&[(90_000, 60.0), apart[1], apart[2]], 80_000), [60.0, 20.0, 20.0]);
-    assert_eq!(fitted(&apart, 100_000), [50.0, 25.0, 25.0], "of old ones nobody is the first");
+    assert_eq!(fitted(&apart, 100_000), [50.0, 25.0, 25.0], "old estimates have no order");
 }
 
 proptest! {
-    /// Those that share a machine with a steady relay, or say so, take nothing from it, whatever they do second by second, together or against
-    /// each other.
+    /// Relays that share a machine with a steady relay, or claim to, take nothing from it, whatever they do in each
+    /// second.
     #[test]
-    fn a_steady_relay_loses_nothing_to_whoever_is_beside_it(
+    fn a_steady_relay_loses_nothing_to_its_neighbours(
         steady in 1u64..MACHINE, others in vec(vec(prop_oneof![0u64..100 * MACHINE, Just(0), Just(MACHINE)], SECONDS), 1..4),
     ) {
         let mut records = vec![record(1, Some(7), &[(steady, None); SECONDS])];
@@ -258,9 +261,9 @@ proptest! {
         prop_assert_eq!(bytes(&records)[0], steady);
     }
 
-    /// A neighbour that comes late, or is measured at another time, takes nothing from a relay, steady or not.
+    /// A neighbour that is late, or is measured at another time, takes nothing from any relay.
     #[test]
-    fn who_comes_late_takes_nothing_from_a_relay_that_was_on_time(
+    fn a_late_relay_takes_nothing_from_one_on_time(
         own in vec(1u64..MACHINE, SECONDS), other in vec(0u64..100 * MACHINE, SECONDS), late_s in 0u64..200,
     ) {
         let of = |number, at, seconds: &[u64]| {
@@ -272,14 +275,14 @@ proptest! {
         let shared = bytes(&records);
         prop_assert_eq!(shared[0], alone[0]);
         prop_assert!(shared[1] <= alone[1]);
-        // Nor where both are estimates of one period.
+        // The same for two estimates of one period.
         let mut estimates = [(1000, alone[0]), (2000 + late_s, alone[1])].map(|(at, it)| (at, Rate::from_byte_per_s(it)));
         fit_machine(&mut estimates, Duration::from_secs(15), 500);
         prop_assert_eq!(estimates[0].1.as_byte_per_s(), alone[0]);
     }
 
-    /// However a machine is fast and slow, such as by a token bucket, and however its relays divide it in each second and claim what they like: they have
-    /// no more than 1/(1−*r*) of what it carried on average, and none has more than it showed alone.
+    /// However the rate of a machine varies, and however its relays divide it in each second and whatever they claim, they
+    /// get at most 1/(1−*r*) of its mean, and none gets more than it showed alone.
     #[test]
     fn a_machine_that_bursts_gains_at_most_a_third(
         machine in vec(prop_oneof![Just(0u64), 0..MACHINE, Just(3 * MACHINE)], SECONDS),
@@ -291,7 +294,7 @@ proptest! {
         for (number, own) in shares.iter().enumerate() {
             let late_s = if is_on_time[number] { 0 } else { late[number] };
             let had = |second: usize| {
-                // By the time of the machine, which has nothing more after its last second.
+                // In the time of the machine, which carries nothing after its last second.
                 let at = second + usize::try_from(late_s).expect("few");
                 let all: f64 = shares.iter().map(|it| it[at.min(SECONDS - 1)]).sum();
                 let bytes = machine.get(at).map_or(0, |it| Rate::from_byte_per_s(*it).scaled(own[at] / all).as_byte_per_s());
@@ -308,8 +311,8 @@ proptest! {
         prop_assert!(bytes(&records).iter().zip(&alone).all(|(shared, alone)| shared <= alone));
     }
 
-    /// However relays divide a machine among themselves, second by second, and whatever they say of their clients, in whatever order they
-    /// begin: together they have no more than one relay alone could claim, 1/(1−*r*) of what there is.
+    /// However relays divide a machine in each second, whatever they report about clients and in whatever order they
+    /// start, together they get at most what one relay alone could claim: 1/(1−*r*) of the machine.
     #[test]
     fn alternating_sybils_gain_at_most_a_third_together(
         seconds in vec(vec((0.0f64..1.0, any::<Option<u32>>()), SECONDS), 2..5),
@@ -319,11 +322,11 @@ proptest! {
         let is_together: Vec<bool> = begins[..seconds.len()].iter().map(|begin| *begin == begins[0]).collect();
         let mut records: Vec<Record> = Vec::new();
         for (number, wishes) in seconds.iter().enumerate() {
-            let part = |(second, (wish, said)): (usize, &(f64, Option<u32>))| {
+            let part = |(second, (wish, reported)): (usize, &(f64, Option<u32>))| {
                 let all: f64 = seconds.iter().map(|it| it[second].0).sum();
                 let first = (0..seconds.len()).max_by(|a, b| seconds[*a][second].0.total_cmp(&seconds[*b][second].0));
                 let share = if is_all_or_nothing { f64::from(u8::from(first == Some(number))) } else { wish / all };
-                (Rate::from_byte_per_s(MACHINE).scaled(share).as_byte_per_s(), Some(said.map_or(0, u64::from)))
+                (Rate::from_byte_per_s(MACHINE).scaled(share).as_byte_per_s(), Some(reported.map_or(0, u64::from)))
             };
             let had: Vec<_> = wishes.iter().enumerate().map(part).collect();
             records.push(record(u8::try_from(number).expect("few"), begins[number], &had));

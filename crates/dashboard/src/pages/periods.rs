@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::response::Html;
 use serde::Deserialize;
-use store::{Measurement, Pass, Reader, Week};
+use store::{Measurement, PeriodSummary, Reader, Week};
 
 /// Periods on a page.
 pub(crate) const PERIODS: usize = 14;
@@ -64,16 +64,16 @@ struct Period {
 
 pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let now = shared.now();
-    let read = move |store: &Reader| Ok((store.passes(PERIODS)?, store.weeks(now, WEEKS)?));
-    let (passes, weeks) = shared.read(read).await?;
+    let read = move |store: &Reader| Ok((store.periods(PERIODS)?, store.weeks(now, WEEKS)?));
+    let (periods, weeks) = shared.read(read).await?;
     page(&All {
         here: "periods",
-        periods: passes.iter().map(|it| of_pass(it, now)).collect(),
+        periods: periods.iter().map(|it| period_row(it, now)).collect(),
         weeks: weeks.iter().map(WeekRow::of).collect(),
     })
 }
 
-fn of_pass(it: &Pass, now: u64) -> Period {
+fn period_row(it: &PeriodSummary, now: u64) -> Period {
     let hex = |seed: [u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect();
     Period {
         begin_unix_s: it.period.begin_unix_s,
@@ -89,7 +89,7 @@ fn of_pass(it: &Pass, now: u64) -> Period {
 }
 
 /// Used and free slots among those that have begun. Later slots are secret.
-fn slots(it: &Pass, now: u64) -> Option<(u64, u64, f64)> {
+fn slots(it: &PeriodSummary, now: u64) -> Option<(u64, u64, f64)> {
     let passed_s = now.saturating_sub(it.period.begin_unix_s).min(it.period.length_s);
     let all = passed_s.checked_div(it.period.slot_s)?.max(it.slots_used);
     let percent = it.slots_used as f64 * 100.0 / all.max(1) as f64;
@@ -151,7 +151,7 @@ fn row(it: &Measurement) -> Row {
         fingerprint: it.relay.to_string(),
         nickname: it.nickname.clone(),
         state: it.state.in_words(),
-        class: it.state.word(),
+        class: it.state.name(),
         capacity: rate(it.capacity),
         cause: it.cause.as_deref().map(cause).unwrap_or_default(),
     }

@@ -96,7 +96,7 @@ fn row(it: &Measurement) -> Row {
         id: it.id,
         ended: time(it.ended_unix_s),
         state: it.state.in_words(),
-        class: it.state.word(),
+        class: it.state.name(),
         capacity: rate(it.capacity),
         mode: it.mode.map_or("", store::mode_word),
         rounds: it.rounds,

@@ -70,8 +70,8 @@ const COLUMNS: [(&str, Sort, bool); 5] = [
 /// Translates the parameters to a query.
 pub(crate) fn query(parameters: &RelayParameters) -> RelayQuery {
     let number = parameters.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
-    let sort = Sort::from_word(&parameters.sort).unwrap_or_default();
-    let state = store::State::from_word(&parameters.state);
+    let sort = Sort::from_name(&parameters.sort).unwrap_or_default();
+    let state = store::State::from_name(&parameters.state);
     let ascending = parameters.order == "up";
     let cause = (!parameters.cause.is_empty()).then(|| parameters.cause.clone());
     let (skip, most) = ((number - 1) * ROWS, ROWS);
@@ -116,7 +116,7 @@ pub(crate) async fn relays(
 
 fn link(parameters: &RelayParameters, sort: Sort, ascending: bool, page: usize) -> String {
     let order = if ascending { "up" } else { "down" };
-    let mut link = format!("/relays?sort={}&order={order}&page={page}", sort.word());
+    let mut link = format!("/relays?sort={}&order={order}&page={page}", sort.name());
     for (name, value) in
         [("search", &parameters.search), ("state", &parameters.state), ("cause", &parameters.cause)]
     {
@@ -147,7 +147,7 @@ fn row(it: &RelayRow) -> Row {
         nickname: it.nickname.clone(),
         capacity: rate(it.capacity),
         state: if state.is_empty() && !it.left_out.is_empty() { "left out" } else { state },
-        class: it.last_state.map_or("", store::State::word),
+        class: it.last_state.map_or("", store::State::name),
         cause: it.last_cause.as_deref().map_or_else(|| it.left_out.clone(), cause),
         measured: time(it.last_ended_unix_s),
         first_seen: time(Some(it.first_seen_unix_s)),

@@ -97,7 +97,7 @@ fn judge(part: Part, found: &Found) -> Case {
     match &found.outcome {
         Outcome::Failed {
             reason:
-                Failure::MeasurerViolation(Violation::TooMuch { .. }) | Failure::WordsDiffer { .. },
+                Failure::MeasurerViolation(Violation::TooMuch { .. }) | Failure::CountsDiffer { .. },
             ..
         } => case.ended(CaseVerdict::Refused, found.outcome.to_string()),
         Outcome::Measured(_) => case.ended(CaseVerdict::Missed, "it was believed"),
@@ -140,7 +140,7 @@ mod tests {
         use CaseVerdict::{Failed, Missed, Refused};
         let violation = Violation::TooMuch { second: 0, bytes: 1, allowed: 0 };
         assert_eq!(verdict(failed(Failure::MeasurerViolation(violation))), Refused);
-        let differ = Failure::WordsDiffer { returned_bytes: 2, sent_bytes: 1 };
+        let differ = Failure::CountsDiffer { returned_bytes: 2, sent_bytes: 1 };
         assert_eq!(verdict(failed(differ)), Refused);
         assert_eq!(verdict(measured(100.0)), Missed);
         assert_eq!(verdict(failed(Failure::Cancelled)), Failed);

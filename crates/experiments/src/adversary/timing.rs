@@ -226,7 +226,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
         together: RsaId([number; 20]),
-        standing: Priority::Known,
+        priority: Priority::Known,
         turn: Attempt::first(guess, 3),
         is_done: false,
         due_by: None,
@@ -234,8 +234,8 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrivals: Vec<Arrival> = (1..=OTHERS).map(arrival).collect();
     let team = TeamRoom::of(guess.scaled(10.0));
     let factor = Params::default().excess_factor();
-    let mut rota = SlotSchedule::memoryless(seed, SLOTS, &[team], 0, factor, &arrivals, 0);
-    (0..SLOTS).find(|slot| rota.poll_due(*slot).iter().any(|due| due.relay == RsaId([1; 20])))
+    let mut schedule = SlotSchedule::memoryless(seed, SLOTS, &[team], 0, factor, &arrivals, 0);
+    (0..SLOTS).find(|slot| schedule.poll_due(*slot).iter().any(|due| due.relay == RsaId([1; 20])))
 }
 
 #[cfg(test)]

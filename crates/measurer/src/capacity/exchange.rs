@@ -6,17 +6,17 @@ use onion::{Duration, Instant, Rate};
 use rand::Rng;
 use std::net::SocketAddr;
 
-/// Most peers of a test. What a peer can make us remember is bounded, some 10 KB.
+/// Maximum number of peers. The state of a peer is bounded, some 10 KB.
 const PEERS_MAX: usize = 255;
 /// Longest test.
 const SECONDS_MAX: u32 = 600;
-/// Longest time before it.
+/// Longest delay before the test.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// One measurer's part of a capacity test.
 #[derive(Clone, Debug)]
 pub struct ExchangeConfig {
-    /// What the members of this test, and nobody else, know.
+    /// The common secret of the members of this test.
     pub token: Token,
     /// Our index in the team.
     pub index: u16,
@@ -26,21 +26,20 @@ pub struct ExchangeConfig {
     pub start: Instant,
     /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
     pub seconds: u32,
-    /// What we send at most, to all peers together. Each gets an even share and no more, whatever
-    /// becomes of the others.
+    /// Our maximum send rate, to all peers together. Each gets an even share and no more, even if others are lost.
     pub rate: Rate,
 }
 
-/// A test that makes no sense: whoever ordered it is to blame.
+/// An invalid configuration of a test. The coordinator that ordered it is to blame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExchangeError {
-    /// Nobody, or too many.
+    /// No peer, or too many.
     #[error("a capacity test needs 1 to 255 other measurers, not {0}")]
     PeerCount(usize),
-    /// Two members are one.
+    /// Two members have the same index.
     #[error("two members of the capacity test have the index {0}; each needs its own")]
     SameIndex(u16),
-    /// Two members are one.
+    /// Two members have the same address.
     #[error("two members of the capacity test have the address {0}; each needs its own")]
     SameAddress(SocketAddr),
     /// Too short or too long.
@@ -49,17 +48,17 @@ pub enum ExchangeError {
     /// Too far ahead.
     #[error("a capacity test starts within {} seconds, not after {}", DELAY_MAX.as_secs(), .0.as_secs())]
     Delay(Duration),
-    /// Nothing may be sent.
-    #[error("a capacity test at a rate of zero measures nothing; what is the measurer's link?")]
+    /// The rate is zero.
+    #[error("the rate of a capacity test is zero; give the rate of the measurer's link")]
     NoRate,
 }
 
-/// Datagrams to be sent to one peer.
+/// Datagrams to send to one peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub to: SocketAddr,
-    /// Bytes of the buffer that were written.
+    /// The number of bytes written to the buffer.
     pub len: usize,
     /// Length of each datagram in it; `len` is a multiple.
     pub datagram_len: usize,
@@ -69,26 +68,26 @@ pub struct Transmit {
 
 /// One measurer's part of an exchange between all pairs of a team, as a state machine.
 ///
-/// Tell it of each datagram ([`handle_datagram`](Self::handle_datagram)) and of time
-/// ([`handle_timeout`](Self::handle_timeout)), and send what it wants to have sent
-/// ([`poll_transmit`](Self::poll_transmit)), until it [is over](Self::is_over).
+/// Pass it each datagram ([`handle_datagram`](Self::handle_datagram)) and timeout
+/// ([`handle_timeout`](Self::handle_timeout)), and send its datagrams ([`poll_transmit`](Self::poll_transmit)), until it
+/// [is over](Self::is_over).
 pub struct Exchange {
     index: u16,
     ticks: Ticks,
     start: Instant,
     seconds: u32,
     peers: Vec<Peer>,
-    /// Whose turn it is.
+    /// The next peer in order.
     turn: usize,
     stranger_packets: u64,
     over: Option<FrameKind>,
 }
 
 impl Exchange {
-    /// Begins to look for the peers. `rng` gives the nonces.
+    /// Starts to contact the peers. `rng` provides the nonces.
     ///
     /// # Errors
-    /// [`ExchangeError`]: what is wrong with the configuration.
+    /// [`ExchangeError`]: the error in the configuration.
     pub fn new(
         config: &ExchangeConfig,
         rng: &mut impl Rng,
@@ -116,7 +115,7 @@ impl Exchange {
         })
     }
 
-    /// The second of the test that `now` is in.
+    /// The current second of the test.
     fn second(&self, now: Instant) -> Option<u32> {
         let second = u32::try_from((now - self.start).as_secs()).ok()?;
         (now >= self.start && second < self.seconds).then_some(second)
@@ -126,7 +125,7 @@ impl Exchange {
         self.start + Duration::from_secs(u64::from(self.seconds))
     }
 
-    /// Whether there is nothing left to do.
+    /// Whether the exchange has ended with all peers.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let is_silent = |peer: &Peer| peer.timeout(Instant::ORIGIN, false, true).is_none();
@@ -139,7 +138,7 @@ impl Exchange {
         self.peers.iter().all(Peer::is_proven)
     }
 
-    /// Handles a datagram from `from`. Whatever it is, it does no harm.
+    /// Handles a datagram from `from`. Invalid datagrams have no effect.
     pub fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         let second = self.second(now);
         let from = canonical(from);
@@ -160,7 +159,7 @@ impl Exchange {
         self.stranger_packets += u64::from(verdict == Verdict::Stranger);
     }
 
-    /// Handles that time has passed.
+    /// Handles the passage of time.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.over.is_some() {
             return;
@@ -184,10 +183,10 @@ impl Exchange {
         self.over = self.over.or(Some(FrameKind::Cancelled));
     }
 
-    /// Writes what is to be sent now, all of it to one peer, in up to `datagrams_max` datagrams.
+    /// Writes the datagrams to send now, all to one peer, at most `datagrams_max`.
     ///
-    /// Only headers are written: what the buffer holds besides is sent as filler. Let it be random,
-    /// or some path may compress it.
+    /// Only headers are written. The rest of the buffer is sent as filler, and should be random, since a path may compress
+    /// it.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -219,7 +218,7 @@ impl Exchange {
         None
     }
 
-    /// Handles that the system did not take a transmission.
+    /// Handles a transmission that the operating system rejected.
     pub fn handle_unsent(&mut self, transmit: &Transmit, error: String) {
         if let Some(sent) = self.sent_bytes(transmit) {
             *sent = sent.saturating_sub(transmit.len as u64);
@@ -246,7 +245,7 @@ impl Exchange {
         peers.chain(self.over.is_none().then_some(phase)).min()
     }
 
-    /// What was sent and received.
+    /// The report of the sent and received bytes.
     #[must_use]
     pub fn report(&self) -> CapacityReport {
         let report = |peer: &Peer| PeerReport {
@@ -295,7 +294,7 @@ impl ExchangeConfig {
     }
 }
 
-/// One form for each address: a socket for both families sees IPv4 as a part of IPv6.
+/// The canonical form of an address: a dual-stack socket reports IPv4 addresses as IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

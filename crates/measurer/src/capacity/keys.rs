@@ -39,7 +39,7 @@ impl Token {
     fn derive<const N: usize>(&self, info: &[&[u8]]) -> [u8; N] {
         let mut key = [0; N];
         let expanded = Hkdf::<Sha256>::new(None, &self.0).expand_multi_info(info, &mut key);
-        debug_assert!(expanded.is_ok(), "HKDF gives up to 8,160 bytes");
+        debug_assert!(expanded.is_ok(), "HKDF provides up to 8,160 bytes");
         key
     }
 }
@@ -73,7 +73,7 @@ impl HelloKey {
 
     pub(super) fn tag(&self, body: &[u8; HELLO_BODY_LEN]) -> Tag {
         let mut tag = [0; TAG_LEN];
-        // HMAC takes keys of any length; the error type is there for other MACs.
+        // HMAC takes keys of any length; the error type exists for other MACs.
         if let Ok(mac) = <Hmac<Sha256> as Mac>::new_from_slice(&self.0) {
             let whole = mac.chain_update(body).finalize().into_bytes();
             tag.copy_from_slice(&whole[..TAG_LEN]);
@@ -117,7 +117,7 @@ mod tests {
     const THERE: Direction = Direction { from: 0, to: 1 };
 
     #[test]
-    fn each_direction_test_and_run_has_keys_of_its_own() {
+    fn each_direction_test_and_run_has_separate_keys() {
         let other = Token([8; 32]);
         let hello = |token: &Token, it| HelloKey::new(token, it).tag(&[1; HELLO_BODY_LEN]);
         let hellos = [

@@ -79,7 +79,7 @@ pub struct Frame {
 /// A datagram that has the form of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// Greeting or answer.
+    /// A hello, or an answer to one.
     Hello(Hello, Tag),
     /// Any other packet.
     Frame(Frame, Tag),
@@ -209,7 +209,7 @@ mod tests {
         }
 
         #[test]
-        fn a_hello_comes_back(
+        fn a_hello_survives_encoding(
             is_answer: bool, from: u16, to: u16, nonce: Nonce, echo: Nonce, tag: Tag,
         ) {
             let hello = Hello { is_answer, from, to, nonce, echo };
@@ -221,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn a_frame_comes_back(
+        fn a_frame_survives_encoding(
             kind in kind(), filler in 0..=FRAME_LEN_MAX - FRAME_LEN_MIN, tick: u16, heard: u16,
             sequence: u64, tag: Tag,
         ) {
@@ -233,7 +233,7 @@ mod tests {
             bytes.resize(usize::from(len), 0x55);
             prop_assert_eq!(Packet::parse(&bytes), Some(Packet::Frame(frame, tag)));
             bytes.push(0);
-            prop_assert_eq!(Packet::parse(&bytes), None, "longer than it says");
+            prop_assert_eq!(Packet::parse(&bytes), None, "longer than its length field");
         }
     }
 }

@@ -20,7 +20,7 @@ impl ReplayWindow {
     pub(super) fn accept(&mut self, number: u64) -> bool {
         let Some(end) = number.checked_add(1) else { return false };
         if end > self.end {
-            self.forget_until(end);
+            self.advance_to(end);
         } else if self.end - number > WINDOW_LEN {
             return false;
         }
@@ -31,7 +31,7 @@ impl ReplayWindow {
     }
 
     /// Moves the window; numbers that enter it are unseen.
-    fn forget_until(&mut self, end: u64) {
+    fn advance_to(&mut self, end: u64) {
         if end - self.end >= WINDOW_LEN {
             self.words.fill(0);
         } else {
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_number_passes_once_unless_it_is_too_old(
+        fn each_number_is_accepted_once_unless_it_is_too_old(
             steps in prop::collection::vec((0u64..6, 0u64..70_000), 1..300),
         ) {
             let mut window = ReplayWindow::new();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_of_all_is_refused_and_harmless() {
+    fn the_largest_number_is_refused_without_effect() {
         let mut window = ReplayWindow::new();
         assert!(!window.accept(u64::MAX));
         assert!(window.accept(u64::MAX - 1));

@@ -64,10 +64,10 @@ pub enum CapacityError {
         source: io::Error,
     },
     /// Our socket failed.
-    #[error("our UDP socket broke during the capacity test: {0}")]
+    #[error("our UDP socket failed during the capacity test: {0}")]
     Socket(io::Error),
     /// There are no random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(rand::rngs::SysError),
     /// A thread cannot be created.
     #[error("cannot start a thread: {0}")]

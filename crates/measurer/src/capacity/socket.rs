@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// What we ask the system to hold for us; it may give less.
+/// The requested size of the socket buffers; the system may grant less.
 const BUFFER_LEN: usize = 8 << 20;
 
 /// A UDP socket for a capacity test, bound before the test so that peers can learn its address.
@@ -20,7 +20,7 @@ impl CapacitySocket {
     /// Binds to `listen`; port zero takes any.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn bind(listen: SocketAddr) -> io::Result<Self> {
         let socket = UdpSocket::bind(listen)?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
@@ -31,24 +31,24 @@ impl CapacitySocket {
         Ok(Self { socket, state, local })
     }
 
-    /// Where it is bound.
+    /// The address to which it is bound.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Datagrams that go out in one call.
+    /// The maximum number of datagrams per call.
     pub(super) fn batch_len(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Sends what was written to `buffer`; [`ErrorKind::WouldBlock`] if there is no room now.
+    /// Sends the datagrams in `buffer`; [`ErrorKind::WouldBlock`] if the socket buffer is full.
     pub(super) fn send(&self, transmit: &Transmit, buffer: &[u8]) -> io::Result<()> {
         let whole = &buffer[..transmit.len];
         let sent = self.send_as(transmit, whole);
         let is_batch = transmit.len > transmit.datagram_len;
         match sent {
-            // The network card turned out not to cut batches into datagrams.
+            // The network card does not support segmentation of batches.
             Err(error)
                 if is_batch
                     && error.kind() != ErrorKind::WouldBlock
@@ -56,7 +56,7 @@ impl CapacitySocket {
             {
                 for datagram in whole.chunks(transmit.datagram_len) {
                     match self.send_as(transmit, datagram) {
-                        // The path has no room for the rest: lost, as on any path.
+                        // The socket buffer is full: the rest is lost, as on any path.
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                         other => other?,
                     }
@@ -78,7 +78,7 @@ impl CapacitySocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// A socket of IPv6 reaches IPv4 addresses as a part of its own.
+    /// An IPv6 socket reaches IPv4 addresses in their mapped form.
     fn reachable(&self, to: SocketAddr) -> SocketAddr {
         match to.ip() {
             IpAddr::V4(ip) if self.local.is_ipv6() => (ip.to_ipv6_mapped(), to.port()).into(),
@@ -86,8 +86,7 @@ impl CapacitySocket {
         }
     }
 
-    /// Receives what is there, and gives each datagram with its sender; [`ErrorKind::WouldBlock`]
-    /// if there is none.
+    /// Receives the pending datagrams, each with its sender; [`ErrorKind::WouldBlock`] if there is none.
     pub(super) fn receive(
         &self,
         buffers: &mut ReceiveBuffers,
@@ -107,19 +106,19 @@ impl CapacitySocket {
         Ok(())
     }
 
-    /// Room for [`receive`](Self::receive).
+    /// Buffers for [`receive`](Self::receive).
     pub(super) fn receive_buffers(&self) -> ReceiveBuffers {
-        // One byte more than a frame: what is longer must not look like one.
+        // One byte more than a frame, so that a longer datagram does not look like one.
         let each = (FRAME_LEN_MAX + 1) * self.state.gro_segments();
         ReceiveBuffers { bytes: vec![0; each * BATCH_SIZE].into(), each }
     }
 
-    /// Waits until something can be received, at most for `time`.
+    /// Waits until the socket is readable, at most for `time`.
     pub(super) fn wait_readable(&self, time: Duration) -> io::Result<()> {
         self.wait(PollFlags::IN, time)
     }
 
-    /// Waits until something can be sent, at most for `time`.
+    /// Waits until the socket is writable, at most for `time`.
     pub(super) fn wait_writable(&self, time: Duration) -> io::Result<()> {
         self.wait(PollFlags::OUT, time)
     }
@@ -136,7 +135,7 @@ impl CapacitySocket {
     }
 }
 
-/// Room for datagrams that arrive.
+/// Buffers for received datagrams.
 pub(super) struct ReceiveBuffers {
     bytes: Box<[u8]>,
     /// Length of each buffer.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The last sample is taken this long before the end of the last second, since the pump closes the sockets at the end.
 /// This is far more than an iteration of the driver takes.
-const BEFORE_THE_END: Duration = Duration::from_millis(50);
+const LAST_SAMPLE_LEAD: Duration = Duration::from_millis(50);
 
 /// A thread that has not sampled for longer than this was suspended: unread data may have arrived long ago. Pumps
 /// normally run more often, in particular in a silence, when they try a new connection each second.
@@ -20,9 +20,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(1500);
 #[derive(Debug, Default)]
 pub(super) struct Accountant {
     /// At the end of the previous second, or at the start.
-    before: Option<Look>,
+    before: Option<Sample>,
     /// In the last second, before its end.
-    last: Option<Look>,
+    last: Option<Sample>,
     /// The latest iteration.
     turned_at: Option<Instant>,
     /// The time at which the pump would give up for silence, and the sample before that: `None` if it was too late.
@@ -31,7 +31,7 @@ pub(super) struct Accountant {
 
 /// A sample of a pump. All counters start at its beginning.
 #[derive(Clone, Debug, Default)]
-struct Look {
+struct Sample {
     at: Instant,
     /// Sockets to the relay.
     out: BTreeMap<ConnId, TcpAccount>,
@@ -57,7 +57,7 @@ impl Accountant {
     ) -> Option<Instant> {
         let (now, pump) = (drive.now(), drive.node());
         if self.before.is_none() && pump.is_sending() {
-            self.before = Some(Look::take(drive, busy()));
+            self.before = Some(Sample::take(drive, busy()));
         }
         let next = [self.watch_silence(drive), self.watch_end(drive, busy)];
         self.turned_at = Some(now);
@@ -73,8 +73,8 @@ impl Accountant {
         if self.last.is_some() {
             return None;
         }
-        if drive.now() + BEFORE_THE_END >= ends_at {
-            self.last = Some(Look::take(drive, busy()));
+        if drive.now() + LAST_SAMPLE_LEAD >= ends_at {
+            self.last = Some(Sample::take(drive, busy()));
             return None;
         }
         Some(shortly_before(ends_at))
@@ -88,17 +88,17 @@ impl Accountant {
         }
         if self.silence.is_none_or(|(of, _)| of != stalls_at) {
             let stood_still = self.turned_at.is_none_or(|at| now - at > PAUSE_MAX);
-            let seen = || Look::take(drive, Duration::ZERO).at_silence();
+            let seen = || Sample::take(drive, Duration::ZERO).at_silence();
             self.silence = Some((stalls_at, (!stood_still).then(seen)));
         }
         None
     }
 
     /// Whether the relay is to blame for the silence for which the pump has just given up
-    /// ([`is_in_vain`](Account::is_in_vain)).
-    pub(super) fn was_in_vain(&self) -> bool {
+    /// ([`shows_stalled_relay`](Account::shows_stalled_relay)).
+    pub(super) fn shows_stalled_relay(&self) -> bool {
         let seen = self.silence.and_then(|(_, seen)| seen);
-        seen.is_some_and(|it| it.is_in_vain())
+        seen.is_some_and(|it| it.shows_stalled_relay())
     }
 
     /// The account of the second that has just ended; `None` if the kernel has no data, or if the thread sampled too
@@ -109,7 +109,7 @@ impl Accountant {
         busy: impl Fn() -> Duration,
     ) -> Option<Account> {
         let now =
-            if drive.node().is_over() { self.last.take()? } else { Look::take(drive, busy()) };
+            if drive.node().is_over() { self.last.take()? } else { Sample::take(drive, busy()) };
         let account = self.before.as_ref().and_then(|before| now.since(before));
         self.before = Some(now);
         account
@@ -117,10 +117,10 @@ impl Accountant {
 }
 
 fn shortly_before(at: Instant) -> Instant {
-    Instant::ORIGIN + (at - (Instant::ORIGIN + BEFORE_THE_END))
+    Instant::ORIGIN + (at - (Instant::ORIGIN + LAST_SAMPLE_LEAD))
 }
 
-impl Look {
+impl Sample {
     fn take<R: Rng>(drive: &dyn Drive<LoadGenerator<R>>, busy: Duration) -> Self {
         let (now, pump) = (drive.now(), drive.node());
         let Silence { length: silent, answered_after } = pump.silence(now);

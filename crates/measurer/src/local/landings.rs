@@ -64,11 +64,11 @@ pub(super) enum LandingError {
     #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
     Listen { address: IpAddr, source: std::io::Error },
     #[error(
-        "no port of `landing_ports` {ports} is free on {address}; a measurer needs one for each socket of its rounds, and as many \
-         for those that have just ended: use a wider range, outside net.ipv4.ip_local_port_range"
+        "no port of `landing_ports` {ports} is free on {address}; a measurer needs two for each socket of its rounds, since ports \
+         of ended rounds rest: use a wider range, outside net.ipv4.ip_local_port_range"
     )]
     NoPort { address: IpAddr, ports: PortRange },
-    #[error("no way from this machine to {target}: {source}")]
+    #[error("no route from this machine to {target}: {source}")]
     NoRoute { target: IpAddr, source: std::io::Error },
 }
 
@@ -254,9 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn landings_take_ports_of_the_range_only_pass_over_used_ones_and_come_back_to_it() {
+    fn landings_use_free_ports_of_the_range_only_and_reuse_them() {
         let address = IpAddr::from([127, 0, 0, 1]);
-        // Ports of this machine that nobody else has: the range begins with one that is in use.
+        // The range begins with a port that is in use; the next three are free.
         let (used, first) = (1..)
             .map(|number: u16| 21_000 + 10 * number)
             .find_map(|first| {
@@ -272,7 +272,7 @@ mod tests {
         let error = landings.lease(address, 1, false).map(drop).expect_err("none is left");
         assert!(error.to_string().contains("landing_ports"), "{error}");
         drop(lease);
-        // Although they have not rested: there are no others.
+        // They are reused before their rest is over, since there are no others.
         let again = landings.lease(address, 3, false).expect("free again");
         assert_eq!(ports(&again).len(), 3);
         drop(used);

@@ -3,7 +3,7 @@
 use super::worker::Report;
 use crate::member::{FailureKind, MemberReport, Reports};
 use coordinator::WorkerLoad;
-use coordinator::{Account, ends_an_accepted_one};
+use coordinator::{Account, ends_accepted_measurement};
 use onion::measure::Second;
 use onion::measure::load::{Event, LoadFailure};
 use onion::measure::protocol::ErrorCode;
@@ -55,9 +55,9 @@ impl Sums {
     }
 
     /// Handles a pump's report, and reports the result for the whole measurer.
-    pub(super) fn take_in(&mut self, pump: usize, report: Report) {
+    pub(super) fn handle_report(&mut self, pump: usize, report: Report) {
         if self.is_over {
-            return; // one failure is enough
+            return; // already failed
         }
         match report {
             Report::Event(Event::Ready { sockets, circuits }) => {
@@ -78,9 +78,9 @@ impl Sums {
             Report::Event(Event::Finished) => {}
             Report::Event(Event::Failed(failure)) => {
                 let kind = kind_of(&failure, self.has_started);
-                self.fail(kind, in_words(&failure));
+                self.fail(kind, describe(&failure));
             }
-            Report::InVain(failure) => self.fail(FailureKind::Stalled, in_words(&failure)),
+            Report::InVain(failure) => self.fail(FailureKind::Stalled, describe(&failure)),
             Report::Load(load) => {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
@@ -130,8 +130,8 @@ impl Sums {
     }
 }
 
-/// What is said of it, where its kind says whom it is about.
-fn in_words(failure: &LoadFailure) -> String {
+/// The description of a failure, without the party to blame, which its kind names.
+fn describe(failure: &LoadFailure) -> String {
     match failure {
         LoadFailure::Stalled { silent_ms } => {
             format!("no cell for {silent_ms} ms with cells under way")
@@ -149,11 +149,13 @@ fn kind_of(failure: &LoadFailure, has_started: bool) -> FailureKind {
         LoadFailure::NoRoom { .. } => FailureKind::NoRoom,
         LoadFailure::Unsolicited { .. } => FailureKind::BrokeProtocol,
         LoadFailure::Stalled { .. } => FailureKind::Silent,
-        LoadFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingCame,
+        LoadFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingReceived,
         LoadFailure::CheckFailed { .. } | LoadFailure::AnsweredEarly { .. } => {
             FailureKind::WrongContent
         }
-        LoadFailure::Refused { code, .. } if ends_an_accepted_one(*code) => FailureKind::Closed,
+        LoadFailure::Refused { code, .. } if ends_accepted_measurement(*code) => {
+            FailureKind::Closed
+        }
         LoadFailure::Refused { .. } => FailureKind::Refused,
     }
 }

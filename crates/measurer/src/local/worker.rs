@@ -117,7 +117,7 @@ impl<R: Fn(Report) + Send> Observer<LoadGenerator<StdRng>> for Reporter<R> {
                     Report::Second(second, self.accountant.close_second(drive, busy))
                 }
                 Event::Failed(failure @ LoadFailure::Stalled { .. })
-                    if self.accountant.was_in_vain() =>
+                    if self.accountant.shows_stalled_relay() =>
                 {
                     Report::InVain(failure)
                 }

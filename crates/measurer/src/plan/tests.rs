@@ -27,12 +27,12 @@ fn order(mode: RoundMode, defences: Defences, sockets: u32, mbit: f64, sharing: 
 }
 
 #[test]
-fn a_few_circuits_keep_a_queue_standing_at_a_relay_nearby() {
+fn a_few_circuits_sustain_a_queue_at_a_near_relay() {
     let load = Load::plan(&order(TRANSIT, Defences::default(), 8, 3000.0, 1), Duration::ZERO);
     assert_eq!(load.sockets * load.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
 }
 
-/// As the live consensus of July 2026 says.
+/// The parameters of the live consensus of July 2026.
 fn live(name: &str) -> Option<i32> {
     Some(match name {
         "circ_max_cell_queue_size" => 1750,
@@ -57,7 +57,7 @@ fn the_consensus_bounds_windows_and_sockets() {
 }
 
 #[test]
-fn links_authenticate_where_clients_would_be_refused() {
+fn links_authenticate_if_clients_would_be_refused() {
     let defences = Defences::from_consensus_params(live);
     let modest = Load::plan(&order(TRANSIT, defences, 23, 100.0, 2), FAR_AWAY);
     assert!(!modest.must_authenticate, "{modest:?}");
@@ -67,13 +67,13 @@ fn links_authenticate_where_clients_would_be_refused() {
     assert!(!undefended.must_authenticate);
     let named = RoundMode::Transit { always_authenticate: true };
     assert!(Load::plan(&order(named, defences, 23, 100.0, 2), FAR_AWAY).must_authenticate);
-    // A relay that takes part knows its measurers by their keys.
+    // A participating relay knows its measurers by their keys.
     assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR_AWAY).must_authenticate);
 }
 
-/// A relay that ends all circuits as idle ones, at the moment at which they are begun, has seen each of them twice.
+/// A relay that closes all circuits as idle at once sees each of them twice.
 #[test]
-fn circuits_that_are_begun_once_more_do_not_go_beyond_what_a_client_may() {
+fn retried_circuits_do_not_exceed_the_limit_for_clients() {
     let defences = Defences::from_consensus_params(live);
     for (sockets, sharing, tries) in [(20, 1, 20), (40, 1, 16), (23, 2, 5), (56, 1, 0), (18, 3, 0)]
     {
@@ -92,7 +92,7 @@ fn circuits_that_are_begun_once_more_do_not_go_beyond_what_a_client_may() {
 }
 
 #[test]
-fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
+fn no_order_causes_a_flood_of_connections_to_a_public_address() {
     let mut greedy = order(ECHO, Defences::default(), 10_000, 3000.0, 1);
     let here = Load::plan(&greedy, FAR_AWAY);
     assert_eq!((here.sockets, here.pace.burst), (10_000, 10_000), "a relay of our own");
@@ -103,7 +103,7 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
             greedy.mode = mode;
             let load = Load::plan(&greedy, FAR_AWAY);
             assert_eq!((load.sockets, load.pace), (PUBLIC_SOCKETS_MAX, PUBLIC_PACE));
-            // Not even with many pumps, each with a pace of its own.
+            // Not even with many pumps, each with a separate pace.
             let pumps = load.pumps(64, greedy.target.address);
             let shares: Vec<Load> = load.split(pumps).collect();
             assert!(shares.iter().map(|it| it.pace.burst).sum::<u32>() <= PUBLIC_PACE.burst);
@@ -111,7 +111,7 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
             assert!(per_s <= PUBLIC_PACE.per_s.get(), "{per_s} a second");
         }
     }
-    // What an honest relay permits is kept to where it is less.
+    // A lower limit of an honest relay is respected.
     greedy.mode = TRANSIT;
     greedy.defences.connect = Pace { burst: 3, per_s: NonZeroU32::MIN };
     assert_eq!(Load::plan(&greedy, FAR_AWAY).pace, greedy.defences.connect);
@@ -119,7 +119,7 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
 
 proptest! {
     #[test]
-    fn no_relay_can_make_a_team_begin_more_circuits_than_a_client_may(
+    fn no_relay_can_make_a_team_exceed_the_limit_on_circuits(
         burst in 1u32..400,
         sockets in 1u32..200,
         mbit in 0.0..10_000.0,
@@ -130,13 +130,13 @@ proptest! {
         let load = Load::plan(&order(TRANSIT, defences, sockets, mbit, sharing), FAR_AWAY);
         let circuits = |load: Load| load.sockets * load.circuits_per_socket;
         prop_assert!(load.second_tries <= circuits(load));
-        // Each ends all that it can of each pump's, at the moment at which they are begun.
-        let begun: u32 = load.split(pumps).map(|pump| circuits(pump) + pump.second_tries).sum();
-        prop_assert!(load.must_authenticate || begun * sharing <= burst.saturating_sub(RESERVED_FOR_OTHERS));
+        // The relay closes all circuits of each pump at once.
+        let created: u32 = load.split(pumps).map(|pump| circuits(pump) + pump.second_tries).sum();
+        prop_assert!(load.must_authenticate || created * sharing <= burst.saturating_sub(RESERVED_FOR_OTHERS));
     }
 
     #[test]
-    fn no_parameter_leads_to_nonsense(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {
+    fn any_parameters_give_a_valid_plan(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {
         let defences = Defences::from_consensus_params(|_| Some(value));
         prop_assert!(defences.window_cap_cells() >= 1);
         prop_assert!(defences.window_cap_cells() < defences.queue_limit_cells);
@@ -158,13 +158,16 @@ proptest! {
 }
 
 #[test]
-fn a_host_that_accepts_or_refuses_answers_whether_its_process_does_or_not() {
+fn a_host_that_accepts_or_refuses_a_connection_answers() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
     let answer = |address| probe(address, Duration::from_secs(3));
-    assert!(matches!(answer(address), ProbeAnswer::Connected(_)), "nobody has accepted it");
+    assert!(
+        matches!(answer(address), ProbeAnswer::Connected(_)),
+        "the process has not accepted it"
+    );
     drop(listener);
     assert_eq!(answer(address), ProbeAnswer::Refused);
-    // Nobody has this address.
+    // No host has this address.
     assert_eq!(answer(SocketAddr::from(([255; 4], 9001))), ProbeAnswer::Silent);
 }

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
-/// Longest wait before `cancel` is looked at again.
+/// Maximum delay until a cancellation is noticed.
 const CANCEL_LATENCY: Duration = Duration::from_millis(100);
 
-/// Something that arrived, with the round that it is of.
+/// An event, with its round.
 enum News {
     Member(MeasurerId, u32, MemberReport),
     Order(u32, OrderReport),
@@ -31,7 +31,7 @@ pub(super) struct Run<'t> {
     request: Request,
     rtt: Duration,
     measurement: TeamMeasurement,
-    /// The coordinator's link, in an echo.
+    /// The coordinator's link, in echo mode.
     order: Option<NodeThread<OrderLink>>,
     /// Circuits of the round that is being prepared.
     circuits: u32,
@@ -53,7 +53,7 @@ impl<'t> Run<'t> {
     ) -> Result<Self, TeamError> {
         let rtt = round_trip(request.target.address);
         let asked = team_request(team, request, rtt);
-        // Now, since the time for set-up runs from the measurement's beginning.
+        // Now, since the timeout for set-up starts with the measurement.
         for (measurer, order) in asked.expected_orders() {
             team.mates[measurer.0].member.anticipate(&order, cancel)?;
         }
@@ -69,7 +69,7 @@ impl<'t> Run<'t> {
 
     fn stop(&mut self) {
         self.team.mates.iter_mut().for_each(|mate| mate.member.stop());
-        // Last, or the target would report to the measurers that it was called off.
+        // Last, otherwise the target would report a cancellation to the measurers.
         self.order = None;
     }
 
@@ -80,7 +80,7 @@ impl<'t> Run<'t> {
     ) -> TeamResult {
         loop {
             if cancel.load(Ordering::Relaxed) {
-                // Does nothing once all is over.
+                // Has no effect once the measurement is over.
                 self.measurement.cancel(self.now());
             }
             while let Some(action) = self.measurement.poll_action() {
@@ -128,16 +128,16 @@ impl<'t> Run<'t> {
                 let is_answering = answer != ProbeAnswer::Silent;
                 self.measurement.handle_probe(self.now(), is_answering);
             }
-            // A team measures one relay, which is no group.
+            // A team measures a single relay, which has no group.
             TeamAction::AwaitGroup(_) => self.measurement.start_group(self.now()),
-            TeamAction::Progress(news) => progress(self.with_circumstances(news)),
+            TeamAction::Progress(news) => progress(self.with_details(news)),
             TeamAction::Done(outcome) => return Some(outcome),
         }
         None
     }
 
-    /// What the machine does not know: how many circuits its measurers open, and what the time is.
-    fn with_circumstances(&mut self, news: coordinator::Progress) -> Progress {
+    /// Adds the number of circuits and the time, which the state machine does not know.
+    fn with_details(&mut self, news: coordinator::Progress) -> Progress {
         match news {
             coordinator::Progress::Preparing { round, allocated, sockets } => {
                 let circuits = std::mem::take(&mut self.circuits);

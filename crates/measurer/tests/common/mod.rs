@@ -1,6 +1,6 @@
-//! What the tests against stock tor share.
+//! Common parts of the tests with C tor.
 
-#![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
+#![expect(clippy::print_stderr, reason = "a long test prints its progress")]
 
 use coordinator::{Outcome, Params};
 use lab::control::BwWatch;
@@ -18,21 +18,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// Far more than any measurement here takes, even on a busy machine.
+/// A generous timeout for a measurement, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-#[expect(clippy::disallowed_methods, reason = "what a relay says is dated by this clock")]
+#[expect(clippy::disallowed_methods, reason = "reports of relays are timed by this clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// One network at a time: floods would disturb each other, and threads and sockets are counted.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
+/// A lock for one network at a time: floods would disturb each other, and threads and sockets are counted.
+pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Brings a network up.
+/// Starts a network.
 pub(crate) fn network(spec: &NetworkSpec) -> Network {
     let started = now();
     let network = Network::start(spec, &mut |_| {});
@@ -41,14 +41,14 @@ pub(crate) fn network(spec: &NetworkSpec) -> Network {
     network
 }
 
-/// Claims about one network: each is tried, also where one before it fails.
+/// Claims about one network. All are checked, even if an earlier one fails.
 #[derive(Default)]
 pub(crate) struct Claims {
     failed: Vec<String>,
 }
 
 impl Claims {
-    /// Tries one.
+    /// Checks a claim.
     pub(crate) fn claim(&mut self, text: &str, check: impl FnOnce()) {
         let started = now();
         let is_true = catch_unwind(AssertUnwindSafe(check)).is_ok();
@@ -59,13 +59,13 @@ impl Claims {
         }
     }
 
-    /// Fails if one has failed.
+    /// Panics if a claim has failed.
     pub(crate) fn conclude(self) {
-        assert!(self.failed.is_empty(), "not true: {:#?}", self.failed);
+        assert!(self.failed.is_empty(), "failed claims: {:#?}", self.failed);
     }
 }
 
-/// A team of two measurers for measurements of some seconds.
+/// A team of two measurers, for measurements of this length.
 pub(crate) fn options(seconds: u32) -> TeamOptions {
     let base = TeamOptions::default();
     TeamOptions {
@@ -93,7 +93,7 @@ pub(crate) fn ids(node: &Node) -> RelayIds {
     RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) }
 }
 
-/// Measures; ends the test should that hang. `on_progress` may cancel.
+/// Measures a relay, and ends the test if that hangs. `on_progress` may cancel.
 pub(crate) fn measure(
     team: &mut Team,
     request: &Request,
@@ -110,7 +110,7 @@ pub(crate) fn measure(
                 cancel.store(true, Ordering::Relaxed);
                 if timed_out(Duration::from_secs(30)) {
                     eprintln!("a measurement hangs and cannot be cancelled");
-                    std::process::exit(101); // the network's keeper cleans up
+                    std::process::exit(101); // the network's supervisor cleans up
                 }
             }
         });
@@ -121,58 +121,58 @@ pub(crate) fn measure(
     })
 }
 
-/// Why a measurement failed, in words; panics if it gave a number.
+/// The text of a failure; panics if there is an estimate.
 pub(crate) fn failure(result: &TeamResult) -> String {
     match &result.outcome {
         Outcome::Failed { .. } => result.outcome.to_string(),
-        Outcome::Measured(estimate) => panic!("a number where there must be none: {estimate}"),
+        Outcome::Measured(estimate) => panic!("unexpected estimate: {estimate}"),
     }
 }
 
-/// A measurement's last round, and what the relay itself said meanwhile.
+/// The last round of a measurement, and the relay's own reports during it.
 pub(crate) struct Observed {
     pub(crate) result: TeamResult,
-    /// As planned.
+    /// The planned numbers.
     pub(crate) sockets: u32,
     pub(crate) circuits: u32,
-    /// What was measured, second by second.
+    /// The measured rate of each second.
     pub(crate) series: Vec<Rate>,
-    /// What the relay wrote in each second that lies mostly within the round.
-    pub(crate) said: Vec<Rate>,
+    /// The bytes written by the relay in each second that lies mostly within the round.
+    pub(crate) reported: Vec<Rate>,
     /// The relay's processor time in the round.
     pub(crate) cpu: Duration,
 }
 
 impl Observed {
-    pub(crate) fn said_median(&self) -> Rate {
-        median(&self.said)
+    pub(crate) fn reported_median(&self) -> Rate {
+        median(&self.reported)
     }
 
-    /// The estimate, which must be one, and what the relay said, in Mbit/s.
-    pub(crate) fn estimate_and_said(&self) -> (f64, f64) {
+    /// The estimate and the relay's own report, in Mbit/s. Panics without an estimate.
+    pub(crate) fn estimate_and_report(&self) -> (f64, f64) {
         let outcome = &self.result.outcome;
         let estimate = outcome.estimate().unwrap_or_else(|| panic!("no estimate: {outcome}"));
-        let (estimate, said) =
-            (estimate.capacity.as_mbit_per_s(), self.said_median().as_mbit_per_s());
-        eprintln!("  estimate {estimate:.2}, the relay said {said:.2} Mbit/s; {outcome}");
-        (estimate, said)
+        let (estimate, reported) =
+            (estimate.capacity.as_mbit_per_s(), self.reported_median().as_mbit_per_s());
+        eprintln!("  estimate {estimate:.2}, the relay reported {reported:.2} Mbit/s; {outcome}");
+        (estimate, reported)
     }
 }
 
 fn median(rates: &[Rate]) -> Rate {
     let mut bytes: Vec<u64> = rates.iter().map(|rate| rate.as_byte_per_s()).collect();
     bytes.sort_unstable();
-    Rate::from_byte_per_s(coordinator::median(&bytes).expect("the relay said something"))
+    Rate::from_byte_per_s(coordinator::median(&bytes).expect("a report of the relay"))
 }
 
-/// Measures a relay and listens to what it says of itself; `on_second` is called after each second.
+/// Measures a relay and records its own reports; `on_second` is called after each second.
 pub(crate) fn observe(
     team: &mut Team,
     request: &Request,
     node: &Node,
     on_second: &mut dyn FnMut(u32),
 ) -> Observed {
-    let watch = node.watch_bandwidth().expect("the relay answers");
+    let watch = node.watch_bandwidth().expect("an answer of the relay");
     let mut samples: Vec<(Instant, u64)> = Vec::new();
     let (mut sockets, mut circuits, mut series) = (0, 0, Vec::new());
     let (mut started, mut cpu_before) = (now(), Duration::ZERO);
@@ -196,21 +196,21 @@ pub(crate) fn observe(
     samples.extend(take(&watch, started + length + Duration::from_millis(1500)));
     let half = Duration::from_millis(500);
     let within = |at: Instant| at >= started + half && at < started + length + half;
-    let said = samples.iter().filter(|(at, _)| within(*at));
-    let said = said.map(|(_, bytes)| Rate::from_byte_per_s(*bytes)).collect();
-    Observed { result, sockets, circuits, series, said, cpu }
+    let reported = samples.iter().filter(|(at, _)| within(*at));
+    let reported = reported.map(|(_, bytes)| Rate::from_byte_per_s(*bytes)).collect();
+    Observed { result, sockets, circuits, series, reported, cpu }
 }
 
-/// The samples of bytes written that have arrived or arrive until `end`.
+/// The samples of written bytes that arrive until `end`.
 fn take(watch: &BwWatch, end: Instant) -> Vec<(Instant, u64)> {
     let next = || watch.recv_timeout(end.saturating_duration_since(now())).ok().flatten();
     std::iter::from_fn(next).map(|sample| (sample.at, sample.event.written_bytes)).collect()
 }
 
-/// Waits until `look` finds something.
+/// Waits until `look` returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = now();
-    // Nobody sends anything: this only waits.
+    // A channel without a sender, for waiting.
     let (_sender, receiver) = channel::<()>();
     loop {
         if let Some(found) = look() {
@@ -226,17 +226,17 @@ pub(crate) fn log(node: &Node) -> String {
     fs::read_to_string(node.dir().join("log")).expect("a log")
 }
 
-/// What a tor says when it is asked for its heartbeat.
+/// The heartbeat of a tor process.
 pub(crate) struct Heartbeat {
     pub(crate) circuits_open: u64,
-    /// What its defences have done since its start.
+    /// The actions of its defences since its start.
     pub(crate) defences: String,
 }
 
 pub(crate) fn heartbeat(node: &Node) -> Heartbeat {
     const DEFENCES: &str = "DoS mitigation since startup:";
     let before = log(node).matches(DEFENCES).count();
-    let mut control = node.control().expect("the relay answers");
+    let mut control = node.control().expect("an answer of the relay");
     control.request("SIGNAL HEARTBEAT").expect("known");
     let text = wait_for("a heartbeat", || {
         Some(log(node)).filter(|text| text.matches(DEFENCES).count() > before)
@@ -255,11 +255,11 @@ pub(crate) fn warnings_since(node: &Node, before: usize) -> Vec<String> {
     let text = log(node);
     let new = text.get(before..).unwrap_or_default().lines();
     new.filter(|line| line.contains("[warn]") || line.contains("[err]"))
-        // About directory documents, which a young network may not have yet.
+        // Directory documents, which a new network may not have yet.
         .filter(|line| !line.contains("http status code"))
-        // Nor enough relays for circuits of its own.
+        // Too few relays for circuits of its own.
         .filter(|line| !line.contains("No available nodes when trying to choose node"))
-        // About the machine: it had no time for tor for some seconds.
+        // The machine was too busy for some seconds.
         .filter(|line| !line.contains("too slow to handle") && !line.contains("clock just jumped"))
         .map(str::to_owned)
         .collect()
@@ -286,14 +286,13 @@ pub(crate) fn threads_and_files() -> (usize, usize) {
     let entries = |path| fs::read_dir(path).expect("a folder").flatten();
     let name =
         |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    // Concurrent tests start and end: their threads have the names of functions, and ours have not.
+    // Threads of concurrent tests have the names of their functions.
     let threads =
         entries("/proc/self/task").map(name).filter(|name| !name.is_empty() && !name.contains('_'));
     (threads.count(), entries("/proc/self/fd").count())
 }
 
-/// A server that is no relay: hands each connection to a closure, and keeps it open. Ends with its
-/// owner.
+/// A server that is no relay. Passes each connection to a closure, and keeps it open until it is dropped.
 pub(crate) struct Stranger {
     pub(crate) address: SocketAddr,
     is_over: Arc<AtomicBool>,

@@ -1,9 +1,9 @@
-//! Relays that defend themselves, by what the consensus says: a team trips none of it.
+//! Relays with the defences of a consensus: a team does not trigger them.
 
 use super::{limited, relay};
 use crate::common::{
-    Claims, heartbeat, log, measure, network, observe, options, own_connections_to, request, team,
-    turn, wait_for, warnings_since,
+    Claims, exclusive, heartbeat, log, measure, network, observe, options, own_connections_to,
+    request, team, wait_for, warnings_since,
 };
 use coordinator::Params;
 use lab::{Network, NetworkSpec, Node, RelaySpec};
@@ -12,7 +12,7 @@ use netdoc::consensus::Consensus;
 use onion::Duration;
 use std::net::TcpStream;
 
-/// As the consensus has them.
+/// The defences by the consensus.
 fn defences(network: &Network) -> Defences {
     let text = network.consensus().expect("an answer").expect("a consensus");
     let consensus = Consensus::parse(text.as_bytes()).expect("well-formed");
@@ -20,8 +20,8 @@ fn defences(network: &Network) -> Defences {
 }
 
 #[test]
-fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
-    let _turn = turn();
+fn a_relay_with_the_live_networks_defences_is_measured_without_triggering_them() {
+    let _turn = exclusive();
     let spec = NetworkSpec {
         extra_torrc_authorities: vec![
             "ConsensusParams DoSConnectionEnabled=1 DoSConnectionMaxConcurrentCount=50 \
@@ -43,20 +43,20 @@ fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
     assert_eq!(defences.queue_limit_cells, 1500);
     let mut claims = Claims::default();
 
-    claims.claim("as many sockets as are wanted are as many as are allowed", || {
+    claims.claim("the number of sockets is within the limit", || {
         let node = relay(&network, "limited");
         let base = options(4);
         let params = Params { sockets: 160, ..base.params };
         let mut team = team(TeamOptions { params, ..base });
         undisturbed(&mut team, &Request { defences, ..request(node, 220.0) }, node);
     });
-    claims.claim("more circuits than a client may have are a relay's, and none is refused", || {
+    claims.claim("if more circuits are needed than a client may open, links authenticate as a relay's, and none is refused", || {
         let node = relay(&network, "free");
         let mut team = team(TeamOptions { measurers: 4, ..options(4) });
         let circuits = undisturbed(&mut team, &Request { defences, ..request(node, 2500.0) }, node);
         assert!(circuits > 60, "{circuits} circuits show nothing");
     });
-    claims.claim("a team that ignores them is refused circuits", || {
+    claims.claim("the relay refuses circuits of a team that ignores the limits", || {
         let node = relay(&network, "flooded");
         let base = options(4);
         let params = Params { setup_timeout: Duration::from_secs(10), ..base.params };
@@ -73,7 +73,7 @@ fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
         assert!(circuits > 60, "{circuits} circuits show nothing");
         assert!(!is_calm(&after), "{after}");
     });
-    claims.claim("too many connections are seen to be rejected", || {
+    claims.claim("the relay rejects too many connections", || {
         let node = relay(&network, "flooded");
         let rejected = |text: &str| !text.contains(" 0 connections rejected");
         assert!(!rejected(&heartbeat(node).defences));
@@ -88,7 +88,7 @@ fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
     claims.conclude();
 }
 
-/// Whether a relay's defences have done nothing, by what its heartbeat lists: `0 circuits killed with
+/// Whether a relay's defences were not triggered, by its heartbeat: `0 circuits killed with
 /// too many cells, [DoSConnectionEnabled disabled], 0 INTRODUCE2 rejected.`
 fn is_calm(defences: &str) -> bool {
     let counts =
@@ -98,8 +98,8 @@ fn is_calm(defences: &str) -> bool {
     counts.iter().all(|count| *count == 0)
 }
 
-/// Measures, and asserts that all sockets and circuits lived as long as could be looked at in time, and the relay had nothing to
-/// object; returns the number of circuits.
+/// Measures, and asserts that all sockets and circuits were still open in the third-last second and that the relay logged
+/// no warning. Returns the number of circuits.
 fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
     let seconds = team.options().params.seconds;
     let log_before = log(node).len();
@@ -110,16 +110,16 @@ fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
             alive = Some((own_connections_to(node.or_addr()), heartbeat(node).circuits_open));
         }
     });
-    let (estimate, said) = seen.estimate_and_said();
+    let (estimate, reported) = seen.estimate_and_report();
     let (sockets, circuits) = alive.expect("the third-last second was reported");
     let after = heartbeat(node).defences;
     let (planned, of_them) = (seen.sockets, seen.circuits);
     eprintln!("  {sockets} of {planned} sockets, {circuits} of {of_them} circuits; {after}");
     let outcome = seen.result.outcome.estimate().expect("just seen");
-    assert!(estimate >= super::least(outcome) * said, "{estimate} of {said}: {outcome}");
+    assert!(estimate >= super::least(outcome) * reported, "{estimate} of {reported}: {outcome}");
     assert!(is_calm(&after), "{after}");
     assert_eq!(warnings_since(node, log_before), Vec::<String>::new());
-    // Those of the measurement before may still be about to close.
+    // Those of the previous measurement may not be closed yet.
     assert!(sockets >= planned as usize, "{sockets} of {planned} sockets");
     assert!(circuits >= u64::from(of_them), "{circuits} of {of_them} circuits");
     of_them
@@ -127,7 +127,7 @@ fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
 
 #[test]
 fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
-    let _turn = turn();
+    let _turn = exclusive();
     let spec = NetworkSpec {
         extra_torrc_authorities: vec!["ConsensusParams circ_max_cell_queue_size=400".to_owned()],
         ..NetworkSpec::new(vec![
@@ -140,7 +140,7 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
     let defences = defences(&network);
     assert_eq!(defences.queue_limit_cells, 400);
     let mut claims = Claims::default();
-    // One socket and less than the relay could carry twice: few circuits, whose windows fill.
+    // One socket and less than twice the relay's rate: few circuits, whose windows fill.
     let base = options(4);
     let params = Params { sockets: 1, max_rounds: 1, ..base.params };
     let mut team = team(TeamOptions { measurers: 1, params, ..base });
@@ -157,7 +157,7 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
         let node = relay(&network, "killer");
         let careless = Request { defences: Defences::default(), ..request(node, 25.0) };
         let mut last = None;
-        // Where measurer and relay wait for a processor, a queue may not fill at once.
+        // If measurer and relay compete for a processor, a queue may not fill at once.
         for _ in 0..5 {
             let before = log(node).len();
             let result = measure(&mut team, &careless, &mut |_, _| {});

@@ -15,17 +15,17 @@ const fn voted(bw_kb_s: u64, time_unix_s: u64) -> Option<Option<Line>> {
     }))
 }
 
-/// What is said of relay 1 after these, with this line.
-fn said(
+/// The explanation of relay 1 after these measurements, with this line.
+fn explanation(
     closed: &[MeasurementFinished],
     line: Option<Option<Line>>,
     left_out: Option<&str>,
 ) -> String {
-    said_at([127, 0, 0, 1], &[1], closed, line, left_out)
+    explanation_at([127, 0, 0, 1], &[1], closed, line, left_out)
 }
 
 /// The explanation, with these relays at this address.
-fn said_at(
+fn explanation_at(
     address: [u8; 4],
     relays: &[u8],
     closed: &[MeasurementFinished],
@@ -57,18 +57,18 @@ fn said_at(
     store.explain(&row, &measurements, line, NOW + 3600).expect("read").join("\n")
 }
 
-fn has(text: &str, parts: &[&str]) {
+fn check_contains(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "no {part:?} in:\n{text}");
     }
 }
 
 #[test]
-fn a_weight_is_told_with_the_measurement_that_it_is_of() {
+fn a_weight_is_explained_by_its_measurement() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);
     let at = measured.record.ended_unix_s;
-    let text = said(&[measured], voted(5000, at), None);
-    has(
+    let text = explanation(&[measured], voted(5000, at), None);
+    check_contains(
         &text,
         &[
             "has the weight 5000 KB/s",
@@ -78,29 +78,29 @@ fn a_weight_is_told_with_the_measurement_that_it_is_of() {
             "the path to the relay",
         ],
     );
-    has(&text, &["The weight is the estimate in KB/s", "secret"]);
+    check_contains(&text, &["The weight is the estimate in KB/s", "secret"]);
 }
 
-/// Nobody has to look into what the coordinator's own end has broken off, and the estimate is of another.
+/// A measurement that the end of the coordinator interrupted needs no investigation; the estimate is that of another.
 #[test]
-fn what_was_broken_off_hides_neither_the_measurement_before_nor_blames_anybody() {
+fn an_interrupted_measurement_hides_no_earlier_one_and_blames_no_one() {
     let before = closed(relay(1), NOW - DAY, 1, 5_000_000);
     let at = before.record.ended_unix_s;
     let cancelled = |number| failed(relay(1), NOW, number, Failure::Cancelled);
-    let text = said(&[before, cancelled(1), cancelled(2)], voted(5000, at), None);
-    has(
+    let text = explanation(&[before, cancelled(1), cancelled(2)], voted(5000, at), None);
+    check_contains(
         &text,
-        &["broken off", "had to end", "The last one with a result", "40.00 Mbit/s in transit"],
+        &["interrupted", "had to stop", "The last one with a result", "40.00 Mbit/s in transit"],
     );
-    has(&text, &["is conclusive", "5 of 5 seconds", "holds for"]);
-    for part in ["look into", "in a row"] {
+    check_contains(&text, &["is conclusive", "5 of 5 seconds", "remains valid for"]);
+    for part in ["investigate", "in a row"] {
         assert!(!text.contains(part), "{part:?} in:\n{text}");
     }
 }
 
-/// What is said of an estimate is what becomes of it.
+/// The explanation agrees with the policy for weights.
 #[test]
-fn an_estimate_holds_in_words_where_it_holds_for_weights() {
+fn the_explanation_and_the_policy_agree_on_valid_estimates() {
     let before = || closed(relay(1), NOW - DAY, 1, 5_000_000);
     let late = |number| failed(relay(1), NOW, number, Failure::Cancelled);
     let detail = String::new;
@@ -112,11 +112,11 @@ fn an_estimate_holds_in_words_where_it_holds_for_weights() {
         (Failure::MeasurerLost { detail: detail() }, true),
         (Failure::Cancelled, true),
     ] {
-        // Also where something came after it that says nothing.
+        // Also if interrupted measurements follow.
         for last in [vec![], vec![late(2)], vec![late(2), late(3)]] {
             let failed = failed(relay(1), NOW, 1, failure.clone());
             let all: Vec<MeasurementFinished> = [vec![before(), failed], last].concat();
-            let text = said(&all, None, None);
+            let text = explanation(&all, None, None);
             let scratch = Scratch::new();
             let mut store = Store::open(&scratch.store).expect("new");
             let entries = all.iter().map(|it| Entry::Finished(Box::new(it.clone())));
@@ -125,15 +125,15 @@ fn an_estimate_holds_in_words_where_it_holds_for_weights() {
             let now = all.iter().map(|it| it.record.ended_unix_s).max().expect("some");
             let kept = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, now);
             assert_eq!(kept.is_some(), holds, "{failure:?}");
-            assert_eq!(text.contains("holds for"), holds, "{failure:?}: {text}");
+            assert_eq!(text.contains("remains valid for"), holds, "{failure:?}: {text}");
             assert_eq!(text.contains("is no longer valid"), !holds, "{failure:?}: {text}");
         }
     }
 }
 
-/// A relay that lets itself be measured at a moment of its choice, and has a reason against it at all others, loses what it has.
+/// A relay that chooses its time of measurement by declining all others loses its weight.
 #[test]
-fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reason() {
+fn two_declines_in_a_row_halve_an_estimate_and_a_third_invalidates_it() {
     let detail = String::new;
     let hours = |hours: u64| NOW - DAY + hours * 3600;
     for failure in [
@@ -141,8 +141,8 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reas
         Failure::CutOff { detail: detail() },
         Failure::LoadStopped { detail: detail() },
         Failure::OutOfReach { detail: detail() },
-        Failure::NothingCame { detail: detail() },
-        Failure::WordsDiffer { returned_bytes: 9, sent_bytes: 1 },
+        Failure::NothingReceived { detail: detail() },
+        Failure::CountsDiffer { returned_bytes: 9, sent_bytes: 1 },
         Failure::GotNothing,
         Failure::NoRoom { detail: detail() },
     ] {
@@ -157,7 +157,7 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reas
             let number = u32::try_from(all.len()).expect("few") + 1;
             let mut next =
                 failed(relay(1), hours(7 * u64::from(number - 1)), number, failure.clone());
-            // It is of the same period; only its end is later.
+            // It belongs to the same period, and ends later.
             next.begun.period_unix_s = NOW - DAY;
             all.push(next);
             found.map(|it| it.capacity.as_mbit_per_s().round())
@@ -171,32 +171,36 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reas
 }
 
 #[test]
-fn a_cap_is_told_apart_from_a_file_that_is_older() {
+fn an_operators_limit_is_distinguished_from_an_older_file() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);
     let at = measured.record.ended_unix_s;
-    has(
-        &said(std::slice::from_ref(&measured), voted(2000, at), None),
-        &["the operator allows 16.00 Mbit/s"],
+    check_contains(
+        &explanation(std::slice::from_ref(&measured), voted(2000, at), None),
+        &["the operator allows at most 16.00 Mbit/s"],
     );
-    has(&said(&[measured], voted(2000, at - DAY), None), &["made before the last estimate"]);
+    check_contains(
+        &explanation(&[measured], voted(2000, at - DAY), None),
+        &["made before the last estimate"],
+    );
 }
 
 #[test]
-fn relays_at_one_address_are_told_that_they_share_a_machine() {
+fn the_explanation_names_the_relays_at_the_same_address() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);
     let at = measured.record.ended_unix_s;
     let measured = [measured];
-    let of = |address, relays: &[u8]| said_at(address, relays, &measured, voted(2000, at), None);
+    let of =
+        |address, relays: &[u8]| explanation_at(address, relays, &measured, voted(2000, at), None);
     let text = of([192, 0, 2, 1], &[1, 2, 3]);
-    has(&text, &["2 other relays are at its address", "at the same instant"]);
-    has(&text, &["measured at different times"]);
+    check_contains(&text, &["2 other relays are at its address", "at the same instant"]);
+    check_contains(&text, &["measured at different times"]);
     for text in [of([192, 0, 2, 1], &[1]), of([127, 0, 0, 1], &[1, 2])] {
         assert!(!text.contains("at its address"), "{text}");
     }
 }
 
 #[test]
-fn a_suspicion_is_told_with_what_an_operator_can_do_about_it() {
+fn a_suspicion_is_explained_with_a_remedy() {
     let of = |others: u8| {
         let suspect = |number: u8| Suspect {
             suspicion: Suspicion {
@@ -213,7 +217,7 @@ fn a_suspicion_is_told_with_what_an_operator_can_do_about_it() {
         let measured = closed(relay(1), NOW, 1, 5_000_000);
         store.write([&Entry::Finished(Box::new(measured))]).expect("room");
         let row = store.relay(relay(1).rsa).expect("read").expect("known");
-        let story = Story {
+        let subject = Subject {
             relay: &row,
             measurements: &[],
             neighbours: 0,
@@ -223,16 +227,19 @@ fn a_suspicion_is_told_with_what_an_operator_can_do_about_it() {
             policy: HistoryPolicy::default(),
             now_unix_s: NOW + 3600,
         };
-        explain(&story).join("\n")
+        explain(&subject).join("\n")
     };
     assert!(!of(0).contains("share a machine"));
-    has(&of(1), &["those of relay2 (", "58 of 60 times", "no proof", "together = [["]);
-    has(&of(5), &["relay2 (", "relay4 (", " and 2 more"]);
+    check_contains(
+        &of(1),
+        &["those of relay2 (", "58 of 60 moves alike", "no proof", "together = [["],
+    );
+    check_contains(&of(5), &["relay2 (", "relay4 (", " and 2 more"]);
     assert!(!of(5).contains("relay5 ("));
 }
 
 #[test]
-fn a_relay_without_weight_is_told_why() {
+fn the_explanation_of_a_relay_without_weight_has_the_reason() {
     let down = || Failure::RelayUnreachable { detail: "refused".to_owned() };
     let failures = [1, 2, 3].map(|days| failed(relay(1), NOW - days * DAY, 1, down()));
     let unmeasured = Some(Some(Line {
@@ -240,29 +247,39 @@ fn a_relay_without_weight_is_told_why() {
         is_unmeasured: true,
         ..voted(1, NOW).flatten().expect("a line")
     }));
-    let text = said(&failures, unmeasured, None);
-    has(&text, &["has no weight: it could not be measured", "cannot be reached: refused"]);
-    has(&text, &["for the relay's operator", "failed 3 times in a row", "counts as new"]);
+    let text = explanation(&failures, unmeasured, None);
+    check_contains(
+        &text,
+        &["has no weight: it could not be measured", "cannot be reached: refused"],
+    );
+    check_contains(&text, &["The relay's operator", "failed 3 times in a row", "counts as new"]);
 
-    let text = said(&[], Some(None), Some("it is on a public address and has not opted in"));
-    has(&text, &["no line of it", "has not opted in", "nothing is in the way"]);
+    let text = explanation(&[], Some(None), Some("it is on a public address and has not opted in"));
+    check_contains(&text, &["not in the bandwidth file", "has not opted in", "no longer applies"]);
 
     let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
     let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, lost)];
-    let text = said(&turns, voted(5000, NOW - DAY + 140), None);
-    has(&text, &["measurer's operator", "says nothing of the relay", "holds for 29 hours more"]);
+    let text = explanation(&turns, voted(5000, NOW - DAY + 140), None);
+    check_contains(
+        &text,
+        &[
+            "measurer's operator",
+            "shows nothing about the relay",
+            "remains valid for 29 hours more",
+        ],
+    );
     let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, down())];
-    has(&said(&turns, Some(None), None), &["is no longer valid"]);
+    check_contains(&explanation(&turns, Some(None), None), &["is no longer valid"]);
 }
 
 #[test]
-fn a_lower_bound_says_why_it_is_no_more() {
+fn a_lower_bound_is_explained_with_its_reason() {
     let end = End::Measured {
         capacity: Rate::from_byte_per_s(5_000_000),
         round: 1,
         inconclusive: Some(Inconclusive::RoundLimit { rounds: 2 }),
     };
     let closed = crate::testing::with_end(crate::testing::begun(relay(1), NOW, 1), 5_000_000, end);
-    let text = said(&[closed], None, None);
-    has(&text, &["a lower bound: still inconclusive after 2 rounds"]);
+    let text = explanation(&[closed], None, None);
+    check_contains(&text, &["a lower bound: still inconclusive after 2 rounds"]);
 }

@@ -11,7 +11,7 @@ fn fill(store: &mut Store) {
 }
 
 #[test]
-fn a_store_has_one_writer_and_readers_meanwhile() {
+fn a_store_has_one_writer_and_concurrent_readers() {
     let scratch = Scratch::new();
     let missing = Reader::open(&scratch.store).map(|_| ()).expect_err("none yet");
     assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
@@ -35,7 +35,7 @@ fn modes(scratch: &Scratch) -> [u32; 4] {
 }
 
 #[test]
-fn a_store_is_its_owners_alone() {
+fn only_the_owner_can_read_a_store() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     fill(&mut store);
@@ -59,24 +59,24 @@ fn the_group_of_a_set_group_id_folder_reads_the_store_and_cannot_hold_its_lock()
 }
 
 #[test]
-fn a_store_that_is_closed_is_one_file_unless_somebody_reads_it() {
+fn a_closed_store_is_one_file_unless_it_has_readers() {
     let scratch = Scratch::new();
-    let beside = || ["store.db-wal", "store.db-shm"].map(|name| scratch.path(name).exists());
+    let log_files = || ["store.db-wal", "store.db-shm"].map(|name| scratch.path(name).exists());
     // Bytes 18 and 19 of the file say whether it needs a write-ahead log: 2, or 1 if not (SQLite's file format, §1.3.3).
     let log = || fs::read(&scratch.store).expect("there")[18..20].to_vec();
     let mut store = Store::open(&scratch.store).expect("new");
     fill(&mut store);
-    assert_eq!((beside(), log()), ([true; 2], vec![2, 2]));
+    assert_eq!((log_files(), log()), ([true; 2], vec![2, 2]));
     drop(store);
-    assert_eq!((beside(), log()), ([false; 2], vec![1, 1]));
+    assert_eq!((log_files(), log()), ([false; 2], vec![1, 1]));
     let reader = Reader::open(&scratch.store).expect("there");
     let mut store = Store::open(&scratch.store).expect("free");
     fill(&mut store);
-    // Now it has the log open.
+    // The reader now has the log open.
     let query = RelayQuery { most: 1, ..RelayQuery::default() };
     assert_eq!(reader.relays(&query).expect("read").found, 200);
     drop(store);
-    assert_eq!((beside(), log()), ([true; 2], vec![2, 2]));
+    assert_eq!((log_files(), log()), ([true; 2], vec![2, 2]));
     assert_eq!(reader.relays(&query).expect("read").found, 200);
 }
 
@@ -89,7 +89,7 @@ fn a_reader_cannot_write() {
 }
 
 #[test]
-fn what_is_damaged_is_noticed_at_the_start_and_nothing_is_written_to_it() {
+fn damage_is_detected_at_the_start_and_nothing_is_written() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     fill(&mut store);
@@ -109,13 +109,13 @@ fn what_is_damaged_is_noticed_at_the_start_and_nothing_is_written_to_it() {
         }
         fs::write(&scratch.store, &sound).expect("room");
     }
-    // Pages in use: all but the overflow of blobs, which any bytes may fill.
+    // All pages except overflow pages of blobs, which may hold any bytes.
     assert!(noticed > pages / 5 / 4, "{noticed} of {pages} pages");
     Store::open(&scratch.store).expect("sound again");
 }
 
 #[test]
-fn other_files_and_later_layouts_are_refused_and_left_alone() {
+fn other_files_and_later_schema_versions_are_refused_and_unchanged() {
     let scratch = Scratch::new();
     fs::write(&scratch.store, "version=1.9.0\nnot a database".repeat(100)).expect("room");
     let error = Store::open(&scratch.store).map(|_| ()).expect_err("text");

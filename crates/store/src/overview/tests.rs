@@ -9,7 +9,7 @@ fn an_empty_store_has_an_overview() {
     let store = Store::open(&scratch.store).expect("new");
     let overview = store.overview(NOW).expect("read");
     assert_eq!((overview.relays, overview.capacity, overview.endings), (0, Rate::ZERO, [0; 3]));
-    assert_eq!(store.passes(5).expect("read"), []);
+    assert_eq!(store.periods(5).expect("read"), []);
     assert_eq!(store.measurers(NOW).expect("read"), []);
 }
 
@@ -32,9 +32,10 @@ fn days_and_periods_add_up() {
     store.write([&Entry::Started(begun(relay(9), today, 1))]).expect("room");
     assert_eq!(store.running().expect("read").len(), 1);
     store.close_unfinished().expect("room");
-    let passes = store.passes(9).expect("read");
-    let told = passes.iter().map(|it| (it.measurements, it.relays, it.failed)).collect::<Vec<_>>();
-    assert_eq!(told, [(6, 5, 1), (5, 4, 1)]);
+    let periods = store.periods(9).expect("read");
+    let counts =
+        periods.iter().map(|it| (it.measurements, it.relays, it.failed)).collect::<Vec<_>>();
+    assert_eq!(counts, [(6, 5, 1), (5, 4, 1)]);
     let overview = store.overview(NOW).expect("read");
     assert_eq!((overview.relays, overview.capacity.as_byte_per_s()), (4, 4_000_000));
     assert_eq!(overview.broken_off, 1);

@@ -88,7 +88,7 @@ fn dump(store: &Store) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_twice_is_there_once() {
+fn an_entry_written_twice_is_stored_once() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let entries = all_kinds();
@@ -99,7 +99,7 @@ fn what_is_written_twice_is_there_once() {
         store.write([entry]).expect("room");
         assert_eq!(dump(&store), once, "{entry:?}");
     }
-    // The end of a measurement is not changed by another one that claims to be the same.
+    // A second end of the same measurement does not change the first.
     let other = closed(relay(2), NOW - NOW % DAY, 1, 9_000_000);
     store.write([&Entry::Finished(Box::new(other))]).expect("room");
     assert_eq!(dump(&store), once);
@@ -107,7 +107,7 @@ fn what_is_written_twice_is_there_once() {
 }
 
 #[test]
-fn entries_that_fail_together_leave_nothing() {
+fn a_failed_transaction_leaves_nothing() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let before = dump(&store);
@@ -115,12 +115,12 @@ fn entries_that_fail_together_leave_nothing() {
         write(db, &Entry::Started(begun(relay(1), NOW, 1)))?;
         db.execute("INSERT INTO relay (rsa) VALUES (x'00')", []).map(drop)
     });
-    none.expect_err("against the layout");
+    none.expect_err("violates the schema");
     assert_eq!(dump(&store), before);
 }
 
 #[test]
-fn a_measurement_comes_back_whole_with_who_limited_its_seconds() {
+fn a_measurement_is_read_back_with_the_limits_of_its_seconds() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let closed = closed(relay(1), NOW, 1, 5_000_000);
@@ -145,7 +145,7 @@ fn a_measurement_comes_back_whole_with_who_limited_its_seconds() {
 }
 
 #[test]
-fn a_failure_does_not_make_a_relay_new_and_its_reason_is_counted() {
+fn a_failure_keeps_the_estimate_and_its_reason_is_counted() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let measured = closed(relay(1), NOW - 20 * DAY, 1, 5_000_000);
@@ -165,7 +165,7 @@ fn a_failure_does_not_make_a_relay_new_and_its_reason_is_counted() {
 }
 
 #[test]
-fn a_period_is_taken_up_where_it_was_left() {
+fn an_interrupted_period_is_continued() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let next = Attempt { round: 2, ..Attempt::first(Rate::from_byte_per_s(10_000_000), 4) };
@@ -193,12 +193,12 @@ fn a_period_is_taken_up_where_it_was_left() {
     assert_eq!(store.close_unfinished().expect("room"), 0);
     let pasts = store.period(NOW).expect("read");
     let past = |number: u8| &pasts[&relay(number).rsa];
-    assert_eq!(past(1).follows, Some(next), "a turn that was broken off is still to follow");
+    assert_eq!(past(1).follows, Some(next), "an interrupted turn is still pending");
     assert_eq!((past(1).turns, past(1).is_done), (2, false));
     assert_eq!(past(1).record.as_ref(), Some(&first.record));
     assert!(past(2).is_done && past(3).is_done && !past(5).is_done);
-    assert!(!pasts.contains_key(&relay(4).rsa), "of yesterday");
-    // And on: the second turn is done anew, under another number.
+    assert!(!pasts.contains_key(&relay(4).rsa), "measured yesterday");
+    // The second turn is repeated under another number.
     let second = Entry::Finished(Box::new(closed(relay(1), NOW, 3, 8_000_000)));
     store.write([&second]).expect("room");
     let pasts = store.period(NOW).expect("read");
@@ -210,7 +210,7 @@ fn a_period_is_taken_up_where_it_was_left() {
 }
 
 #[test]
-fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimate_is() {
+fn a_turn_belongs_to_the_period_in_which_it_began_and_an_import_to_the_period_of_its_time() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let late = closed(relay(1), NOW - DAY, 1, 5_000_000);
@@ -235,20 +235,20 @@ fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimat
 }
 
 #[test]
-fn a_seed_is_told_when_its_period_is_over_and_never_changes() {
+fn a_seed_is_recorded_once_its_period_is_over_and_never_changes() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let period = |seed| PeriodEntry { begin_unix_s: NOW, length_s: DAY, slot_s: 71, seed };
     store.write([&Entry::Period(period(None))]).expect("room");
-    assert_eq!(store.passes(9).expect("read")[0].period.seed, None);
+    assert_eq!(store.periods(9).expect("read")[0].period.seed, None);
     store.write([&Entry::Period(period(Some([7; 32])))]).expect("room");
     store.write([&Entry::Period(period(Some([8; 32])))]).expect("room");
     store.write([&Entry::Period(period(None))]).expect("room");
-    assert_eq!(store.passes(9).expect("read")[0].period.seed, Some([7; 32]));
+    assert_eq!(store.periods(9).expect("read")[0].period.seed, Some([7; 32]));
 }
 
 #[test]
-fn a_measurer_that_comes_and_goes_is_counted_and_one_that_stays_is_not() {
+fn only_changes_of_a_measurers_state_are_counted() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let health = |state, at_unix_s| {
@@ -262,7 +262,7 @@ fn a_measurer_that_comes_and_goes_is_counted_and_one_that_stays_is_not() {
                 Rate::ZERO
             },
             state,
-            detail: "said".to_owned(),
+            detail: "a report".to_owned(),
             at_unix_s,
         })
     };
@@ -281,7 +281,7 @@ fn a_measurer_that_comes_and_goes_is_counted_and_one_that_stays_is_not() {
 }
 
 #[test]
-fn an_estimate_of_a_clock_that_was_ahead_gives_way_to_a_true_one() {
+fn an_estimate_from_a_clock_that_was_ahead_is_replaced() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let rsa = relay(1).rsa;
@@ -296,7 +296,7 @@ fn an_estimate_of_a_clock_that_was_ahead_gives_way_to_a_true_one() {
 }
 
 #[test]
-fn whoever_is_not_in_the_newest_consensus_was_seen_last_before_it() {
+fn a_relay_that_left_the_consensus_keeps_its_last_observation() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     store.write(&all_kinds()).expect("room");
@@ -305,7 +305,7 @@ fn whoever_is_not_in_the_newest_consensus_was_seen_last_before_it() {
 }
 
 #[test]
-fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_team() {
+fn observations_of_paths_are_kept_while_their_measurers_are_in_the_team() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     store.write(&all_kinds()).expect("room");
@@ -317,7 +317,7 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
         let ended = MeasurementFinished { paths, ..closed(relay(1), NOW, turn, 1_000_000) };
         store.write(&[Entry::Finished(Box::new(ended))]).expect("room");
     };
-    // The newest counts, in whatever order they come; but for one of a clock that was ahead.
+    // The newest counts, in any order of arrival, except one from a clock that was ahead.
     let newer = path(1, "ab", NOW + 10, None);
     let older = path(1, "ab", NOW - 10, Some(1_000_000));
     write(&mut store, vec![newer.clone(), older]);
@@ -325,7 +325,7 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
     let ahead = path(1, "ab", NOW + 365 * DAY, Some(1_000_000));
     write(&mut store, vec![ahead, newer.clone()]);
     assert_eq!(store.paths().expect("read"), [newer, free]);
-    // Of a relay that nobody knows there is nothing.
+    // An unknown relay has no observations.
     write(&mut store, vec![path(77, "ab", NOW, None)]);
     assert_eq!(store.paths().expect("read").len(), 2);
     store.check_all().expect("sound");
@@ -334,7 +334,7 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
 }
 
 #[test]
-fn a_store_of_the_first_layout_gets_its_paths() {
+fn a_store_of_the_first_schema_version_gets_paths() {
     let scratch = Scratch::new();
     let old = Connection::open(&scratch.store).expect("new");
     old.execute_batch(include_str!("../schema/1.sql")).expect("as it was");
@@ -348,7 +348,7 @@ fn a_store_of_the_first_layout_gets_its_paths() {
 }
 
 #[test]
-fn weights_are_those_of_the_newest_consensus() {
+fn weights_come_from_the_newest_consensus() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     store.write(&all_kinds()).expect("room");
@@ -379,7 +379,7 @@ fn weights_are_those_of_the_newest_consensus() {
     assert_eq!(weights(&store), [of(2)], "the first relay has left");
     let ahead = NOW + 365 * DAY;
     store.write([&seen(ahead, 1, 9), &seen(NOW, 2, 2000)]).expect("room");
-    assert_eq!(weights(&store), [of(2)], "a consensus of a clock that was ahead");
+    assert_eq!(weights(&store), [of(2)], "a consensus from a clock that was ahead");
     let newest = store.newest_consensus(NOW).expect("read").expect("there");
     assert_eq!(newest.valid_after_unix_s, NOW, "and it is not the newest");
     let sum = |it: &crate::Total| (it.at_unix_s, it.sum.as_byte_per_s());

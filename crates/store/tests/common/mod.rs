@@ -1,6 +1,6 @@
-//! What the writers write.
+//! The entries that the writing processes write.
 
-#[expect(dead_code, reason = "what unit tests need")]
+#[expect(dead_code, reason = "unit tests use the rest")]
 #[path = "../../src/testing.rs"]
 mod testing;
 
@@ -11,14 +11,14 @@ use store::{MeasurementFinished, MeasurementStarted};
 
 pub(crate) use testing::{NOW, relay};
 
-/// A file of SQLite's next to the database.
-pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+/// The file that SQLite keeps next to the database under this suffix.
+pub(crate) fn companion(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// The one with this number: of one of seven relays, in a period of its own.
+/// The measurement with this number, of one of seven relays, in a separate period.
 pub(crate) fn closed(number: u32) -> MeasurementFinished {
     let bytes_s = 1_000_000 + u64::from(number);
     let ids = relay(u8::try_from(number % 7).expect("below seven"));

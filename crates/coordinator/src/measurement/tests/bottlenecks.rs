@@ -1,10 +1,10 @@
-//! Measurers that something of their own holds back.
+//! Measurers that are limited by a cause of their own.
 
 use super::*;
 use crate::{PathParams, Priority, RelayIndex};
 use std::boxed::Box;
 
-/// Of a relay of 200 Mbit/s at 40 ms, of whose measurers one is behind a narrow place.
+/// A relay of 200 Mbit/s at 40 ms, with one measurer behind a bottleneck.
 fn behind(measurer: usize, narrow: f64) -> Lab {
     let narrow = (measurer, mbit(narrow).as_byte_per_s(), Duration::from_millis(80));
     Lab { rtt: Some(Duration::from_millis(40)), narrow: Some(narrow), ..relay(200.0) }
@@ -25,11 +25,11 @@ fn bottlenecks(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
 const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
 
 #[test]
-fn a_narrow_place_of_one_of_two_is_named_and_the_other_shows_the_relay() {
+fn a_bottleneck_of_one_of_two_measurers_is_named_and_the_other_shows_the_relays_limit() {
     for narrow in [0, 1] {
         let mut measurement = far(200.0, &[800.0, 800.0]);
         let estimate = estimate(behind(narrow, 20.0).run(&mut measurement));
-        // Each has 295 Mbit/s to do at first, too few for the 180 that the relay has for the other.
+        // Each is assigned 295 Mbit/s at first. The relay returns 180 to the other, too many for that load.
         assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 2), "{estimate}");
         assert!(estimate.capacity > mbit(199.9), "{estimate}");
         assert_eq!(bottlenecks(&measurement), [(narrow, QUEUE)]);
@@ -37,9 +37,8 @@ fn a_narrow_place_of_one_of_two_is_named_and_the_other_shows_the_relay() {
 }
 
 #[test]
-fn what_the_others_were_asked_for_must_show_the_limit_by_itself() {
-    // The other has 190 Mbit/s of 590 to do, and the relay 180 for it. All that is sent would seem to
-    // suffice.
+fn the_load_of_the_other_measurers_alone_must_show_the_limit() {
+    // The other is assigned 190 of 590 Mbit/s, and gets 180 back. The whole load would seem to suffice.
     let mut measurement = far(200.0, &[400.0, 190.0]);
     let estimate = estimate(behind(0, 20.0).run(&mut measurement));
     let Some(Inconclusive::MeasurerLimited { bottleneck, next: None }) = estimate.inconclusive
@@ -51,8 +50,8 @@ fn what_the_others_were_asked_for_must_show_the_limit_by_itself() {
 }
 
 #[test]
-fn the_load_goes_to_those_that_can_bear_it() {
-    // It begins with 390 and 200. Then the first has 25, but the second no more than before.
+fn load_moves_to_measurers_without_a_bottleneck() {
+    // The first round has 390 and 200. Then the first measurer is assigned 25, but the second has no more to give.
     let mut lab = behind(0, 20.0);
     let mut measurement = far(200.0, &[600.0, 200.0]);
     let bigger = estimate(lab.run(&mut measurement));
@@ -68,7 +67,7 @@ fn the_load_goes_to_those_that_can_bear_it() {
 }
 
 #[test]
-fn a_queue_that_all_meet_is_the_relays() {
+fn a_queue_on_all_paths_is_attributed_to_the_relay() {
     let mut lab = relay(50.0);
     lab.rtt = Some(Duration::from_millis(40));
     lab.relays_queue = Duration::from_millis(200);
@@ -79,7 +78,7 @@ fn a_queue_that_all_meet_is_the_relays() {
 }
 
 #[test]
-fn far_relays_are_measured_by_two_if_there_are_two() {
+fn distant_relays_get_two_measurers_if_there_are_two() {
     let mut lab = behind(0, 900.0);
     estimate(lab.run(&mut far(100.0, &[800.0, 700.0, 600.0])));
     assert_eq!(lab.log[0], "prepare 1: 147.66 Mbit/s + 147.66 Mbit/s");
@@ -87,16 +86,16 @@ fn far_relays_are_measured_by_two_if_there_are_two() {
     assert!(lab.log.contains(&"prepare 1: 295.31 Mbit/s".to_string()), "{:?}", lab.log);
 }
 
-/// As a campaign sees it, which gives a relay as few measurers as it can.
+/// In a campaign, which assigns as few measurers as possible.
 #[test]
-fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
-    // To a near relay as well, to which one measurer is otherwise enough.
+fn a_queue_on_the_path_of_a_single_measurer_causes_a_turn_with_two() {
+    // Also for a near relay, which otherwise needs one measurer.
     for rtt_ms in [1, 40] {
-        asks_for_another_one(Duration::from_millis(rtt_ms));
+        check_next_turn_has_two(Duration::from_millis(rtt_ms));
     }
 }
 
-fn asks_for_another_one(rtt: Duration) {
+fn check_next_turn_has_two(rtt: Duration) {
     let params = Params::default();
     let capacities = vec![mbit(800.0); 3];
     let mut campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
@@ -104,7 +103,7 @@ fn asks_for_another_one(rtt: Duration) {
     campaign.add(relay, Priority::Known, mbit(200.0), 12);
     let mut turns = vec![];
     while let Some(launch) = campaign.poll_launch() {
-        // The first of the team is behind the narrow place, wherever it stands in this turn.
+        // The first of the team is behind the bottleneck, at any place in this turn.
         let place = launch.allocation.place(MeasurerId(0));
         let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
         let measurers = shares.len();
@@ -129,18 +128,18 @@ fn asks_for_another_one(rtt: Duration) {
         }
         campaign.handle_outcome(relay, &outcome);
     }
-    // Then it is left to the others.
+    // The third turn has the other two.
     let expected = [(1, false, vec![]), (2, false, vec![(0, QUEUE)]), (2, true, vec![])];
     assert_eq!(turns, expected, "{rtt:?}");
 }
 
 /// A bottleneck without a queue, or on the return path, shows only in the returned rate.
 #[test]
-fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_served() {
+fn a_bottleneck_without_other_symptoms_shows_in_comparison_with_a_fully_served_measurer() {
     let mut lab = behind(0, 15.0);
     lab.narrow = lab.narrow.map(|(who, rate, _)| (who, rate, Duration::ZERO));
     lab.capacity = Box::new(|_| mbit(1000.0).as_byte_per_s());
-    // The other had 190 Mbit/s to send, and all of it came back: of 590, 205 would seem to be the relay's limit.
+    // The other was assigned 190 Mbit/s, and got all of it back. With a load of 590, 205 would seem to be the limit.
     let estimate = estimate(lab.run(&mut far(200.0, &[400.0, 190.0])));
     let Some(Inconclusive::MeasurerLimited { bottleneck, next: None }) = estimate.inconclusive
     else {
@@ -150,14 +149,14 @@ fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_
         (bottleneck.measurer, bottleneck.by),
         (MeasurerId(0), Bottleneck::Share { percent: 7 })
     );
-    assert!(estimate.to_string().contains("which had no more to send"), "{estimate}");
+    assert!(estimate.to_string().contains("which got back its whole load"), "{estimate}");
 }
 
 #[test]
-fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
+fn if_one_of_two_measurers_is_busy_the_other_decides_the_verdict() {
     for (team, is_conclusive) in [([800.0, 800.0], true), ([400.0, 190.0], false)] {
         let mut measurement = far(200.0, &team);
-        // Its processor lets 20 Mbit/s through; there is no queue.
+        // Its processor limits it to 20 Mbit/s; there is no queue.
         let mut lab = behind(0, 20.0);
         lab.narrow = lab.narrow.map(|(who, rate, _)| (who, rate, Duration::ZERO));
         lab.busy = Some(0);
@@ -167,13 +166,13 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
     }
 }
 
-/// A refresh of what earlier periods know comes between the turns of a plan.
+/// Observations of earlier periods are added again between the turns of a plan.
 #[test]
-fn whose_processor_was_busy_is_asked_for_less_in_a_later_turn_whatever_earlier_periods_know() {
+fn a_measurer_with_a_busy_processor_is_assigned_less_in_later_turns_despite_earlier_observations() {
     let params = Params::default();
     let capacities = vec![mbit(400.0); 3];
     let campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
-    let (mut campaign, relay) = (campaign.leaving_what_follows(), RelayIndex(3));
+    let (mut campaign, relay) = (campaign.returning_follow_ups(), RelayIndex(3));
     let turn = Attempt::first(mbit(200.0), 12);
     campaign.add_turn(relay, Priority::Known, turn);
     let launch = campaign.poll_launch().expect("room");
@@ -191,14 +190,14 @@ fn whose_processor_was_busy_is_asked_for_less_in_a_later_turn_whatever_earlier_p
     campaign.expect_path(relay, MeasurerId(0), crate::PathSeen::default());
     campaign.add_turn(relay, Priority::Known, follows.unwrap_or_else(|| panic!("{outcome}")));
     let launch = campaign.poll_launch().expect("room");
-    let asked = launch.allocation.assignments.iter().find(|it| it.measurer == MeasurerId(0));
-    assert!(asked.is_none_or(|it| it.rate <= mbit(26.0)), "{launch:?}");
+    let assigned = launch.allocation.assignments.iter().find(|it| it.measurer == MeasurerId(0));
+    assert!(assigned.is_none_or(|it| it.rate <= mbit(26.0)), "{launch:?}");
 }
 
 #[test]
-fn a_measurer_that_got_nothing_is_no_load_beside_one_that_is_held_back() {
-    // Of 590 Mbit/s the first two have 240 each to do and the last 110. The first gets 20, the second nothing, and
-    // the last 60: too much of 110 to show the limit, though little of 350.
+fn a_measurer_that_got_nothing_back_does_not_count_as_load() {
+    // The first two are assigned 240 Mbit/s each, and the last 110. The first gets 20 back, the second nothing, and the
+    // last 60: too much for a load of 110 to show the limit, though little for 350.
     let mut lab = behind(0, 20.0);
     lab.deaf = Some(1);
     lab.capacity = Box::new(|_| mbit(80.0).as_byte_per_s());
@@ -212,8 +211,8 @@ fn a_measurer_that_got_nothing_is_no_load_beside_one_that_is_held_back() {
 }
 
 #[test]
-fn who_claims_more_than_came_back_is_not_believed_for_a_queue_of_its_own() {
-    // Nine tenths of what it was to send, of a relay that did a sixth of that.
+fn a_false_count_of_a_measurer_with_a_queue_makes_no_result_conclusive() {
+    // It claims nine tenths of its load; the relay carries a sixth of that.
     let mut lab = behind(0, 20.0);
     lab.capacity = Box::new(|_| mbit(50.0).as_byte_per_s());
     lab.claims = Some((0, mbit(270.0).as_byte_per_s()));
@@ -228,9 +227,9 @@ fn who_claims_more_than_came_back_is_not_believed_for_a_queue_of_its_own() {
 }
 
 proptest::proptest! {
-    /// Who lies about a queue of its own may spoil a verdict, but gains none.
+    /// A measurer that lies about its queue can spoil a verdict, but cannot make one conclusive.
     #[test]
-    fn what_a_measurer_says_of_its_path_makes_nothing_conclusive(
+    fn a_reported_queue_makes_no_result_conclusive(
         capacity in 20.0f64..600.0, guess in 50.0f64..300.0, got in 1.0f64..600.0,
         first in 50.0f64..900.0, second in 50.0f64..900.0,
     ) {

@@ -1,25 +1,26 @@
-//! A failure is a failure with its reason, never a low number.
+//! Failures are reported with their reasons, never as low estimates.
 
 use super::*;
 use crate::Account;
 use std::string::String;
 
-fn told(outcome: &Outcome) -> (String, Option<Blame>) {
+/// The text and blame of a failure.
+fn text_and_blame(outcome: &Outcome) -> (String, Option<Blame>) {
     assert_eq!(outcome.estimate(), None);
     (outcome.to_string(), outcome.blame())
 }
 
-/// What a measurement says that is over.
+/// The text and blame of the failure with which a measurement has ended.
 fn ended(measurement: &mut Measurement) -> (String, Option<Blame>) {
     assert_eq!(measurement.poll_timeout(), None);
     let actions: Vec<Action> = core::iter::from_fn(|| measurement.poll_action()).collect();
     let [.., Action::Stop { .. }, Action::Done(outcome)] = actions.as_slice() else {
         panic!("{actions:?}");
     };
-    told(outcome)
+    text_and_blame(outcome)
 }
 
-/// In round 1, with both measurers sending since the origin.
+/// A measurement in round 1, with both measurers sending since the origin.
 fn running() -> Measurement {
     let mut measurement = measurement(Mode::Transit, 100.0, &[200.0, 200.0, 10.0]);
     for measurer in 0..2 {
@@ -43,10 +44,11 @@ fn a_failed_content_check_ends_the_measurement_at_once() {
     assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
 }
 
-/// By two measurers: what the first and the second say, in that order, while they prepare; what becomes of it, and at whom.
-fn prepared(said: &[(usize, bool)]) -> Option<(Failure, Option<MeasurerId>)> {
+/// The failure of a preparation by two measurers, and the measurer concerned. `reports` are their numbers, in order, and
+/// whether each reached the relay.
+fn prepared(reports: &[(usize, bool)]) -> Option<(Failure, Option<MeasurerId>)> {
     let mut measurement = measurement(Mode::Transit, 100.0, &[200.0, 200.0, 10.0]);
-    for (measurer, reaches) in said {
+    for (measurer, reaches) in reports {
         let (at, now) = (MeasurerId(*measurer), Instant::from_millis(10));
         if *reaches {
             measurement.handle_ready(now, at, 1, 80);
@@ -68,7 +70,7 @@ fn prepared(said: &[(usize, bool)]) -> Option<(Failure, Option<MeasurerId>)> {
 }
 
 #[test]
-fn who_alone_does_not_reach_a_relay_has_a_broken_path_and_the_relay_is_not_to_blame() {
+fn if_one_measurer_cannot_reach_a_relay_that_another_reaches_the_relay_is_not_to_blame() {
     let path = |detail: &str, at| {
         let failure = Failure::OutOfReach { detail: detail.to_string() };
         assert_eq!((failure.blame(), failure.is_about_relay()), (Blame::Measurer, false));
@@ -80,9 +82,13 @@ fn who_alone_does_not_reach_a_relay_has_a_broken_path_and_the_relay_is_not_to_bl
         Some((failure, Some(MeasurerId(at))))
     };
     assert_eq!(prepared(&[(0, true), (1, false)]), path("refused to 1", 1));
-    assert_eq!(prepared(&[(1, false), (0, true)]), path("refused to 1", 1), "for that is waited");
+    assert_eq!(
+        prepared(&[(1, false), (0, true)]),
+        path("refused to 1", 1),
+        "the measurement waits for the other"
+    );
     assert_eq!(prepared(&[(0, false), (1, true)]), path("refused to 0", 0));
-    assert_eq!(prepared(&[(0, false), (1, false)]), relay("refused to 1", 1), "nobody reaches it");
+    assert_eq!(prepared(&[(0, false), (1, false)]), relay("refused to 1", 1), "neither reaches it");
     assert_eq!(
         prepared(&[(0, false), (0, false)]),
         relay("refused to 0", 0),
@@ -91,7 +97,8 @@ fn who_alone_does_not_reach_a_relay_has_a_broken_path_and_the_relay_is_not_to_bl
     assert_eq!(prepared(&[(1, false)]), relay("refused to 1", 1), "the other is silent");
 }
 
-/// What is said of a second, two and a half seconds after anything came back: cells are at the relay, all that was sent is acknowledged, and nothing answers.
+/// An account 2.5 s after anything came back: cells are at the relay, all sent data is acknowledged, and new
+/// connections are not answered.
 fn taken() -> Account {
     Account {
         elapsed: Duration::from_secs(1),
@@ -113,10 +120,10 @@ fn answered() -> Account {
 
 /// The result of a round by two measurers, in transit, with these returned bytes in each second and these accounts,
 /// after the report that nothing comes back to the first.
-fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
+fn silenced(reports: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
     let mut measurement = running();
     let mut now = Instant::ORIGIN;
-    for (measurer, (seconds, account)) in told.into_iter().enumerate() {
+    for (measurer, (seconds, account)) in reports.into_iter().enumerate() {
         now = Instant::from_millis(1000 * seconds.len() as u64);
         for (second, bytes) in (0..).zip(seconds) {
             let report = SecondReport { bytes: *bytes, account, ..report(second) };
@@ -134,7 +141,7 @@ fn stalled(mut measurement: Measurement, now: Instant) -> (String, Option<Blame>
 }
 
 #[test]
-fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_answers() {
+fn silence_is_blamed_on_the_relay_only_if_it_had_data_to_return_and_its_host_answers() {
     let silent = |account: Option<Account>, bytes: u64| {
         let seconds = [1000, bytes, bytes, bytes];
         silenced([(&seconds, account), (&[1000, 0, 0, 0], None)])
@@ -146,22 +153,22 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_a
     }
     let others = [
         (None, 0),
-        // All that was sent is acknowledged, which may have been before the path broke.
+        // All data is acknowledged, possibly before the path broke.
         (Some(taken()), 0),
         (Some(Account { unsent_bytes: 5000, ..taken() }), 0),
-        // The way there is broken.
+        // The path to the relay is broken.
         (Some(Account { unacked_bytes: 1000, ..taken() }), 0),
-        // It was given nothing.
+        // The relay has no data to return.
         (Some(Account { outstanding_bytes: 0, ..answered() }), 0),
         (Some(Account { unacked_bytes: 10_000, ..answered() }), 0),
-        // It was out of reach before, and what was lost then may not have been sent again yet.
+        // It was unreachable before, and lost data may not have been retransmitted yet.
         (Some(answered_after(1010)), 0),
         (Some(answered_after(2400)), 0),
-        // The measurer's machine stood still.
+        // The measurer's machine was suspended.
         (Some(Account { elapsed: Duration::from_secs(3), ..answered() }), 0),
     ];
     let by_team = "failed in round 1, second 4: the load stopped: the path to the relay broke, or the measurers' \
-                   machine stood still, since no measurer shows that the relay was reachable and had data to send back: \
+                   machine was suspended, since no measurer shows that the relay was reachable and had data to send back: \
                    no cell for 5000 ms";
     for (account, bytes) in others {
         assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
@@ -169,7 +176,7 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_a
 }
 
 #[test]
-fn a_pump_that_gives_up_at_the_end_of_a_second_has_said_enough_at_the_end_of_the_one_before() {
+fn the_report_of_the_second_before_a_pump_gives_up_is_enough() {
     let silent = |bytes: [u64; 4], accounts: [Option<Account>; 4]| {
         let mut measurement = running();
         let now = Instant::from_millis(4010);
@@ -182,7 +189,11 @@ fn a_pump_that_gives_up_at_the_end_of_a_second_has_said_enough_at_the_end_of_the
     let (answered, relay, team) = (Some(answered()), Some(Blame::Relay), Some(Blame::Measurer));
     assert_eq!(silent([1000, 0, 0, 0], [answered, answered, answered, None]), relay);
     assert_eq!(silent([1000, 0, 0, 0], [answered, answered, Some(taken()), None]), team);
-    assert_eq!(silent([1000, 0, 0, 9], [answered, answered, answered, None]), team, "some came");
+    assert_eq!(
+        silent([1000, 0, 0, 9], [answered, answered, answered, None]),
+        team,
+        "some bytes came back"
+    );
     assert_eq!(silent([1000, 0, 0, 0], [answered, answered, None, None]), team, "too long ago");
     // The first of several seconds that are reported at once has the whole interval.
     let late = Some(Account { elapsed: Duration::from_secs(3), ..answered.expect("some") });
@@ -191,24 +202,23 @@ fn a_pump_that_gives_up_at_the_end_of_a_second_has_said_enough_at_the_end_of_the
 }
 
 #[test]
-fn one_measurer_to_whom_nothing_comes_has_a_broken_path_where_others_are_served_and_nothing_answers()
- {
+fn if_one_measurer_gets_nothing_and_no_answer_while_others_are_served_its_path_is_broken() {
     let served: &[u64] = &[1000, 1000, 1000, 1000];
     let silent: &[u64] = &[1000, 0, 0, 0];
     let by_path = "failed in round 1, second 4, measurer 0: another measurer reaches the relay, and this one does not: \
                    no cell for 5000 ms";
-    let told = silenced([(silent, Some(taken())), (served, Some(answered()))]);
-    assert_eq!(told, (by_path.to_string(), Some(Blame::Measurer)));
-    // A relay that lets one of them wait is to blame as any.
-    let told = silenced([(silent, Some(answered())), (served, Some(answered()))]);
-    assert_eq!(told.1, Some(Blame::Relay), "{told:?}");
-    // What came to the other before says nothing.
-    let told = silenced([(silent, Some(taken())), (silent, Some(taken()))]);
-    assert!(told.0.contains("the load stopped"), "{told:?}");
+    let failure = silenced([(silent, Some(taken())), (served, Some(answered()))]);
+    assert_eq!(failure, (by_path.to_string(), Some(Blame::Measurer)));
+    // A reachable relay that serves only one of them is to blame.
+    let failure = silenced([(silent, Some(answered())), (served, Some(answered()))]);
+    assert_eq!(failure.1, Some(Blame::Relay), "{failure:?}");
+    // Bytes that the other got back earlier show nothing.
+    let failure = silenced([(silent, Some(taken())), (silent, Some(taken()))]);
+    assert!(failure.0.contains("the load stopped"), "{failure:?}");
 }
 
 #[test]
-fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
+fn a_relay_that_is_cut_off_is_not_blamed_for_a_missing_client_report() {
     // The relay reports second 0 only; the returned traffic ends with it, or continues.
     let silent = |[next, then]: [u64; 2], account: Option<Account>| {
         let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
@@ -232,14 +242,18 @@ fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
     let (text, blame) = silent([0, 0], Some(taken()));
     assert_eq!(blame, Some(Blame::Measurer), "{text}");
     assert!(text.contains("the relay's report on second 1 did not arrive"), "{text}");
-    assert_eq!(silent([0, 0], None).1, Some(Blame::Measurer), "nobody knows");
-    assert_eq!(silent([10, 0], Some(taken())).1, Some(Blame::Measurer), "what was in the air");
+    assert_eq!(silent([0, 0], None).1, Some(Blame::Measurer), "the cause is unknown");
+    assert_eq!(
+        silent([10, 0], Some(taken())).1,
+        Some(Blame::Measurer),
+        "bytes that were in flight"
+    );
     let hides =
         "failed in round 1, second 7: the relay did not report its client traffic of second 1";
     assert_eq!(
         silent([1000, 1000], Some(taken())),
         (hides.to_string(), Some(Blame::Relay)),
-        "it serves on"
+        "it still serves measurers"
     );
     assert_eq!(silent([0, 0], Some(answered())).1, Some(Blame::Relay), "its kernel answers");
 }
@@ -263,7 +277,7 @@ fn a_measurer_that_is_not_ready_in_time_is_named() {
     lab.never_ready = Some(1);
     let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
     let text = "failed in round 1, measurer 1: the measurer was not ready within 30s";
-    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+    assert_eq!(text_and_blame(&outcome), (text.to_string(), Some(Blame::Measurer)));
 }
 
 #[test]
@@ -272,7 +286,7 @@ fn a_second_that_is_not_reported_is_never_counted_as_zero() {
     lab.unreported = Some((1, 5));
     let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
     let text = "failed in round 1, second 11, measurer 1: the measurer did not report second 5";
-    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+    assert_eq!(text_and_blame(&outcome), (text.to_string(), Some(Blame::Measurer)));
 }
 
 #[test]
@@ -296,7 +310,7 @@ fn under_half_of_the_sockets_is_a_failure_and_half_is_not() {
     lab.open_percent = 49;
     let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
     let text = "failed in round 1, measurer 1: only 78 of 160 sockets are open, under half";
-    assert_eq!(told(&outcome).0, text);
+    assert_eq!(text_and_blame(&outcome).0, text);
     lab.open_percent = 50;
     estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0])));
 }
@@ -317,15 +331,15 @@ fn sockets_that_are_lost_later_count_over_all_measurers() {
 fn a_relay_that_relays_nothing_has_no_estimate() {
     let outcome = relay(0.0).run(&mut measurement(Mode::Echo, 100.0, &[1000.0]));
     let text = "failed in round 1, second 29: the relay relayed nothing in 30 of 30 seconds";
-    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Relay)));
+    assert_eq!(text_and_blame(&outcome), (text.to_string(), Some(Blame::Relay)));
     // 14 busy seconds of 30 have a median of zero too.
     let mut lab = Lab::new(|second| if second < 14 { 1_000_000 } else { 0 });
     let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0]));
-    assert!(told(&outcome).0.ends_with("nothing in 16 of 30 seconds"));
+    assert!(text_and_blame(&outcome).0.ends_with("nothing in 16 of 30 seconds"));
 }
 
 #[test]
-fn a_relay_that_relays_nothing_is_to_blame_only_if_it_was_in_reach_half_of_that_time() {
+fn a_relay_that_relays_nothing_is_to_blame_only_if_it_was_reachable_half_of_that_time() {
     let nothing = |in_reach: u32| {
         let mut measurement = running();
         let now = Instant::from_millis(30_010);
@@ -349,8 +363,8 @@ fn a_relay_that_relays_nothing_is_to_blame_only_if_it_was_in_reach_half_of_that_
 }
 
 #[test]
-fn what_a_relay_says_of_nothing_that_comes_is_held_against_what_came_back() {
-    let told = |seconds: &[u64], account: Option<Account>| {
+fn a_relays_report_that_nothing_arrives_is_compared_with_the_returned_bytes() {
+    let failure = |seconds: &[u64], account: Option<Account>| {
         let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
         let mut now = Instant::ORIGIN;
         if !seconds.is_empty() {
@@ -362,24 +376,24 @@ fn what_a_relay_says_of_nothing_that_comes_is_held_against_what_came_back() {
             measurement.handle_second(now, MeasurerId(0), report);
             measurement.handle_client_second(now, 1, second, 0);
         }
-        let failure = Failure::NothingCame { detail: "error 20".to_string() };
+        let failure = Failure::NothingReceived { detail: "error 20".to_string() };
         measurement.handle_failure(now + Duration::from_millis(100), None, failure);
         ended(&mut measurement)
     };
-    let (text, blame) = told(&[1000; 5], None);
+    let (text, blame) = failure(&[1000; 5], None);
     assert_eq!(blame, Some(Blame::Relay), "{text}");
     assert!(text.ends_with("the relay broke the rules: error 20; but cells still come back"));
-    let (text, blame) = told(&[1000, 1000, 0, 0, 0], None);
+    let (text, blame) = failure(&[1000, 1000, 0, 0, 0], None);
     assert_eq!(blame, Some(Blame::Measurer), "the path may have broken: {text}");
-    let (text, blame) = told(&[1000, 1000, 0, 0, 0], Some(answered()));
-    assert_eq!(blame, Some(Blame::Relay), "its host was in reach: {text}");
-    let (text, blame) = told(&[], None);
+    let (text, blame) = failure(&[1000, 1000, 0, 0, 0], Some(answered()));
+    assert_eq!(blame, Some(Blame::Relay), "its host was reachable: {text}");
+    let (text, blame) = failure(&[], None);
     assert_eq!(blame, Some(Blame::Relay), "{text}");
     assert!(text.ends_with("error 20; and nothing has been sent to it yet"), "{text}");
 }
 
 #[test]
-fn one_of_several_pumps_that_is_left_without_an_answer_is_enough() {
+fn one_stalled_pump_of_several_is_enough() {
     let mut measurement = running();
     let now = Instant::from_millis(6100);
     for second in 0..6 {
@@ -387,12 +401,12 @@ fn one_of_several_pumps_that_is_left_without_an_answer_is_enough() {
             measurement.handle_second(now, MeasurerId(measurer), report(second));
         }
     }
-    // That pump's own look shows it, though its measurer is served by the others.
+    // That pump's own account shows it, though its measurer's other pumps are served.
     let failure = Failure::RelayStalled { detail: "no cell for 5000 ms".to_string() };
     measurement.handle_failure(now, Some(MeasurerId(0)), failure);
     assert_eq!(ended(&mut measurement).1, Some(Blame::Relay));
 
-    // One that does not know is not another measurer to itself.
+    // A measurer's own earlier bytes are not evidence of another measurer.
     let mut measurement = self::measurement(Mode::Transit, 100.0, &[1000.0]);
     measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
     for second in 0..6 {
@@ -404,14 +418,14 @@ fn one_of_several_pumps_that_is_left_without_an_answer_is_enough() {
 }
 
 #[test]
-fn a_word_on_clients_that_was_lost_on_the_way_is_waited_for_once() {
+fn the_timeout_for_a_client_report_is_extended_once() {
     let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
     measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
     for second in 0..3 {
         let now = Instant::from_millis(1000 * (u64::from(second) + 1));
         measurement.handle_second(now, MeasurerId(0), report(second));
     }
-    let due = measurement.poll_timeout().expect("the word on second 0");
+    let due = measurement.poll_timeout().expect("the report on second 0");
     assert_eq!(due, Instant::from_millis(6000));
     assert!(measurement.client_report_overdue(due) && measurement.extend_report_deadline());
     assert!(!measurement.client_report_overdue(due));
@@ -419,28 +433,28 @@ fn a_word_on_clients_that_was_lost_on_the_way_is_waited_for_once() {
     for second in 0..3 {
         measurement.handle_client_second(Instant::from_millis(6200), 1, second, 0);
     }
-    // A measurer is waited for as long as ever.
+    // The timeout for measurers is unchanged.
     assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(9000)));
     assert!(!measurement.extend_report_deadline(), "only once");
 }
 
-/// The share of a deaf measurer is no load. If it counted, a relay of 1000 Mbit/s that got but
+/// The share of a measurer that gets nothing back is no load. If it counted, a relay of 1000 Mbit/s that got only
 /// 100 Mbit/s would look conclusively slow.
 #[test]
-fn a_measurer_that_gets_nothing_back_does_not_make_a_slow_relay() {
+fn a_measurer_that_gets_nothing_back_does_not_make_the_relay_look_slow() {
     let mut lab = relay(1000.0);
     lab.deaf = Some(0);
     let outcome = lab.run(&mut measurement(Mode::Echo, 1000.0, &[900.0, 100.0]));
     let text = "failed in round 1, second 29, measurer 0: the measurer got nothing back, and the \
                 others are too few without it";
-    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+    assert_eq!(text_and_blame(&outcome), (text.to_string(), Some(Blame::Measurer)));
     lab.deaf = Some(1);
     let outcome = lab.run(&mut measurement(Mode::Echo, 10.0, &[900.0, 100.0]));
     assert!(outcome.estimate().is_some_and(|it| !it.is_conclusive()));
 }
 
 #[test]
-fn a_deaf_measurer_that_is_not_needed_does_no_harm() {
+fn a_measurer_that_gets_nothing_back_and_is_not_needed_has_no_effect() {
     let mut lab = relay(10.0);
     lab.deaf = Some(1);
     let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 1000.0, &[900.0, 100.0])));
@@ -459,7 +473,7 @@ fn a_cancelled_measurement_stops_the_measurers() {
 }
 
 #[test]
-fn refused_consent_is_a_matter_of_configuration() {
+fn refused_consent_is_blamed_on_the_configuration() {
     let mut measurement = measurement(Mode::Transit, 100.0, &[1000.0]);
     let failure = Failure::ConsentRefused { detail: "add it to the opt-in list".to_string() };
     measurement.handle_failure(Instant::ORIGIN, None, failure);
@@ -469,7 +483,7 @@ fn refused_consent_is_a_matter_of_configuration() {
 }
 
 #[test]
-fn not_now_is_neither_a_missing_consent_nor_the_relays_fault() {
+fn not_now_is_blamed_on_the_configuration() {
     let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
     let failure = Failure::RelayNotNow { detail: "2 in 24 hours".to_string() };
     measurement.handle_failure(Instant::ORIGIN, None, failure);
@@ -478,7 +492,7 @@ fn not_now_is_neither_a_missing_consent_nor_the_relays_fault() {
 }
 
 #[test]
-fn a_measurer_lost_while_idle_is_only_not_counted_on_later() {
+fn a_measurer_lost_while_idle_is_only_excluded_from_later_rounds() {
     let lost = || Failure::MeasurerLost { detail: "connection reset".to_string() };
     let mut small = measurement(Mode::Echo, 10.0, &[100.0, 60.0, 50.0]);
     small.handle_failure(Instant::ORIGIN, Some(MeasurerId(1)), lost());
@@ -486,19 +500,19 @@ fn a_measurer_lost_while_idle_is_only_not_counted_on_later() {
     assert_eq!(estimate.allocated, mbit(150.0), "without measurer 1");
     assert!(estimate.rounds > 1 && !estimate.is_conclusive());
     let mut other = running();
-    let failure = Failure::RelayClosed { detail: "it had no business there".to_string() };
+    let failure = Failure::RelayClosed { detail: "x".to_string() };
     other.handle_failure(Instant::ORIGIN, Some(MeasurerId(2)), failure);
-    assert!(other.is_done(), "only a failure of its own is excused");
+    assert!(other.is_done(), "only the measurer's own failure is ignored");
     let mut measurement = running();
     measurement.handle_failure(Instant::ORIGIN, Some(MeasurerId(1)), lost());
     assert!(ended(&mut measurement).0.ends_with("the measurer was lost: connection reset"));
 }
 
 #[test]
-fn whoever_says_what_must_not_be_said_is_named() {
-    type Say = fn(&mut Measurement);
+fn an_invalid_report_is_attributed_to_its_sender() {
+    type Report = fn(&mut Measurement);
     let now = Instant::from_millis(1000);
-    let cases: [(Say, &str); 8] = [
+    let cases: [(Report, &str); 8] = [
         (|m| m.handle_second(NOW, MeasurerId(0), report(0)), "reported second 0 twice"),
         (|m| m.handle_second(NOW, MeasurerId(0), report(2)), "reported second 2 before it began"),
         (
@@ -507,10 +521,10 @@ fn whoever_says_what_must_not_be_said_is_named() {
         ),
         (
             |m| m.handle_second(NOW, MeasurerId(2), report(0)),
-            "spoke in a round in which it has no part",
+            "reported on a round in which it has no part",
         ),
-        (|m| m.handle_ready(NOW, MeasurerId(0), 1, 80), "said twice that it is ready"),
-        (|m| m.handle_ready(NOW, MeasurerId(0), 2, 80), "spoke of round 2 in round 1"),
+        (|m| m.handle_ready(NOW, MeasurerId(0), 1, 80), "reported twice that it is ready"),
+        (|m| m.handle_ready(NOW, MeasurerId(0), 2, 80), "reported on round 2 during round 1"),
         (
             |m| m.handle_sockets(NOW, MeasurerId(0), 1, 81),
             "opened 81 sockets where 80 were assigned",
@@ -518,19 +532,19 @@ fn whoever_says_what_must_not_be_said_is_named() {
         (|m| m.handle_second(NOW, MeasurerId(3), report(0)), "a measurer that is not in the team"),
     ];
     const NOW: Instant = Instant::from_millis(1000);
-    for (say, text) in cases {
+    for (report_, text) in cases {
         let mut measurement = running();
         measurement.handle_second(now, MeasurerId(0), report(0));
-        say(&mut measurement);
-        let (told, blame) = ended(&mut measurement);
-        assert!(told.contains("measurer ") && told.ends_with(text), "{told}");
+        report_(&mut measurement);
+        let (failure, blame) = ended(&mut measurement);
+        assert!(failure.contains("measurer ") && failure.ends_with(text), "{failure}");
         assert!(matches!(blame, Some(Blame::Measurer | Blame::Us)));
     }
 }
 
 /// Measurers of 25,000,000 bytes per second each, with 80 sockets.
 #[test]
-fn a_measurer_that_got_more_than_it_was_to_send_is_named() {
+fn a_measurer_that_got_back_more_than_it_was_assigned_is_named() {
     let notify = |measurement: &mut Measurement, second: u32, bytes: u64| {
         let now = Instant::from_millis(1000 * u64::from(second + 1));
         let report = SecondReport { round: 1, second, bytes, checked_cells: 0, account: None };
@@ -538,10 +552,10 @@ fn a_measurer_that_got_more_than_it_was_to_send_is_named() {
     };
     let mut wild = running();
     notify(&mut wild, 0, u64::MAX);
-    let (told, blame) = ended(&mut wild);
+    let (text, blame) = ended(&mut wild);
     assert!(
-        told.contains("measurer 1: the measurer got 18446744073709551615 bytes back"),
-        "{told}"
+        text.contains("measurer 1: the measurer got 18446744073709551615 bytes back"),
+        "{text}"
     );
     assert_eq!(blame, Some(Blame::Measurer));
 
@@ -549,15 +563,15 @@ fn a_measurer_that_got_more_than_it_was_to_send_is_named() {
     let rate = assigned.rate.as_byte_per_s();
     let mut careful = running();
     let mut second = 0;
-    // A tenth more than it was to send, each second.
+    // A tenth more than assigned, each second.
     while !careful.is_done() && second < 29 {
         notify(&mut careful, second, rate + rate / 10);
         second += 1;
     }
     assert!(ended(&mut careful).0.contains("that it may have sent"));
-    assert!(second < 10, "found out after {second} seconds");
+    assert!(second < 10, "detected after {second} seconds");
 
-    // What a relay held back comes all at once: nobody is to blame.
+    // Bytes that a relay delayed return all at once: no one is to blame.
     let mut held = running();
     (0..9).for_each(|second| notify(&mut held, second, 0));
     notify(&mut held, 9, 10 * rate);
@@ -574,7 +588,7 @@ fn a_report_before_the_start_is_premature() {
 }
 
 #[test]
-fn client_traffic_in_transit_mode_is_the_shells_mistake() {
+fn client_traffic_in_transit_mode_is_a_bug_of_the_shell() {
     let mut measurement = running();
     measurement.handle_client_second(Instant::from_millis(1000), 1, 0, 5);
     assert_eq!(ended(&mut measurement).1, Some(Blame::Us));

@@ -6,7 +6,7 @@ use std::boxed::Box;
 use std::format;
 use std::string::String;
 
-/// Said of a second in which nothing came back, though the relay had something to send back and its host answered.
+/// The account of a second in which nothing came back, though the relay had data to send and its host answered.
 pub(super) fn in_reach() -> Account {
     Account {
         elapsed: Duration::from_secs(1),
@@ -17,22 +17,22 @@ pub(super) fn in_reach() -> Account {
     }
 }
 
-/// What a relay of a certain capacity does with a load; its measurers report honestly.
+/// A relay of a certain capacity under load; its measurers report honestly.
 pub(super) struct Lab {
     /// Bytes per second that the relay forwards in a second, clients included.
     pub(super) capacity: Box<dyn Fn(u32) -> u64>,
-    /// Bytes per second that its clients want.
+    /// The demand of its clients, in bytes per second.
     pub(super) clients: u64,
-    /// What the relay says its clients had, if it lies.
-    pub(super) claim: Option<u64>,
-    /// A measurer that does not say it is ready.
+    /// The relay's false report of client bytes per second, if it lies.
+    pub(super) client_report: Option<u64>,
+    /// A measurer that does not report that it is ready.
     pub(super) never_ready: Option<usize>,
     /// A measurer and the second that it does not report.
     pub(super) unreported: Option<(usize, u32)>,
-    /// A round for which no measurer says it is ready.
+    /// A round for which no measurer reports that it is ready.
     pub(super) never_ready_in: Option<u32>,
-    /// Rounds after which the relay does not want another.
-    pub(super) rounds_wanted: Option<u32>,
+    /// The number of rounds that the relay allows.
+    pub(super) rounds_allowed: Option<u32>,
     /// A measurer that gets nothing back.
     pub(super) deaf: Option<usize>,
     /// The rate that the path lets each socket carry, in bytes per second.
@@ -45,20 +45,19 @@ pub(super) struct Lab {
     pub(super) rtt: Option<Duration>,
     /// A measurer that is farther than that.
     pub(super) farther: Option<(usize, Duration)>,
-    /// A measurer whose path has a narrow place of its own: what it lets through in bytes per second, and how
-    /// long packets wait there.
+    /// A measurer behind a bottleneck of its own: the rate of that, in bytes per second, and its queueing delay.
     pub(super) narrow: Option<(usize, u64, Duration)>,
     /// The queueing delay on the relay's own link.
     pub(super) relays_queue: Duration,
     /// A measurer that claims this number of bytes in each second.
     pub(super) claims: Option<(usize, u64)>,
-    /// The relay reports what it sends back to each measurer; the percentage of that which is true.
-    pub(super) tells_percent: Option<u64>,
+    /// The relay's reports of bytes sent back to each measurer, in percent of the true number; `None` without reports.
+    pub(super) reported_percent: Option<u64>,
     /// A measurer whose processor is busy all the time.
     pub(super) busy: Option<usize>,
     /// Sockets open of 100 assigned.
     pub(super) open_percent: u32,
-    /// What happened, a line each.
+    /// The orders to the measurers, a line each.
     pub(super) log: Vec<String>,
 }
 
@@ -67,11 +66,11 @@ impl Lab {
         Self {
             capacity: Box::new(capacity),
             clients: 0,
-            claim: None,
+            client_report: None,
             never_ready: None,
             unreported: None,
             never_ready_in: None,
-            rounds_wanted: None,
+            rounds_allowed: None,
             deaf: None,
             per_socket: None,
             slowed_per_socket: 0,
@@ -80,7 +79,7 @@ impl Lab {
             farther: None,
             narrow: None,
             claims: None,
-            tells_percent: None,
+            reported_percent: None,
             busy: None,
             relays_queue: Duration::ZERO,
             open_percent: 100,
@@ -101,7 +100,7 @@ impl Lab {
                         let rates: Vec<String> =
                             assignments.iter().map(|it| format!("{}", it.rate)).collect();
                         self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
-                        if self.rounds_wanted.is_some_and(|wanted| round > wanted) {
+                        if self.rounds_allowed.is_some_and(|wanted| round > wanted) {
                             let reason = Failure::RelayNotNow { detail: String::new() };
                             measurement.handle_failure(now, None, reason);
                         }
@@ -156,7 +155,7 @@ impl Lab {
                 u64::try_from(u128::from(of) * u128::from(share) / u128::from(whole.max(1)))
                     .unwrap()
             };
-            // What a narrow place keeps from one measurer, the relay has left for the others.
+            // The others get the capacity that one measurer's bottleneck leaves unused.
             let narrow = self.narrow.map_or(usize::MAX, |it| it.0);
             let held: Option<(u64, u64)> = assignments
                 .iter()
@@ -171,11 +170,11 @@ impl Lab {
                 let is_narrow = it.measurer.0 == narrow;
                 let share = if is_narrow { held_got } else { part(others, bytes(it), others_load) };
                 let share = if deaf(&it) { share } else { 0 };
-                if let Some(percent) = self.tells_percent {
+                if let Some(percent) = self.reported_percent {
                     measurement.handle_sent_back(round, it.measurer, share * percent / 100);
                 }
-                let claim = self.claims.filter(|liar| liar.0 == it.measurer.0);
-                let share = claim.map_or(share, |liar| liar.1);
+                let claimed = self.claims.filter(|liar| liar.0 == it.measurer.0);
+                let share = claimed.map_or(share, |liar| liar.1);
                 let own = self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |it| it.2);
                 let wait = self.relays_queue + own;
                 if self.busy == Some(it.measurer.0) {
@@ -193,7 +192,7 @@ impl Lab {
                                 let farther = self.farther.filter(|far| far.0 == it.measurer.0);
                                 let rtt = farther.map_or(rtt, |far| far.1);
                                 let (min_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
-                                // What waits anywhere waits on the path.
+                                // All queued data waits on the path.
                                 let (outstanding_bytes, unacked_bytes) = (1000, 900);
                                 let account = Account {
                                     outstanding_bytes,
@@ -208,8 +207,8 @@ impl Lab {
                 }
             }
             if measurement.mode() == Mode::Echo {
-                let claim = self.claim.unwrap_or(clients);
-                measurement.handle_client_second(now, round, second, claim);
+                let report = self.client_report.unwrap_or(clients);
+                measurement.handle_client_second(now, round, second, report);
             }
             if measurement.is_done() || measurement.round() != round {
                 break;

@@ -1,4 +1,4 @@
-//! Relays far away: what holds a round back, the relay or the path to it.
+//! Distant relays: whether the relay or the path to it limits a round.
 
 use super::*;
 use crate::PathParams;
@@ -21,40 +21,43 @@ fn sockets(lab: &Lab) -> usize {
 }
 
 #[test]
-fn a_way_that_is_wide_enough_costs_no_round_and_no_accuracy() {
+fn a_path_with_spare_capacity_costs_no_round_and_no_accuracy() {
     let mut lab = over(90.0, 12.0);
     let estimate = estimate(lab.run(&mut far(90.0, 16, 12)));
     assert!(estimate.is_conclusive(), "{estimate}");
     assert_eq!((estimate.capacity, estimate.rounds, estimate.seconds.len()), (mbit(90.0), 1, 30));
-    assert!(lab.log.contains(&"stop 1 at 32.000000 s".to_string()), "the lead comes before them");
+    assert!(
+        lab.log.contains(&"stop 1 at 32.000000 s".to_string()),
+        "30 seconds after a lead of two"
+    );
 }
 
 #[test]
-fn a_way_that_holds_back_is_widened_until_the_relay_is_seen() {
-    // Of 8 sockets 36 Mbit/s, as over 100 ms with 0.1 % loss.
+fn a_limiting_path_gets_more_sockets_until_the_relay_is_the_limit() {
+    // 8 sockets carry 36 Mbit/s, as over 100 ms with 0.1 % loss.
     let mut lab = over(90.0, 4.5);
     let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));
     assert!(estimate.is_conclusive(), "{estimate}");
     assert_eq!(estimate.capacity, mbit(90.0));
-    // 8, of which 4 and then all: twice as much. Then 32, of which 16 carry 72. Then 64.
+    // 8 sockets carry twice as much as 4. Then 32, of which 16 carry 72. Then 64.
     assert_eq!(estimate.rounds, 3);
     assert_eq!(sockets(&lab), 3);
 }
 
 #[test]
-fn what_a_relay_has_done_over_fewer_sockets_it_can_do() {
-    // Half of 16 sockets carry 84.8 of 90 Mbit/s, so more are tried; with 32 the relay itself is down to 74.
+fn the_best_result_counts_even_if_more_sockets_slow_the_relay_down() {
+    // Half of 16 sockets carry 84.8 of 90 Mbit/s, so the next round has 32, which slow the relay down to 74.
     let mut lab = over(90.0, 10.6);
     lab.slowed_per_socket = mbit(1.0).as_byte_per_s();
     let estimate = estimate(lab.run(&mut far(90.0, 16, 2)));
     assert_eq!(estimate.rounds, 2, "{estimate}");
     assert!(estimate.capacity >= mbit(84.8), "{estimate}");
     let last = estimate.seconds.iter().map(|it| it.total()).min();
-    assert_eq!(last, Some(mbit(74.0).as_byte_per_s()), "the last round is what it was");
+    assert_eq!(last, Some(mbit(74.0).as_byte_per_s()), "the seconds are those of the last round");
 }
 
 #[test]
-fn a_wider_round_gives_more_sockets_to_who_is_farther() {
+fn a_round_with_more_sockets_gives_most_of_them_to_the_more_distant_measurer() {
     let path = PathParams { first_sockets: 16, lead_s: 2, probes: true };
     let params = Params { path, ..Params::default() };
     let team = vec![mbit(5000.0); 2];
@@ -69,12 +72,12 @@ fn a_wider_round_gives_more_sockets_to_who_is_farther() {
     let sockets = |round: usize| -> Vec<u32> {
         rounds[round].allocation.assignments.iter().map(|it| it.sockets).collect()
     };
-    assert_eq!(sockets(0), [8, 8], "nobody knows yet");
-    assert_eq!(sockets(1), [8, 56], "of 64, two each, and the rest as one to nine");
+    assert_eq!(sockets(0), [8, 8], "distances are not known yet");
+    assert_eq!(sockets(1), [8, 56], "of 64, two each, and the rest in a ratio of one to nine");
 }
 
 #[test]
-fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_says_so() {
+fn a_path_that_limits_all_sockets_gives_a_lower_bound_with_this_reason() {
     let mut lab = over(250.0, 0.3);
     let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));
     let Some(Inconclusive::PathLimited { growth_percent, sockets, next }) = estimate.inconclusive
@@ -87,7 +90,7 @@ fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_sa
 }
 
 #[test]
-fn a_way_whose_flows_come_down_from_slow_start_is_not_taken_for_a_relays_limit() {
+fn flows_that_slow_down_after_slow_start_are_not_taken_for_a_relays_limit() {
     let settling = |capacity, per_socket| Lab { is_settling: true, ..over(capacity, per_socket) };
     let estimate = |lab: &mut Lab| estimate(lab.run(&mut far(90.0, 8, 12)));
     let found = estimate(&mut settling(90.0, 2.0));
@@ -100,14 +103,14 @@ fn a_way_whose_flows_come_down_from_slow_start_is_not_taken_for_a_relays_limit()
 }
 
 #[test]
-fn a_relay_that_wants_no_more_rounds_keeps_a_lower_bound() {
+fn a_relay_without_another_round_keeps_a_lower_bound() {
     let estimate = estimate(over(90.0, 4.5).run(&mut far(90.0, 8, 1)));
     let reason = estimate.inconclusive.expect("a lower bound");
     assert!(matches!(reason, Inconclusive::PathLimited { next: None, .. }), "{reason}");
 }
 
 #[test]
-fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whole_team() {
+fn a_turn_limited_by_the_path_is_followed_by_one_with_more_sockets_even_for_the_whole_team() {
     let path = PathParams { first_sockets: 8, lead_s: 0, probes: true };
     let params = Params { path, ..Params::default() };
     let turn = Attempt::first(mbit(90.0), 12);
@@ -133,8 +136,8 @@ fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whol
 }
 
 #[test]
-fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_does() {
-    // The coordinator is near, and plans for that.
+fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
+    // The coordinator is near, and its parameters are for that distance.
     let path = PathParams { first_sockets: 8, lead_s: 0, probes: false };
     let params = Params { path, max_rounds: 12, ..Params::default() };
     for (rtt_ms, per_socket, rounds) in [(1, 4.5, 1), (100, 40.0, 2), (100, 4.5, 3)] {
@@ -160,7 +163,7 @@ fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_doe
 }
 
 #[test]
-fn a_round_that_is_too_short_for_halves_is_not_repeated_in_vain() {
+fn a_round_that_is_too_short_for_halves_is_not_repeated() {
     let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
     let params = Params { seconds: 3, path, ..Params::default() };
     let mut measurement =
@@ -174,14 +177,14 @@ fn a_round_that_is_too_short_for_halves_is_not_repeated_in_vain() {
 }
 
 #[test]
-fn many_measurers_with_a_socket_each_have_two_so_that_there_are_halves() {
+fn measurers_get_two_sockets_each_so_that_there_are_halves() {
     let path = PathParams { first_sockets: 7, lead_s: 2, probes: true };
     let seven = || vec![mbit(40.0); 7];
     for (sockets, is_conclusive) in [(160, true), (7, false)] {
         let params = Params { path, sockets, ..Params::default() };
         let measurement =
             Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), seven());
-        // Of seven sockets 31 Mbit/s.
+        // Seven sockets carry 31 Mbit/s.
         let mut lab = over(90.0, 4.5);
         lab.rtt = Some(Duration::from_millis(100));
         let estimate = estimate(lab.run(&mut measurement.unwrap()));
@@ -190,13 +193,13 @@ fn many_measurers_with_a_socket_each_have_two_so_that_there_are_halves() {
             assert!(estimate.capacity > mbit(89.9), "seven shares are rounded down: {estimate}");
         } else {
             let reason = Some(Inconclusive::PathUnknown { rtt_ms: 100, next: None });
-            assert_eq!(estimate.inconclusive, reason, "seven sockets are all there may be");
+            assert_eq!(estimate.inconclusive, reason, "at most seven sockets");
         }
     }
 }
 
 #[test]
-fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
+fn a_relay_that_serves_half_of_the_seconds_gets_its_mean_as_a_lower_bound() {
     let bytes = mbit(100.0).as_byte_per_s();
     let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
     let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0])));
@@ -205,15 +208,15 @@ fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
 }
 
 proptest::proptest! {
-    /// Whatever a host that is limited on average does with its seconds, and whatever it says of its
-    /// clients, it has at most 4/3 of what it served.
+    /// A host that is limited on average gets at most 4/3 of its mean, however it distributes its traffic over the
+    /// seconds and whatever it reports about its clients.
     #[test]
-    fn no_choice_of_seconds_gains_more_than_the_papers_bound(
+    fn no_distribution_over_seconds_gains_more_than_the_papers_bound(
         shares in proptest::collection::vec(0u64..1000, 30),
     ) {
         let served = shares.clone();
         let mut lab = Lab::new(move |second| served[second as usize] * 10_000);
-        lab.claim = Some(u64::MAX);
+        lab.client_report = Some(u64::MAX);
         let outcome = lab.run(&mut measurement(Mode::Echo, 300.0, &[5000.0]));
         if let Some(estimate) = outcome.estimate() {
             let mean = shares.iter().sum::<u64>() * 10_000 / 30;

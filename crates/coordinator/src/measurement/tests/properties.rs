@@ -1,4 +1,4 @@
-//! What holds for every relay, every guess, and every order of events.
+//! Properties of every relay, every guess, and every order of events.
 
 use super::*;
 use proptest::collection::vec;
@@ -9,9 +9,9 @@ use std::vec;
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few of them")]
 enum Op {
-    /// All participants become ready, if that is what is waited for.
+    /// All participants become ready, if a round is being prepared.
     AllReady,
-    /// All report the next second in time, if the round runs; that often.
+    /// All report the next seconds in time, if the round runs: their number, and the bytes of each.
     Seconds(u32, u64),
     Ready(usize, u32, u32),
     Sockets(usize, u32, u32),
@@ -42,7 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A measurement, and what it asked for so far.
+/// A measurement, and its actions so far.
 struct Run {
     measurement: Measurement,
     now: Instant,
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn whatever_happens_a_measurement_ends_once_and_never_with_zero(
+    fn a_measurement_ends_exactly_once_and_never_with_zero(
         ops in vec(op(), 0..40), echo: bool, guess in 1u64..400,
         team in vec(1u64..400, 1..4),
     ) {
@@ -135,7 +135,7 @@ proptest! {
             run.now = run.now.max(deadline);
             run.apply(Op::Timeout);
         }
-        prop_assert!(run.measurement.is_done(), "silence ends it");
+        prop_assert!(run.measurement.is_done(), "the timeout ends it");
         let done = run.actions.iter().filter(|it| matches!(it, Action::Done(_))).count();
         prop_assert_eq!(done, 1);
         let Some([Action::Stop { round }, Action::Done(outcome)]) = run.actions.last_chunk() else {
@@ -171,7 +171,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn a_team_that_suffices_finds_any_capacity_in_a_logarithm_of_rounds(
+    fn a_sufficient_team_finds_any_capacity_in_a_logarithmic_number_of_rounds(
         capacity in 1_000_000u64..10_000_000_000,
         doublings in -4f64..11.0,
         percents in vec(-20i64..=20, 30),

@@ -1,4 +1,4 @@
-//! The record says what the state machine judged by.
+//! The record has the data on which the state machine based its verdict.
 
 use super::lab::{mbit, relay};
 use super::*;
@@ -25,14 +25,14 @@ pub(super) fn record(measurement: &Measurement, outcome: &Outcome) -> Record {
 }
 
 #[test]
-fn what_the_shell_observed_is_with_its_round_and_second() {
+fn observations_are_recorded_with_their_round_and_second() {
     let mut measurement = measurement(Mode::Echo, 50.0, &[1000.0]);
     let outcome = relay(100.0).run(&mut measurement);
-    let said =
+    let report =
         |round, second| RelaySelfReport { round, second, rate: mbit(f64::from(round * second)) };
     let facts = Facts { starts: vec![(1, 11), (2, 22), (3, 33)], ..facts() };
     let observations = Observations {
-        hearsay: vec![said(1, 4), said(2, 5), said(2, 6), said(2, 29), said(9, 1)],
+        hearsay: vec![report(1, 4), report(2, 5), report(2, 6), report(2, 29), report(9, 1)],
         ..Observations::default()
     };
     let record = Record::new(facts, measurement.course(), &outcome).observed(observations);
@@ -44,7 +44,7 @@ fn what_the_shell_observed_is_with_its_round_and_second() {
 }
 
 #[test]
-fn a_round_that_broke_down_is_recorded_as_far_as_it_went() {
+fn a_failed_round_is_recorded_up_to_its_failure() {
     let mut lab = relay(100.0);
     lab.unreported = Some((1, 3));
     let mut measurement = measurement(Mode::Echo, 100.0, &[200.0, 200.0]);
@@ -53,7 +53,7 @@ fn a_round_that_broke_down_is_recorded_as_far_as_it_went() {
     assert!(matches!(record.verdict(), Verdict::Failed(Failure::SecondMissing { second: 3 })));
     assert_eq!(record.to_string(), outcome.to_string());
     let [round] = &record.rounds[..] else { panic!("{record:?}") };
-    assert!(round.seconds[3].returned_bytes[0].is_some(), "one measurer's word is there");
+    assert!(round.seconds[3].returned_bytes[0].is_some(), "one measurer has reported it");
     assert_eq!(round.seconds[3].returned_bytes[1], None);
     let whole: Vec<u32> = record.totals(round).map(|it| it.second).collect();
     assert!(whole.contains(&2) && !whole.contains(&3), "{whole:?}");
@@ -62,7 +62,7 @@ fn a_round_that_broke_down_is_recorded_as_far_as_it_went() {
 
 proptest! {
     #[test]
-    fn a_record_tells_what_the_estimate_told_and_survives_being_stored(
+    fn a_record_agrees_with_the_estimate_and_survives_json(
         capacity in 1u64..2_000, guess in 1u64..400, clients in 0u64..90, echo: bool,
         seconds in 1u32..12,
     ) {

@@ -1,4 +1,4 @@
-//! Teams whose measurers are at different distances, and what one period learns from the one before.
+//! Teams with measurers at different distances, and the use of observations in later periods.
 
 use super::scene::{Coordinator, Kind, Path, Scene, measure_by_all};
 use super::*;
@@ -13,14 +13,14 @@ fn params() -> Params {
 
 const TEAM: [f64; 3] = [900.0, 800.0, 700.0];
 
-/// Paths of these lengths from hosts of their own, all of which lose as much.
+/// Paths of these lengths from separate hosts, with equal loss.
 fn paths(rtts_ms: [u64; 3], loss_ppm: u64) -> Vec<Path> {
     let path = |(host, rtt_ms)| Path { loss_ppm, ..Path::of(host, rtt_ms) };
     (1..).zip(rtts_ms).map(path).collect()
 }
 
 #[test]
-fn a_relay_far_from_all_measurers_is_measured_as_truly_as_a_near_one() {
+fn a_relay_far_from_all_measurers_is_measured_as_accurately_as_a_near_one() {
     for loss_ppm in [0, 200, 500] {
         let near = Scene::of(150.0, &paths([5, 20, 40], loss_ppm));
         let far = Scene::of(150.0, &paths([250, 280, 300], loss_ppm));
@@ -33,7 +33,7 @@ fn a_relay_far_from_all_measurers_is_measured_as_truly_as_a_near_one() {
                 assert!((0.95..=1.0).contains(&found.ratio(scene)), "{what}");
                 found
             });
-            // What its distance asks for is known from the second period on; sometimes half of it is tried.
+            // The number of sockets for its distance is known from the second period on; sometimes half of it is tried.
             let turns = both.map(|it| it.turns.len());
             assert!(period == 1 || (turns[0] == 1 && turns[1] <= 2), "{loss_ppm} ppm: {turns:?}");
         }
@@ -41,10 +41,10 @@ fn a_relay_far_from_all_measurers_is_measured_as_truly_as_a_near_one() {
 }
 
 #[test]
-fn whom_its_path_held_back_leaves_its_share_to_others_in_the_next_period() {
+fn a_measurer_limited_by_its_path_is_replaced_in_the_next_period() {
     for kind in [Kind::Queue, Kind::Policer] {
         let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0));
-        scene.paths[0].narrow = Some((mbit(20.0), kind));
+        scene.paths[0].bottleneck = Some((mbit(20.0), kind));
         let mut coordinator = Coordinator::new(&TEAM, &[1, 2, 3]);
         let turns: Vec<Vec<Vec<(usize, f64)>>> = (0..2)
             .map(|_| {
@@ -54,17 +54,17 @@ fn whom_its_path_held_back_leaves_its_share_to_others_in_the_next_period() {
                 found.turns
             })
             .collect();
-        assert!(turns[0].len() > 1, "nobody knew: {turns:?}");
+        assert!(turns[0].len() > 1, "the bottleneck was not known: {turns:?}");
         let [second] = &turns[1][..] else { panic!("{kind:?}: {turns:?}") };
         let members: Vec<usize> = second.iter().map(|it| it.0).collect();
-        assert_eq!(members, [1, 2], "{kind:?}: two others have all of it");
+        assert_eq!(members, [1, 2], "{kind:?}: the two others take part");
     }
 }
 
 #[test]
-fn a_path_that_has_become_better_is_used_again() {
+fn a_path_that_has_improved_is_used_again() {
     let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0)[..2]);
-    scene.paths[0].narrow = Some((mbit(20.0), Kind::Queue));
+    scene.paths[0].bottleneck = Some((mbit(20.0), Kind::Queue));
     // A measurer with more than half of the capacity is never left out.
     let mut coordinator = Coordinator::new(&[TEAM[0]; 2], &[1, 2]);
     let mut first_of = |scene: &Scene| {
@@ -74,19 +74,19 @@ fn a_path_that_has_become_better_is_used_again() {
     };
     let held = [first_of(&scene), first_of(&scene)];
     assert!(held.iter().all(|it| (20.0..=25.1).contains(it)), "{held:?}");
-    scene.paths[0].narrow = None;
-    assert!((20.0..=25.1).contains(&first_of(&scene)), "nobody knows yet");
+    scene.paths[0].bottleneck = None;
+    assert!((20.0..=25.1).contains(&first_of(&scene)), "the improvement is not known yet");
     assert!(first_of(&scene) > 200.0);
 }
 
 #[test]
-fn measurers_of_one_host_do_not_take_their_own_link_for_the_relays() {
+fn the_link_of_a_host_with_several_measurers_is_not_taken_for_the_relays() {
     let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0));
     scene.paths[1].host = 1;
     scene.host_link = Some((1, mbit(30.0)));
     let (estimate, _) = measure_by_all(&scene, 200.0, &TEAM, true, params());
     assert!(estimate.is_conclusive() && estimate.capacity > mbit(190.0), "{estimate}");
-    // That is what one must know for it.
+    // This requires that the hosts are known.
     let (blind, _) = measure_by_all(&scene, 200.0, &TEAM, false, params());
     assert!(blind.capacity < mbit(31.0), "{blind}");
     let mut coordinator = Coordinator::new(&TEAM, &[1, 1, 3]);
@@ -95,10 +95,10 @@ fn measurers_of_one_host_do_not_take_their_own_link_for_the_relays() {
 }
 
 #[test]
-fn what_comes_back_through_a_narrow_place_does_not_hide_what_the_path_does_to_the_others() {
-    // Of the second 1.4 Mbit/s with half of its sockets and 2.8 with all: a hundredth of what the first brings back.
+fn the_results_of_a_limited_measurer_do_not_hide_the_path_limit_of_another() {
+    // The second gets 1.4 Mbit/s with half of its sockets and 2.8 with all: about a hundredth of the first one's rate.
     let mut scene = Scene::of(250.0, &[Path::of(1, 40), Path::of(2, 200)]);
-    scene.paths[0].narrow = Some((mbit(100.0), Kind::Queue));
+    scene.paths[0].bottleneck = Some((mbit(100.0), Kind::Queue));
     scene.paths[1].loss_ppm = 10_000;
     let (estimate, _) = measure_by_all(&scene, 250.0, &TEAM[..2], true, params());
     let reason = estimate.inconclusive.expect("a lower bound");

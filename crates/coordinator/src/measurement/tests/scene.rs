@@ -1,4 +1,4 @@
-//! A relay and its measurers, each at its distance and behind what lies between, in virtual time.
+//! A relay and its measurers, each at its distance and behind its own bottleneck, in virtual time.
 
 use super::records::record;
 use super::*;
@@ -8,35 +8,35 @@ use crate::record::Record;
 use crate::{Campaign, History, HistoryPolicy, PastEstimate, Priority, RelayIndex};
 use onion::identity::RsaId;
 
-/// What a narrow place does with what it does not let through.
+/// The kind of a bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It waits, and then some of it is dropped.
+    /// Excess packets are queued, and some of them dropped.
     Queue,
     /// Excess packets are dropped at once.
     Policer,
     /// It is on the return path: cells wait in the relay.
-    WayBack,
+    ReturnPath,
 }
 
-/// What lies between a measurer and the relay.
+/// The path between a measurer and the relay.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) host: u32,
     pub(super) rtt_ms: u64,
-    /// Packets lost of a million, whoever sends them.
+    /// Lost packets per million.
     pub(super) loss_ppm: u64,
-    /// A narrow place of its own.
-    pub(super) narrow: Option<(Rate, Kind)>,
+    /// A bottleneck of its own.
+    pub(super) bottleneck: Option<(Rate, Kind)>,
 }
 
 impl Path {
     /// A path of this length without loss, from a host of its own.
     pub(super) fn of(host: u32, rtt_ms: u64) -> Self {
-        Self { host, rtt_ms, loss_ppm: 0, narrow: None }
+        Self { host, rtt_ms, loss_ppm: 0, bottleneck: None }
     }
 
-    /// What Reno carries on one socket, in bytes per second (Mathis et al., 1997), or what its buffers do.
+    /// The rate of Reno on one socket, in bytes per second (Mathis et al., 1997), as far as its buffers permit.
     fn per_socket(&self) -> f64 {
         let loss = self.loss_ppm.max(1) as f64 / 1e6;
         let in_flight = (1.22 * 1448.0 / loss.sqrt()).min(2e6);
@@ -48,18 +48,18 @@ impl Path {
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     pub(super) capacity: Rate,
-    /// It is the relay's link that lets no more through, with a queue: Reno's flows share it by their round trips.
+    /// The relay's link is the bottleneck, with a queue: Reno's flows share it by their round trips.
     pub(super) is_link: bool,
     pub(super) paths: Vec<Path>,
-    /// What the link of a host lets through that some measurers share, with a queue.
+    /// A host with several measurers, and the rate of its link, which has a queue.
     pub(super) host_link: Option<(u32, Rate)>,
 }
 
-/// What stands in a queue that is full, and what gets lost there.
+/// The delay and the loss of a full queue.
 const QUEUE: Duration = Duration::from_millis(80);
 const QUEUE_LOSS_PPM: u64 = 1000;
 
-/// Shares out what there is: nobody has more than it wants, and all others the same for their weight.
+/// Divides a rate max-min fairly among demands with weights.
 fn fill(wants: &[(f64, f64)], whole: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wants.len()).collect();
     order.sort_by(|a, b| (wants[*a].0 / wants[*a].1).total_cmp(&(wants[*b].0 / wants[*b].1)));
@@ -86,8 +86,8 @@ impl Scene {
         Self { capacity: mbit(capacity), is_link: false, paths: paths.to_vec(), host_link: None }
     }
 
-    /// Runs a measurement to its end, by these of the team.
-    pub(super) fn play(&self, measurement: &mut Measurement, members: &[usize]) -> Outcome {
+    /// Runs a measurement by these members of the team to its end.
+    pub(super) fn run(&self, measurement: &mut Measurement, members: &[usize]) -> Outcome {
         let mut now = Instant::ORIGIN;
         let mut prepared = (vec![], None);
         loop {
@@ -133,7 +133,7 @@ impl Scene {
         // On its own path.
         let mut wants: Vec<(f64, f64)> = vec![];
         for ((it, path), weight) in assignments.iter().zip(&paths).zip(&weights) {
-            let narrow = path.narrow.map_or(f64::INFINITY, |it| it.0.as_byte_per_s() as f64);
+            let narrow = path.bottleneck.map_or(f64::INFINITY, |it| it.0.as_byte_per_s() as f64);
             let assigned = it.rate.as_byte_per_s() as f64;
             wants.push((assigned.min(path.per_socket() * weight).min(narrow), *weight));
         }
@@ -159,12 +159,13 @@ impl Scene {
         let all = fill(&wants, capacity);
         for (((it, path), want), got) in assignments.iter().zip(&paths).zip(&wants).zip(all) {
             let is_kept_back = got < 0.999 * want.0;
-            let narrow = path.narrow.filter(|(rate, _)| got >= 0.95 * rate.as_byte_per_s() as f64);
+            let narrow =
+                path.bottleneck.filter(|(rate, _)| got >= 0.95 * rate.as_byte_per_s() as f64);
             let kind = narrow.map(|it| it.1);
             let is_queued = kind == Some(Kind::Queue)
                 || (is_link_full && is_at(path) && !is_kept_back)
                 || (is_full && self.is_link);
-            let is_at_relay = kind == Some(Kind::WayBack) || (is_kept_back && !self.is_link);
+            let is_at_relay = kind == Some(Kind::ReturnPath) || (is_kept_back && !self.is_link);
             let loss_ppm = match kind {
                 Some(Kind::Policer) => {
                     let window = got * path.rtt_ms as f64 / 1000.0 / f64::from(sockets(it));
@@ -199,11 +200,11 @@ impl Scene {
     }
 }
 
-/// What came of a relay's turns in a period.
+/// The results of a relay in a period.
 pub(super) struct Period {
     pub(super) record: Record,
     pub(super) estimate: Estimate,
-    /// Who took part in each turn, with how many Mbit/s, by their places in the team.
+    /// The members that took part in each turn, each with its Mbit/s.
     pub(super) turns: Vec<Vec<(usize, f64)>>,
 }
 
@@ -222,7 +223,7 @@ impl Coordinator {
         Self { team, hosts, history: History::default(), now_unix_s: 1_800_000_000 }
     }
 
-    /// Measures a relay, first with this guess and later by what is known of it. A day passes.
+    /// Measures a relay, first with this guess and later by its history. A day passes.
     pub(super) fn measure(
         &mut self,
         relay: u8,
@@ -233,7 +234,7 @@ impl Coordinator {
         let (id, rsa) = (RelayIndex(usize::from(relay)), RsaId([relay; 20]));
         let expectations = self.history.expectations(HistoryPolicy::default(), self.now_unix_s);
         let known = expectations.first_guess(rsa);
-        let is_old = known.standing() == Priority::Known;
+        let is_old = known.priority() == Priority::Known;
         let guess = if is_old { known.capacity } else { mbit(guess) };
         let team = self.team.clone();
         let campaign = Campaign::new(params.excess_factor(), params.sockets, team);
@@ -242,7 +243,7 @@ impl Coordinator {
             campaign.expect_path(id, measurer, path);
         }
         let turn = Attempt::first(guess, params.max_rounds).with_sockets(known.sockets_min);
-        campaign.add_turn(id, known.standing(), turn);
+        campaign.add_turn(id, known.priority(), turn);
         let (mut whole, mut last, mut turns) = (None::<Record>, None, vec![]);
         while let Some(launch) = campaign.poll_launch() {
             let assignments = &launch.allocation.assignments;
@@ -253,14 +254,14 @@ impl Coordinator {
             let mut measurement =
                 Measurement::of_launch(Instant::ORIGIN, params, Mode::Transit, &launch, shares)
                     .expect("valid");
-            let outcome = scene.play(&mut measurement, &members);
+            let outcome = scene.run(&mut measurement, &members);
             let turn = record(&measurement, &outcome).in_team(&launch.allocation);
             let turn = Record { ended_unix_s: self.now_unix_s, ..turn };
             for (measurer, path) in turn.paths() {
                 campaign.handle_path(id, measurer, path);
                 self.history.add_path(rsa, measurer, path, self.now_unix_s);
             }
-            // What a second turn has seen in the same second would be older.
+            // Otherwise the observations of two turns would have the same time.
             self.now_unix_s += 60;
             last = Some(estimate(outcome.clone()));
             whole = Some(match whole {
@@ -277,13 +278,14 @@ impl Coordinator {
 }
 
 impl Period {
-    /// The estimate over what the relay can do.
+    /// The estimate, relative to the relay's capacity.
     pub(super) fn ratio(&self, scene: &Scene) -> f64 {
         self.estimate.capacity.as_mbit_per_s() / scene.capacity.as_mbit_per_s()
     }
 }
 
-/// The measurement of a relay by all of a team at these paths, as many rounds as it takes, from these hosts.
+/// Measures a relay by a whole team, in all the rounds that it needs. `knows_hosts`: whether the coordinator knows the
+/// measurers' hosts.
 pub(super) fn measure_by_all(
     scene: &Scene,
     guess: f64,
@@ -305,6 +307,6 @@ pub(super) fn measure_by_all(
     )
     .expect("valid");
     let members: Vec<usize> = (0..team.len()).collect();
-    let outcome = scene.play(&mut measurement, &members);
+    let outcome = scene.run(&mut measurement, &members);
     (estimate(outcome), measurement)
 }

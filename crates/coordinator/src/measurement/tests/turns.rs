@@ -48,9 +48,9 @@ fn turn(lab: &mut Lab, turn: Attempt, is_whole_team: bool, shares: &[f64]) -> Ou
     lab.run(&mut measurement.expect("valid"))
 }
 
-/// A load of 147.7 is enough for 50, not for the 80 of the earlier round with the larger team.
+/// A load of 147.7 Mbit/s is conclusive for 45, but not for the 80 of an earlier round with a larger team.
 #[test]
-fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
+fn a_load_that_is_too_small_for_an_earlier_result_shows_no_limit() {
     let first = Attempt::first(mbit(50.0), 12);
     let done = |passed: f64| {
         let turn_ = Attempt { round: 2, passed: mbit(passed), ..first };
@@ -63,22 +63,13 @@ fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
 }
 
 #[test]
-fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_what_guess() {
+fn a_turn_ends_as_soon_as_another_is_certain_to_follow_and_gives_its_guess() {
     let mut lab = relay(100.0);
     let first = Attempt::first(mbit(50.0), 12);
     let outcome = turn(&mut lab, first, false, &[147.7]);
     assert!(lab.log.contains(&"stop 1 at 16.000000 s".to_string()), "{:?}", lab.log);
     let estimate = outcome.estimate().expect("a lower bound");
-    let next = Attempt {
-        guess: mbit(100.0),
-        round: 2,
-        rounds_max: 12,
-        widening: 1,
-        measurers_min: 1,
-        sockets_min: 0,
-        passed: Rate::ZERO,
-        is_after_decline: false,
-    };
+    let next = Attempt { round: 2, ..Attempt::first(mbit(100.0), 12) };
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
     // The result of the seconds that it skipped is unknown: no more than this is certain.
@@ -88,22 +79,9 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
 }
 
 #[test]
-fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_none_follows() {
+fn the_last_turn_and_one_with_the_whole_team_have_full_length_and_give_the_reason() {
     for (turn_, is_whole, is_right) in [
-        (
-            Attempt {
-                guess: mbit(50.0),
-                round: 2,
-                rounds_max: 2,
-                widening: 1,
-                measurers_min: 1,
-                sockets_min: 0,
-                passed: Rate::ZERO,
-                is_after_decline: false,
-            },
-            false,
-            "after 2 rounds",
-        ),
+        (Attempt { round: 2, ..Attempt::first(mbit(50.0), 2) }, false, "after 2 rounds"),
         (Attempt::first(mbit(50.0), 12), true, "the team is too small"),
     ] {
         let outcome = turn(&mut relay(100.0), turn_, is_whole, &[147.7]);
@@ -116,7 +94,7 @@ fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_
 }
 
 #[test]
-fn a_measurer_that_fails_a_turn_is_named_as_in_the_team_and_gets_no_work() {
+fn a_measurer_that_fails_in_a_turn_is_named_by_its_place_in_the_team_and_gets_no_work() {
     let mut campaign = Campaign::new(2.0, 160, [10.0, 30.0, 20.0].map(mbit).to_vec());
     campaign.add(RELAY, Priority::New, mbit(25.0), 2);
     let launch = campaign.poll_launch().expect("room");
@@ -125,7 +103,7 @@ fn a_measurer_that_fails_a_turn_is_named_as_in_the_team_and_gets_no_work() {
     let outcome = Outcome::Failed { reason, measurer: Some(second), round: 1, second: None };
     let ended = campaign.handle_outcome(RELAY, &outcome);
     assert_eq!((ended.is_over, ended.lost), (false, Some(MeasurerId(2))), "{launch:?}");
-    let again = campaign.poll_launch().expect("what is left");
+    let again = campaign.poll_launch().expect("the other measurers");
     assert_eq!((again.turn.round, again.turn.guess), (2, launch.turn.guess));
     assert!(again.allocation.assignments.iter().all(|it| it.measurer != MeasurerId(2)));
     // A failure of the relay is not repeated, and does not exclude a measurer.
@@ -136,10 +114,10 @@ fn a_measurer_that_fails_a_turn_is_named_as_in_the_team_and_gets_no_work() {
 }
 
 #[test]
-fn a_relay_that_does_not_want_another_round_keeps_what_the_one_before_said() {
+fn a_relay_that_declines_another_round_keeps_the_estimate_of_the_previous_one() {
     let mut lab = relay(1000.0);
     let mut alone = measurement(Mode::Echo, 10.0, &[10_000.0]);
-    lab.rounds_wanted = Some(2);
+    lab.rounds_allowed = Some(2);
     let outcome = lab.run(&mut alone);
     let estimate = outcome.estimate().expect("that of round 2");
     assert_eq!((estimate.rounds, alone.round()), (2, 3));
@@ -149,24 +127,23 @@ fn a_relay_that_does_not_want_another_round_keeps_what_the_one_before_said() {
     assert_eq!((record.rounds.len(), record.decisive_round().map(|it| it.number)), (3, Some(2)));
     // Attributed failures keep their attribution.
     let mut alone = measurement(Mode::Echo, 10.0, &[10_000.0]);
-    lab.rounds_wanted = None;
+    lab.rounds_allowed = None;
     lab.never_ready_in = Some(2);
     assert!(lab.run(&mut alone).estimate().is_none());
 }
 
 proptest! {
-    /// Whatever a relay does, and however the measurement ends.
     #[test]
-    fn a_campaign_with_one_relay_finds_what_a_measurement_alone_finds(
+    fn a_campaign_with_one_relay_gives_the_same_result_as_a_single_measurement(
         capacity in 1u64..2_000, guess in 1u64..200, team in vec(1u64..900, 1..4),
-        max_rounds in 1u32..6, rounds_wanted in prop::option::of(0u32..5), echo: bool,
+        max_rounds in 1u32..6, rounds_allowed in prop::option::of(0u32..5), echo: bool,
     ) {
         let mode = if echo { Mode::Echo } else { Mode::Transit };
         let params = Params { seconds: 7, max_rounds, ..Params::default() };
         let rate = |mbit: u64| Rate::from_bit_per_s(mbit * 1_000_000);
         let team: Vec<Rate> = team.into_iter().map(rate).collect();
         let mut lab = relay(capacity as f64);
-        lab.rounds_wanted = rounds_wanted;
+        lab.rounds_allowed = rounds_allowed;
         lab.clients = 1_000_000;
         let mut alone =
             Measurement::new(Instant::ORIGIN, params, mode, rate(guess), team.clone()).unwrap();
@@ -178,6 +155,6 @@ proptest! {
             shared.end,
             End::Measured { inconclusive: Some(Inconclusive::LoadTooSmall { .. }), .. }
         );
-        prop_assert!(!is_cut || rounds_wanted.is_some(), "nothing else leaves a relay half measured");
+        prop_assert!(!is_cut || rounds_allowed.is_some(), "only a declined round leaves this reason");
     }
 }

@@ -48,7 +48,7 @@ fn finished(number: u8) -> Finished {
     Finished { relay: RelayIndex(number.into()), turn, record, started, follows: None }
 }
 
-/// With a round in which every second had this rate.
+/// A measurement with a round in which every second had this rate.
 fn with_seconds(number: u8, started_unix_s: u64) -> Finished {
     let mut finished = finished(number);
     let assignment =
@@ -89,7 +89,7 @@ const fn at(seconds: u64) -> Instant {
     Instant::from_millis(seconds * 1000)
 }
 
-/// These are ready at this second, and can wait until a minute.
+/// These relays become ready at this second, and can wait until a minute. Returns the relays that start.
 fn ready(groups: &mut Groups, relays: &[u8], seconds: u64) -> Vec<RelayIndex> {
     relays.iter().for_each(|it| groups.handle_ready(relay(*it), at(60)));
     groups.poll_start(at(seconds))
@@ -106,7 +106,7 @@ fn a_group_starts_at_once_when_its_last_relay_is_ready() {
 }
 
 #[test]
-fn nobody_waits_for_a_relay_that_has_failed_or_longer_than_it_can() {
+fn a_group_does_not_wait_for_failed_relays_or_beyond_its_deadline() {
     let mut groups = begin(&[(1, 1), (2, 1)]);
     assert!(ready(&mut groups, &[1], 1).is_empty());
     assert!(groups.end(finished(2)).is_empty());
@@ -115,11 +115,11 @@ fn nobody_waits_for_a_relay_that_has_failed_or_longer_than_it_can() {
     groups.handle_ready(relay(1), at(5));
     assert!(groups.poll_start(at(4)).is_empty());
     assert_eq!(groups.poll_start(at(5)), [relay(1)]);
-    assert_eq!(ready(&mut groups, &[2], 7), [relay(2)], "late, and at once");
+    assert_eq!(ready(&mut groups, &[2], 7), [relay(2)], "a late relay starts at once");
 }
 
 #[test]
-fn what_was_found_of_a_host_is_settled_when_the_last_of_its_relays_has_ended() {
+fn the_results_of_a_host_are_settled_when_its_last_relay_has_ended() {
     let mut groups = begin(&[(1, 1), (2, 1), (3, 1)]);
     groups.begin(&[(relay(4), id(4))]);
     assert!(!groups.contains(relay(4)) && groups.contains(relay(3)));
@@ -128,7 +128,7 @@ fn what_was_found_of_a_host_is_settled_when_the_last_of_its_relays_has_ended() {
     let settled = groups.end(finished(2));
     assert_eq!(settled.len(), 3);
     for it in &settled {
-        // They did not start together: the largest is the host.
+        // They did not start together: the largest result is that of the host.
         let shared = it.record.shared.map(|it| (it.relays, it.machine));
         assert_eq!(shared, Some((3, capacity())));
         assert_eq!(it.record.capacity(), Some(capacity().scaled(1.0 / 3.0)));
@@ -139,7 +139,7 @@ fn what_was_found_of_a_host_is_settled_when_the_last_of_its_relays_has_ended() {
 /// Regression: eight relays that did not fit together each got an eighth of an eighth, since a divided result was
 /// limited once more to the largest joint result.
 #[test]
-fn what_was_shared_is_not_divided_once_more_because_it_ended_at_different_times() {
+fn a_divided_result_is_not_limited_again_because_of_different_end_times() {
     let mut groups = begin(&[(1, 1), (2, 1)]);
     let mut late = finished(2);
     late.record.ended_unix_s += 60;
@@ -153,7 +153,7 @@ fn what_was_shared_is_not_divided_once_more_because_it_ended_at_different_times(
 }
 
 #[test]
-fn if_one_has_to_be_measured_again_so_have_the_others_of_its_group() {
+fn if_one_relay_is_repeated_so_is_its_group() {
     for is_first in [true, false] {
         let mut groups = begin(&[(1, 1), (2, 1), (3, 1)]);
         assert_eq!(ready(&mut groups, &[1, 2, 3], 1).len(), 3);
@@ -172,17 +172,17 @@ fn if_one_has_to_be_measured_again_so_have_the_others_of_its_group() {
 }
 
 #[test]
-fn an_interrupted_period_keeps_what_has_ended() {
+fn an_interrupted_period_keeps_ended_measurements() {
     let mut groups = begin(&[(1, 1), (2, 1)]);
     assert!(groups.end(finished(1)).is_empty());
     let left = groups.end_all();
     assert_eq!((left.len(), left[0].record.shared), (1, None));
-    assert_eq!(groups.end(finished(2)).len(), 1, "it ended after that");
+    assert_eq!(groups.end(finished(2)).len(), 1, "it ended later");
 }
 
 #[test]
-fn a_relay_of_another_host_loses_nothing_to_others_that_did_not_start_with_it() {
-    // 1 and 2 are at one address; 3 is elsewhere, and of their family.
+fn a_relay_of_another_host_that_started_separately_keeps_its_result() {
+    // 1 and 2 share an address; 3 is of their family, at another address.
     let mut groups = begin(&[(1, 1), (2, 1), (3, 3)]);
     assert!(groups.end(finished(1)).is_empty() && groups.end(finished(2)).is_empty());
     for it in groups.end(finished(3)) {
@@ -194,8 +194,8 @@ fn a_relay_of_another_host_loses_nothing_to_others_that_did_not_start_with_it() 
 }
 
 #[test]
-fn a_relay_that_is_late_takes_nothing_from_those_that_started_together() {
-    // 1 and 2 are at one address; 3 is elsewhere, and of their family.
+fn a_late_relay_takes_nothing_from_relays_that_started_together() {
+    // 1 and 2 share an address; 3 is of their family, at another address.
     let mut groups = begin(&[(1, 1), (2, 1), (3, 3)]);
     groups.handle_ready(relay(1), at(60));
     groups.handle_ready(relay(2), at(1));
@@ -212,7 +212,7 @@ fn a_relay_that_is_late_takes_nothing_from_those_that_started_together() {
 
 /// A malicious relay at the address of an honest one starts when that one is half done.
 #[test]
-fn a_late_one_at_the_same_address_takes_nothing_from_a_relay_that_was_on_time() {
+fn a_late_relay_at_the_same_address_takes_nothing_from_one_on_time() {
     let mut groups = begin(&[(1, 1), (2, 1)]);
     groups.handle_ready(relay(1), at(0));
     assert_eq!(groups.poll_start(at(0)), [relay(1)], "it can wait no longer");

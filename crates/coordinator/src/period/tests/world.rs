@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) journal: MemoryJournal,
     history: History,
     now: Instant,
-    /// The wall clock's lead on the monotonic one, in seconds beyond [`BEGIN`].
+    /// The wall clock's offset from the monotonic one, in seconds beyond [`BEGIN`].
     skew_s: i64,
     events: BTreeMap<(Instant, u64), Event>,
     sequence: u64,
@@ -112,7 +112,7 @@ impl World {
         let relays = relays(options);
         let mut history = History::default();
         for relay in &relays {
-            // From the last period, and not far off.
+            // The estimate of the last period, roughly right.
             let estimate = crate::PastEstimate {
                 capacity: Rate::from_byte_per_s(relay.capacity).scaled(0.97),
                 measured_unix_s: BEGIN - PERIOD_S / 2,
@@ -183,7 +183,7 @@ impl World {
         let mut steps = 0u32;
         while self.ended.is_none() && self.now < end {
             steps += 1;
-            assert!(steps < 1_000_000, "it goes round in circles at {:?}", self.time());
+            assert!(steps < 1_000_000, "no progress at {:?}", self.time());
             while let Some(action) = self.period.poll_action() {
                 self.act(action);
             }

@@ -1,18 +1,18 @@
-//! How well a relay guesses its slot that knows everything but the seed.
+//! The success of a relay that guesses its slot, given everything but the seed.
 
 use super::*;
 
 const SLOTS: u32 = 24;
 const RELAYS: u16 = 40;
-/// Periods that the adversary has seen, and as many in which it guesses.
+/// The number of periods that the adversary has observed, and of those in which it guesses.
 const PERIODS: usize = 1500;
 
 fn network() -> Vec<Machine> {
-    // Big and small ones, so that big ones have the pick of the slots, and small ones what is left.
+    // Large relays choose among all slots, small ones among the rest.
     (0..RELAYS).map(|number| single(number, 1.0 + f64::from(number * number) / 20.0)).collect()
 }
 
-/// Nearly all that the team can do.
+/// The relays need nearly all of its capacity.
 fn teams() -> [TeamRoom; 1] {
     let needed: Rate = network().iter().map(|it| it.guess().scaled(F)).sum();
     [TeamRoom::of(needed.scaled(1.15 / f64::from(SLOTS)))]
@@ -30,7 +30,7 @@ fn advantage(right: usize, guesses: usize) -> f64 {
 }
 
 #[test]
-fn who_knows_everything_but_the_seed_guesses_no_better_than_by_chance() {
+fn an_adversary_without_the_seed_guesses_no_better_than_chance() {
     let master = Seed::from_bytes([9; 32]);
     let periods: Vec<Vec<Option<u32>>> =
         (0..2 * PERIODS as u64).map(|day| slots_of(&master.of_period(day * 86_400))).collect();
@@ -38,13 +38,13 @@ fn who_knows_everything_but_the_seed_guesses_no_better_than_by_chance() {
     let all = later.iter().flatten().count();
     assert!(all > later.len() * usize::from(RELAYS) * 9 / 10, "nearly all have a slot: {all}");
 
-    // Of each relay, the slot that it had most often so far.
+    // The slot that each relay had most often so far.
     let favourite = |relay: usize| {
         let count = |slot: &u32| seen.iter().filter(|day| day[relay] == Some(*slot)).count();
         (0..SLOTS).max_by_key(count)
     };
     let favourites: Vec<Option<u32>> = (0..usize::from(RELAYS)).map(favourite).collect();
-    // What the consensus says to everybody, and its shared random value.
+    // A seed from public data: the consensus and its shared random value.
     let greedy = Plan::greedy(&teams(), F, network());
     let greedy: Vec<_> = (0..RELAYS).map(|number| greedy.slot(id(number), 0)).collect();
     let public = slots_of(&Seed::from_bytes([0; 32]));
@@ -66,15 +66,15 @@ fn who_knows_everything_but_the_seed_guesses_no_better_than_by_chance() {
         yesterday.iter().map(|slot| slot.map(|slot| (slot + 1) % SLOTS)).collect()
     });
     score("that of the greedy plan", &|_| greedy.clone());
-    score("that of a seed that all know", &|_| public.clone());
+    score("that of a public seed", &|_| public.clone());
     score("the first", &|_| first.clone());
 }
 
-/// Also where there is hardly room: big relays come first, yet no slot is likelier for them, nor for small ones.
+/// Also in a nearly full plan, in which large relays are placed first.
 #[test]
 fn no_slot_is_likelier_than_another() {
     for (name, relay) in
-        [("the biggest", RELAYS - 1), ("one between", RELAYS / 2), ("the least", 0)]
+        [("the largest", RELAYS - 1), ("a medium one", RELAYS / 2), ("the smallest", 0)]
     {
         let mut counts = vec![0u32; SLOTS as usize];
         for day in 0..PERIODS as u64 {

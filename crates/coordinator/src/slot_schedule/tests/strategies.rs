@@ -37,7 +37,7 @@ enum Rules {
 
 /// The results over the whole time.
 #[derive(Clone, Copy, Debug)]
-struct Played {
+struct Gain {
     /// The mean weight, over that of a fast relay.
     weight: f64,
     /// The share of the time in which it was fast, or had to assume a measurement.
@@ -48,7 +48,7 @@ struct Played {
     accepted: f64,
 }
 
-fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
+fn simulate_years(strategy: Strategy, rules: Rules) -> Gain {
     let (policy, relay) = (HistoryPolicy::default(), id(1));
     let rate = Rate::from_mbit_per_s(10.0);
     let (fast, slow) = (rate, rate.scaled(0.01));
@@ -64,15 +64,15 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
             Some(at) if holds => due_slot(at, begin),
             _ => Some(DAY - 1),
         };
-        let standing = if last.is_some() { Priority::Known } else { Priority::New };
-        let own = Arrival { due_by, ..arrival(1, standing) };
-        // Other relays, so that the team has other work.
+        let priority = if last.is_some() { Priority::Known } else { Priority::New };
+        let own = Arrival { due_by, ..arrival(1, priority) };
+        // Other relays, to give the team other work.
         let others =
             (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Priority::Known) });
         let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
         let seed = Seed::from_bytes([7; 32]).of_period(begin);
         let teams = [team()];
-        let mut rota = match rules {
+        let mut schedule = match rules {
             Rules::Before => SlotSchedule::among(&seed, DAY, &teams, 0, F, &arrivals, 0),
             Rules::Now => SlotSchedule::memoryless(&seed, DAY, &teams, 0, F, &arrivals, 0),
         };
@@ -82,9 +82,9 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
         for slot in 0..DAY {
             let now = begin + u64::from(slot) * SLOT_S;
             let is_fast = now >= slow_until;
-            for due in rota.poll_due(slot) {
+            for due in schedule.poll_due(slot) {
                 if due.relay != relay {
-                    rota.handle_end(due.relay, None, slot);
+                    schedule.handle_end(due.relay, None, slot);
                     continue;
                 }
                 (count, measured) = (count + 1, measured + 1);
@@ -111,7 +111,7 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
                     if let Strategy::FastUntilMeasured(slots) = strategy {
                         slow_until = now + u64::from(slots) * SLOT_S;
                     }
-                    rota.handle_end(relay, None, slot);
+                    schedule.handle_end(relay, None, slot);
                 } else {
                     declined += 1;
                     let follows = if rules == Rules::Now {
@@ -121,7 +121,7 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
                     } else {
                         None
                     };
-                    rota.handle_end(relay, follows, slot);
+                    schedule.handle_end(relay, follows, slot);
                 }
             }
             let kept = history
@@ -133,7 +133,7 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
     }
     let slots = (DAYS * u64::from(DAY)) as f64;
     let a_day = |count: u64| count as f64 / DAYS as f64;
-    Played {
+    Gain {
         weight: weight / slots,
         fast: fast_slots as f64 / slots,
         measured: a_day(measured),
@@ -148,10 +148,10 @@ fn due_slot(last: u64, begin: u64) -> Option<u32> {
 }
 
 /// The strategies that are run by both rules.
-fn both(name: &str, strategy: Strategy) -> (Played, Played) {
-    let played = [Rules::Before, Rules::Now].map(|rules| play_for_years(strategy, rules));
+fn both(name: &str, strategy: Strategy) -> (Gain, Gain) {
+    let played = [Rules::Before, Rules::Now].map(|rules| simulate_years(strategy, rules));
     for (rules, it) in ["before", "now"].iter().zip(played) {
-        let Played { weight, fast, measured, accepted } = it;
+        let Gain { weight, fast, measured, accepted } = it;
         println!(
             "{name:42} {rules:6} weight {weight:5.3}, fast {fast:5.3}, not served {:5.3}, {measured:4.2} a day, {accepted:4.2} accepted",
             weight - fast
@@ -161,7 +161,7 @@ fn both(name: &str, strategy: Strategy) -> (Played, Played) {
 }
 
 #[test]
-fn being_fast_only_until_measured_gains_next_to_nothing() {
+fn being_fast_only_until_measured_gains_almost_nothing() {
     for (hours, before_min, now_max) in
         [(6, 0.15, 0.1), (12, 0.3, 0.15), (24, 0.4, 0.2), (48, 0.4, 0.15)]
     {
@@ -169,14 +169,14 @@ fn being_fast_only_until_measured_gains_next_to_nothing() {
         let (before, now) = both(&name, Strategy::FastUntilMeasured(hours * DAY / 24));
         assert!(
             before.weight - before.fast > before_min,
-            "half of the day for the weight of all of it: {before:?}"
+            "half a day of service gives the full weight: {before:?}"
         );
         assert!(now.weight - now.fast < now_max, "{name}: {now:?}");
     }
 }
 
 #[test]
-fn being_measured_at_times_without_memory_costs_a_tenth_more() {
+fn memoryless_times_cost_a_tenth_more_measurements() {
     let (before, now) = both("honest", Strategy::Honest);
     assert!((before.measured - 1.0).abs() < 1e-9, "{before:?}");
     assert!(
@@ -188,7 +188,7 @@ fn being_measured_at_times_without_memory_costs_a_tenth_more() {
 
 /// Declined measurements cost only messages.
 #[test]
-fn who_declines_more_than_every_other_measurement_loses_by_it() {
+fn a_relay_that_declines_more_than_half_of_its_measurements_loses_weight() {
     for (name, strategy, before_min, now_max) in [
         ("accepts every other one", Strategy::AcceptsOneOf(2), 0.9, 1.0),
         ("accepts one of three", Strategy::AcceptsOneOf(3), 0.7, 0.95),
@@ -197,7 +197,7 @@ fn who_declines_more_than_every_other_measurement_loses_by_it() {
     ] {
         let (before, now) = both(name, strategy);
         assert!(before.weight >= before_min && now.weight <= now_max, "{name}: {before:?} {now:?}");
-        let each = |it: Played| it.weight / it.accepted.max(1e-9);
+        let each = |it: Gain| it.weight / it.accepted.max(1e-9);
         assert!(
             each(now) <= each(before),
             "weight for each measurement that it accepts: {name}: {before:?} {now:?}"
@@ -206,7 +206,7 @@ fn who_declines_more_than_every_other_measurement_loses_by_it() {
 }
 
 #[test]
-fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
+fn an_honest_relay_that_is_sometimes_busy_loses_hardly_any_weight() {
     for (percent, least) in [(1, 0.998), (5, 0.99), (10, 0.97)] {
         let name = std::format!("honest, busy in {percent} %");
         let (_, now) = both(&name, Strategy::SometimesBusy(percent));
@@ -216,7 +216,7 @@ fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
 
 /// Each coordinator knows a relay's deadline from its own history. The others that plan by the same seed do not.
 #[test]
-fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
+fn deadlines_of_one_coordinator_do_not_change_other_slots() {
     let seed = Seed::from_bytes([3; 32]);
     let teams = [team(), team()];
     let turn = Attempt::first(Rate::from_mbit_per_s(10.0), 12);
@@ -227,8 +227,8 @@ fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
             ..arrival(number, Priority::Known)
         };
         let arrivals: Vec<Arrival> = (1..60).map(one).collect();
-        let mut rota = SlotSchedule::memoryless(&seed, DAY, &teams, own, F, &arrivals, 0);
-        play(&mut rota, 0..DAY, |_, _| None)
+        let mut schedule = SlotSchedule::memoryless(&seed, DAY, &teams, own, F, &arrivals, 0);
+        run_slots(&mut schedule, 0..DAY, |_, _| None)
     };
     for own in 0..2 {
         let (others, ours) = (slots(None, own), slots(Some(20), own));
@@ -247,20 +247,20 @@ fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
 /// For a day after its measurement, a relay is as likely to be measured in each three hours as in any other; after
 /// that, hardly less.
 #[test]
-fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
+fn after_a_measurement_the_next_one_is_equally_likely_in_each_hour() {
     let (mut gaps, mut last): (Vec<u64>, Option<u64>) = (Vec::new(), None);
     for day in 0..4 * DAYS {
         let begin = day * DAY_S;
         let due_by = last.filter(|at| at + DAY_S < begin).and_then(|at| due_slot(at, begin));
         let arrivals = [Arrival { due_by, ..arrival(1, Priority::Known) }];
         let seed = Seed::from_bytes([8; 32]).of_period(begin);
-        let mut rota = SlotSchedule::memoryless(&seed, DAY, &[team()], 0, F, &arrivals, 0);
+        let mut schedule = SlotSchedule::memoryless(&seed, DAY, &[team()], 0, F, &arrivals, 0);
         for slot in 0..DAY {
-            for due in rota.poll_due(slot) {
+            for due in schedule.poll_due(slot) {
                 let now = begin + u64::from(slot) * SLOT_S;
                 gaps.extend(last.map(|last| now - last));
                 last = Some(now);
-                rota.handle_end(due.relay, None, slot);
+                schedule.handle_end(due.relay, None, slot);
             }
         }
     }

@@ -114,7 +114,7 @@ impl World {
             let members = self.members.iter().flatten();
             let timeouts = members.filter_map(|member| {
                 let timeout = member.poll_timeout(self.now)?;
-                assert!(timeout > self.now, "it wants what it did not do: {timeout}");
+                assert!(timeout > self.now, "its timeout {timeout} has already passed");
                 Some(timeout)
             });
             let next = timeouts.chain(arrival).min();
@@ -197,7 +197,7 @@ fn a_member_never_sends_more_than_its_rate() {
 }
 
 #[test]
-fn the_packets_of_strangers_change_nothing() {
+fn packets_of_strangers_have_no_effect() {
     let mut calm = World::new(2);
     let calm_reports = calm.run();
 
@@ -216,14 +216,14 @@ fn the_packets_of_strangers_change_nothing() {
             None => vec![vec![0; 2000]],
         };
         for bytes in &noise {
-            // In the name of the peer, and of others.
+            // From the address of the peer, and from others.
             for from in [address(1), SocketAddr::from(([198, 51, 100, 9], 53))] {
                 world.inject(from, 0, bytes);
                 injected += 1;
             }
         }
         if let Some(real) = world.sent.last().filter(|it| it.from == 1).cloned() {
-            world.inject(address(9), 0, &real.bytes); // true, but not from there
+            world.inject(address(9), 0, &real.bytes); // authentic, but from another address
             injected += 1;
         }
     }
@@ -231,12 +231,12 @@ fn the_packets_of_strangers_change_nothing() {
     assert_eq!(reports[0].stranger_packets, injected);
     reports[0].stranger_packets = 0;
     assert_eq!(reports, calm_reports);
-    assert!(world.sent == calm.sent, "and not a byte more was sent");
+    assert!(world.sent == calm.sent, "nothing more was sent");
 }
 
 #[test]
 fn spoofed_hellos_do_not_start_a_flood() {
-    // The attacker has seen a true hello of member 1, but packets to that address do not reach it.
+    // The attacker has an authentic hello of member 1, but does not receive packets to that address.
     let mut elsewhere = exchange(1, 2, 500);
     let mut buffer = [0; FRAME_LEN_MAX];
     let hello = elsewhere.poll_transmit(Instant::ORIGIN, 1, &mut buffer).expect("a hello");
@@ -255,8 +255,8 @@ fn spoofed_hellos_do_not_start_a_flood() {
     assert!(reports[0].peers[0].seconds.iter().all(|second| second.sent_bytes == 0));
     let answers = world.sent.iter().filter(|it| it.bytes[0] == 2).count();
     assert!(answers > 0 && answers < questions / 3, "{answers} answers to {questions}");
-    assert!(world.sent.iter().all(|it| it.bytes.len() == hello.len()), "not longer than asked");
-    assert!(world.sent.len() - answers <= 11, "a hello each tenth of a second, and then silence");
+    assert!(world.sent.iter().all(|it| it.bytes.len() == hello.len()), "not longer than the hello");
+    assert!(world.sent.len() - answers <= 11, "a hello each tenth of a second, then silence");
 }
 
 #[test]
@@ -296,9 +296,12 @@ fn a_peer_that_dies_is_not_flooded_further() {
         assert!(last.sent_at > death);
         assert!(last.sent_at - death <= Duration::from_secs(1), "{}", last.sent_at);
         let other = 2 - survivor;
-        assert!(world.flood(survivor, other).any(|it| it.sent_at > at(4900)), "the others go on");
+        assert!(
+            world.flood(survivor, other).any(|it| it.sent_at > at(4900)),
+            "the exchange with the others continues"
+        );
     }
-    // The test is shorter than the time after which it is given up; but it did not see the end.
+    // The test is shorter than the timeout, but the peer was not present at its end.
     let silent = Lost::Silent { second: Some(SECONDS - 1) };
     for report in world.reports() {
         let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer.index, why)).collect();
@@ -307,7 +310,7 @@ fn a_peer_that_dies_is_not_flooded_further() {
 }
 
 #[test]
-fn a_peer_that_stays_silent_is_given_up_by_name() {
+fn a_peer_that_never_answers_is_reported_as_lost() {
     let long = ExchangeConfig { seconds: 20, ..config(0, 3) };
     let mut world = World::new(3);
     let mut rng = StdRng::seed_from_u64(1);
@@ -322,27 +325,30 @@ fn a_peer_that_stays_silent_is_given_up_by_name() {
     assert_eq!(lost, [(1, silent), (2, Lost::Cancelled { second: Some(0) })]);
     let to_the_dead = world.sent.iter().rfind(|it| it.from == 0 && it.to == 1).expect("some");
     assert!(to_the_dead.sent_at < at(6600), "{}", to_the_dead.sent_at);
-    assert!(world.members[0].as_ref().expect("there").is_over(), "nobody is left");
+    assert!(world.members[0].as_ref().expect("there").is_over(), "no peer is left");
     assert!(world.flood(0, 2).all(|it| it.sent_at <= at(1500) + LATENCY));
 }
 
 #[test]
-fn a_peer_that_hears_nothing_is_not_flooded_while_it_talks() {
+fn a_peer_that_receives_nothing_is_not_flooded_although_it_sends() {
     let deaf = at(2000)..at(3500);
     let while_deaf = deaf.clone();
     let mut world = World::with_path(2, move |it| {
         if it.from == 0 && while_deaf.contains(&it.sent_at) { vec![] } else { vec![LATENCY] }
     });
     let reports = world.run();
-    let in_vain =
+    let to_deaf =
         |it: &&Datagram| (deaf.start + Duration::from_millis(1020)..deaf.end).contains(&it.sent_at);
-    let while_deaf: Vec<_> = world.sent.iter().filter(in_vain).collect();
+    let while_deaf: Vec<_> = world.sent.iter().filter(to_deaf).collect();
     for from in [0, 1] {
         let talk = while_deaf.iter().filter(|it| it.from == from);
         assert!((4..=6).contains(&talk.count()), "an empty packet each tenth of a second");
     }
     assert!(!while_deaf.iter().any(|it| it.is_full()));
-    assert!(world.flood(0, 1).any(|it| it.sent_at > at(4000)), "it hears again: the flood goes on");
+    assert!(
+        world.flood(0, 1).any(|it| it.sent_at > at(4000)),
+        "once it receives packets again, the flood continues"
+    );
     assert!(reports.iter().all(|report| report.lost().count() == 0));
 }
 
@@ -369,7 +375,7 @@ fn packets_of_an_earlier_run_with_the_same_token_are_refused() {
 }
 
 #[test]
-fn one_who_slept_through_the_test_does_not_call_it_whole() {
+fn a_member_that_was_suspended_during_the_test_does_not_report_it_as_complete() {
     let mut exchange = exchange(0, 2, 1);
     exchange.handle_timeout(at(60_000));
     let report = exchange.report();
@@ -378,7 +384,7 @@ fn one_who_slept_through_the_test_does_not_call_it_whole() {
 }
 
 #[test]
-fn a_refused_packet_was_not_sent() {
+fn a_rejected_packet_is_not_counted_as_sent() {
     let mut world = World::new(2);
     world.run_until(at(1500));
     let member = world.members[0].as_mut().expect("there");
@@ -393,7 +399,7 @@ fn a_refused_packet_was_not_sent() {
 }
 
 #[test]
-fn a_test_that_makes_no_sense_is_refused() {
+fn an_invalid_test_is_refused() {
     let good = config(0, 3);
     let refused = |config: &ExchangeConfig| {
         let mut rng = StdRng::seed_from_u64(0);
@@ -404,8 +410,8 @@ fn a_test_that_makes_no_sense_is_refused() {
     assert!(matches!(refused(&twins), ExchangeError::SameAddress(_)));
     assert_eq!(refused(&ExchangeConfig { index: 2, ..good.clone() }), ExchangeError::SameIndex(2));
     assert_eq!(refused(&ExchangeConfig { seconds: 0, ..good.clone() }), ExchangeError::Seconds(0));
-    let nobody = ExchangeConfig { peers: vec![], ..config(0, 3) };
-    assert_eq!(refused(&nobody), ExchangeError::PeerCount(0));
+    let alone = ExchangeConfig { peers: vec![], ..config(0, 3) };
+    assert_eq!(refused(&alone), ExchangeError::PeerCount(0));
     let late = ExchangeConfig { start: at(61_000), ..good.clone() };
     assert!(refused(&late).to_string().contains("within 60 seconds, not after 61"));
     assert_eq!(refused(&ExchangeConfig { rate: Rate::ZERO, ..good }), ExchangeError::NoRate);

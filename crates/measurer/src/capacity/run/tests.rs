@@ -57,7 +57,7 @@ fn three_measurers_on_loopback_find_their_capacities() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_named_and_strangers_are_counted() {
+fn an_absent_peer_is_named_and_packets_of_strangers_are_counted() {
     let sockets = sockets(2);
     let test = test(0, &sockets, 1);
     let stranger = std::net::UdpSocket::bind(ANY).expect("a free port");
@@ -92,7 +92,7 @@ fn a_public_member_must_be_allowed() {
 }
 
 #[test]
-fn an_address_that_is_not_ours_is_a_clear_error() {
+fn a_foreign_listen_address_is_reported_clearly() {
     let sockets = sockets(2);
     let listen = SocketAddr::from(([198, 51, 100, 7], 9));
     let test = CapacityTest { listen, ..test(0, &sockets, 1) };

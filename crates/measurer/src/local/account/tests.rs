@@ -22,11 +22,11 @@ fn socket(times: u32) -> TcpAccount {
     }
 }
 
-fn look(at_ms: u64, out: &[(u32, u32)], back: &[(u32, u32)]) -> Look {
+fn sample(at_ms: u64, out: &[(u32, u32)], back: &[(u32, u32)]) -> Sample {
     let sockets = |them: &[(u32, u32)]| {
         them.iter().map(|(conn, times)| (ConnId(*conn), socket(*times))).collect()
     };
-    Look {
+    Sample {
         at: Instant::from_millis(at_ms),
         out: sockets(out),
         held_back: BTreeSet::new(),
@@ -40,9 +40,9 @@ fn look(at_ms: u64, out: &[(u32, u32)], back: &[(u32, u32)]) -> Look {
 }
 
 #[test]
-fn an_account_is_what_was_added_between_two_looks() {
-    let before = look(1000, &[(0, 1), (1, 2)], &[(7, 1)]);
-    let now = look(3000, &[(0, 4), (1, 3)], &[(7, 3)]);
+fn an_account_has_the_differences_between_two_samples() {
+    let before = sample(1000, &[(0, 1), (1, 2)], &[(7, 1)]);
+    let now = sample(3000, &[(0, 4), (1, 3)], &[(7, 3)]);
     let expected = Account {
         elapsed: ms(2000),
         pump_time: ms(2000),
@@ -51,7 +51,7 @@ fn an_account_is_what_was_added_between_two_looks() {
         busy: ms(400),
         rwnd_limited: ms(120),
         sndbuf_limited: ms(40),
-        app_limited: ms(2000), // that of four times, though not that of three
+        app_limited: ms(2000), // app-limited in the last sample only
         sent_bytes: 4000,
         retransmitted_bytes: 28,
         silent: ms(375),
@@ -70,53 +70,57 @@ fn an_account_is_what_was_added_between_two_looks() {
 }
 
 #[test]
-fn sockets_that_come_and_go_make_no_nonsense() {
-    let before = look(1000, &[(0, 5), (1, 9)], &[(7, 9), (8, 1)]);
-    let now = look(2000, &[(0, 6), (2, 3)], &[(8, 2), (9, 1)]);
+fn opened_and_closed_sockets_are_accounted_correctly() {
+    let before = sample(1000, &[(0, 5), (1, 9)], &[(7, 9), (8, 1)]);
+    let now = sample(2000, &[(0, 6), (2, 3)], &[(8, 2), (9, 1)]);
     let account = now.since(&before).expect("there are sockets");
-    // One more of the first, all three of the new one, nothing of the one that is gone.
+    // One unit of the first socket, three of the new one, none of the closed one.
     assert_eq!((account.sockets, account.busy, account.sent_bytes), (2, ms(400), 4000));
     assert_eq!((account.received_segments, account.out_of_order_packets), (100, 2));
-    // A kernel that counts backwards is none, and still no reason to panic.
-    let account = before.since(&look(0, &[(0, 6), (1, 9)], &[])).expect("time has passed");
+    // Decreasing counters, which no kernel has, do not cause a panic.
+    let account = before.since(&sample(0, &[(0, 6), (1, 9)], &[])).expect("time has passed");
     assert_eq!((account.busy, account.sent_bytes), (Duration::ZERO, 0));
 }
 
 #[test]
-fn sockets_that_are_held_back_do_not_count_until_they_send() {
-    let mut looks = [(1000, 1), (2000, 2), (3000, 4)]
-        .map(|(at, times)| look(at, &[(0, times), (1, times)], &[]));
-    looks[0].held_back.insert(ConnId(1));
-    looks[1].held_back.insert(ConnId(1));
-    let [before, then, now] = &looks;
+fn held_back_sockets_do_not_count_until_they_send() {
+    let mut samples = [(1000, 1), (2000, 2), (3000, 4)]
+        .map(|(at, times)| sample(at, &[(0, times), (1, times)], &[]));
+    samples[0].held_back.insert(ConnId(1));
+    samples[1].held_back.insert(ConnId(1));
+    let [before, then, now] = &samples;
     let account = then.since(before).expect("one of two");
     assert_eq!((account.sockets, account.socket_time, account.sent_bytes), (1, ms(1000), 1000));
     let account = now.since(then).expect("both");
     assert_eq!((account.sockets, account.socket_time, account.sent_bytes), (2, ms(2000), 4000));
-    looks[1].held_back.insert(ConnId(0));
-    let account = looks[1].since(&looks[0]).expect("nobody sends, and that is said");
+    samples[1].held_back.insert(ConnId(0));
+    let account = samples[1].since(&samples[0]).expect("an account without sockets that send");
     assert_eq!((account.sockets, account.socket_time, account.mean_rtt), (0, ms(0), None));
 }
 
 #[test]
 fn without_time_or_sockets_there_is_no_account() {
-    let before = look(1000, &[(0, 1)], &[]);
-    assert_eq!(look(1000, &[(0, 2)], &[]).since(&before), None);
-    assert_eq!(look(2000, &[], &[(0, 2)]).since(&before), None, "it is not told of what is sent");
+    let before = sample(1000, &[(0, 1)], &[]);
+    assert_eq!(sample(1000, &[(0, 2)], &[]).since(&before), None);
+    assert_eq!(
+        sample(2000, &[], &[(0, 2)]).since(&before),
+        None,
+        "there are no sockets to the relay"
+    );
 }
 
 #[test]
-fn what_the_relay_has_in_a_silence_is_what_its_kernel_has_acknowledged() {
-    let seen = look(5000, &[(0, 1), (1, 2)], &[]).at_silence();
+fn in_a_silence_the_relay_has_the_acknowledged_data() {
+    let seen = sample(5000, &[(0, 1), (1, 2)], &[]).at_silence();
     assert_eq!((seen.unsent_bytes, seen.unacked_bytes), (22, 26));
     assert_eq!((seen.silent, seen.answered_after), (ms(625), Some(ms(312))));
     assert_eq!(seen.taken_bytes(), 514 * 5000 - 48);
 }
 
 #[test]
-fn counters_of_32_bits_may_run_over() {
-    let mut before = look(1000, &[(0, 1)], &[(0, 1)]);
+fn counters_of_32_bits_may_wrap() {
+    let mut before = sample(1000, &[(0, 1)], &[(0, 1)]);
     before.back.entry(ConnId(0)).or_default().received_segments = u32::MAX - 9;
-    let account = look(2000, &[(0, 2)], &[(0, 1)]).since(&before).expect("there is one");
+    let account = sample(2000, &[(0, 2)], &[(0, 1)]).since(&before).expect("there is one");
     assert_eq!(account.received_segments, 60);
 }

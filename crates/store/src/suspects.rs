@@ -30,17 +30,17 @@ impl Suspect {
 }
 
 impl Reader {
-    /// The moves of all relays' estimates between periods, among the newest finished periods that fit. Only conclusive
+    /// A test with the moves of all relays' estimates between periods, among the newest finished periods that fit. Only conclusive
     /// estimates count. Ends early, with a partial result, if the callback returns `false`.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn likeness(
+    pub fn co_location_test(
         &self,
         before_unix_s: u64,
         mut go_on: impl FnMut() -> bool,
     ) -> Result<CoLocationTest, StoreError> {
-        let mut likeness = CoLocationTest::default();
+        let mut test = CoLocationTest::default();
         for (first, second) in self.pairs_of_periods(before_unix_s)? {
             if !go_on() {
                 break;
@@ -58,9 +58,9 @@ impl Reader {
                 Ok((rsa(row, 0)?, rate(1)?, rate(2)?))
             };
             let found: Vec<(RsaId, Rate, Rate)> = self.all(sql, [int(first), int(second)], both)?;
-            likeness.add(&found);
+            test.add(&found);
         }
-        Ok(likeness)
+        Ok(test)
     }
 
     /// Pairs of consecutive periods, each period in one pair. The pairs depend on the time alone: otherwise each new
@@ -154,13 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn relays_that_move_together_are_suspected_and_the_suspicion_is_read_back() {
+    fn relays_that_move_together_are_suspected_and_the_suspicion_is_stored() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         fill(&mut store, 101, shared);
         let after = first() + 102 * DAY;
-        let likeness = store.likeness(after, || true).expect("read");
-        let found = likeness.suspicions(|_, _| false);
+        let test = store.co_location_test(after, || true).expect("read");
+        let found = test.suspicions(|_, _| false);
         assert_eq!(found.len(), 1, "{found:?}");
         let pair = (relay(1).rsa, relay(2).rsa);
         assert_eq!((found[0].relays, found[0].alike == found[0].moves), (pair, true));
@@ -178,15 +178,15 @@ mod tests {
         assert_eq!(store.suspects(Some(relay(3).rsa)).expect("read"), []);
         store.write([&Entry::Suspicions(Vec::new())]).expect("room");
         assert_eq!(store.suspects(None).expect("read"), []);
-        // Ended at once, it has read nothing; and an unfinished period does not count.
+        // A test that ends at once has read nothing, and an unfinished period does not count.
         for (at, go_on) in [(after, false), (first() + DAY, true)] {
-            let none = store.likeness(at, || go_on).expect("read");
+            let none = store.co_location_test(at, || go_on).expect("read");
             assert_eq!(none.suspicions(|_, _| false), []);
         }
     }
 
     #[test]
-    fn of_a_relay_that_came_along_with_its_machine_only_the_last_turn_counts() {
+    fn only_the_last_turn_of_a_relay_in_a_period_counts() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         // The first turn's value is neither up nor down.
@@ -200,14 +200,14 @@ mod tests {
             let again = closed(relay(1), first() + day * DAY, 2, bytes);
             store.write(&[Entry::Finished(Box::new(again))]).expect("room");
         }
-        let likeness = store.likeness(first() + 102 * DAY, || true).expect("read");
-        let found = likeness.suspicions(|_, _| false);
+        let test = store.co_location_test(first() + 102 * DAY, || true).expect("read");
+        let found = test.suspicions(|_, _| false);
         let pairs: Vec<_> = found.iter().map(|it| (it.relays, it.alike == it.moves)).collect();
         assert_eq!(pairs, [((relay(1).rsa, relay(2).rsa), true)]);
     }
 
     #[test]
-    fn a_lower_bound_says_nothing_of_a_machine() {
+    fn lower_bounds_do_not_count() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         fill(&mut store, 101, |number, day| {
@@ -217,22 +217,22 @@ mod tests {
             let end = End::Measured { capacity, round: 1, inconclusive };
             with_end(begun, capacity.as_byte_per_s(), end)
         });
-        let likeness = store.likeness(first() + 102 * DAY, || true).expect("read");
-        assert_eq!(likeness.suspicions(|_, _| false), []);
+        let test = store.co_location_test(first() + 102 * DAY, || true).expect("read");
+        assert_eq!(test.suspicions(|_, _| false), []);
     }
 
     #[test]
-    fn a_store_of_the_layout_before_has_no_suspicions_until_it_is_brought_to_this_one() {
+    fn a_store_of_an_older_schema_version_has_no_suspicions_until_it_is_migrated() {
         let scratch = Scratch::new();
         let old = Connection::open(&scratch.store).expect("new");
         old.execute_batch(include_str!("schema/1.sql")).expect("room");
         old.pragma_update(None, "application_id", schema::APPLICATION).expect("room");
         old.pragma_update(None, "user_version", 1).expect("room");
         drop(old);
-        let reader = Reader::open(&scratch.store).expect("an older layout can be read");
+        let reader = Reader::open(&scratch.store).expect("an older schema version can be read");
         assert_eq!(reader.suspects(None).expect("read"), []);
         drop(reader);
-        let mut store = Store::open(&scratch.store).expect("brought to this layout");
+        let mut store = Store::open(&scratch.store).expect("migrated");
         let suspicion = Suspicion {
             relays: (relay(1).rsa, relay(2).rsa),
             moves: 9,

@@ -1,6 +1,6 @@
 //! The task that talks to one measurer. It connects on demand, and reconnects after the session was lost.
 
-use super::connect::{ConnectError, Line, Route};
+use super::connect::{ConnectError, Route, Session};
 use crate::check::{DELAY_MAX, plain, report_in};
 use crate::frames::Lost;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, watch};
 
-/// Of the opt-in list: with an IPv6 address each, they are shorter than `MESSAGE_MAX_BYTES`.
-const LINES_OF_A_MESSAGE: usize = 80;
+/// The number of lines of the opt-in list in a message. With an IPv6 address each, they fit in `MESSAGE_MAX_BYTES`.
+const LINES_PER_MESSAGE: usize = 80;
 
 /// The receiver of a round's reports, until it is closed: later reports are dropped.
 #[derive(Clone)]
-pub(super) struct Desk(Arc<Mutex<Option<Reports>>>);
+pub(super) struct ReportSink(Arc<Mutex<Option<Reports>>>);
 
-impl Desk {
+impl ReportSink {
     pub(super) fn new(reports: Reports) -> Self {
         Self(Arc::new(Mutex::new(Some(reports))))
     }
@@ -43,14 +43,14 @@ pub(super) enum Command {
     /// Create a session, and return the measurer's first message.
     Greet { answer: std::sync::mpsc::SyncSender<Result<Hello, ConnectError>> },
     /// Begin a round, and return its number.
-    Prepare { key: RoundKey, order: Box<RoundOrder>, desk: Desk },
+    Prepare { key: RoundKey, order: Box<RoundOrder>, sink: ReportSink },
     /// Start it.
     Start { key: RoundKey, delay: Duration },
     /// End it.
     Stop { key: RoundKey },
 }
 
-/// A round as its member names it. The courier assigns numbers in the session's order.
+/// A round as its member names it. The task assigns numbers in the session's order.
 #[derive(Clone)]
 pub(super) struct RoundKey(Arc<()>);
 
@@ -66,12 +66,12 @@ impl RoundKey {
 
 struct Round {
     key: RoundKey,
-    desk: Desk,
+    sink: ReportSink,
 }
 
-pub(super) struct Courier {
+pub(super) struct SessionTask {
     route: Route,
-    line: Option<Line>,
+    session: Option<Session>,
     /// The opt-in list for a measurer that takes it.
     list: watch::Receiver<Arc<[String]>>,
     /// By their numbers in the session.
@@ -86,54 +86,55 @@ enum News {
     Message(Result<Option<FromMeasurer>, Lost>),
 }
 
-impl Courier {
+impl SessionTask {
     pub(super) const fn new(route: Route, list: watch::Receiver<Arc<[String]>>) -> Self {
-        Self { route, line: None, list, rounds: BTreeMap::new(), newest: 0 }
+        Self { route, session: None, list, rounds: BTreeMap::new(), newest: 0 }
     }
 
     /// Executes commands until all senders are dropped.
     pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         loop {
-            let news = match &mut self.line {
-                Some(line) => tokio::select! {
+            let news = match &mut self.session {
+                Some(session) => tokio::select! {
                     command = commands.recv() => News::Command(command),
-                    message = line.from_measurer.next() => News::Message(message),
+                    message = session.from_measurer.next() => News::Message(message),
                     Ok(()) = self.list.changed() => News::List,
                 },
                 None => News::Command(commands.recv().await),
             };
             match news {
-                News::Command(Some(command)) => self.obey(command).await,
+                News::Command(Some(command)) => self.execute(command).await,
                 News::Command(None) => return,
-                News::List => self.hand_over_list().await,
-                News::Message(Ok(Some(message))) => self.take_in(message),
+                News::List => self.send_list().await,
+                News::Message(Ok(Some(message))) => self.handle_message(message),
                 News::Message(Ok(None)) => self.lose("it ended the session"),
                 News::Message(Err(lost)) => self.lose(&plain(&lost.0)),
             }
         }
     }
 
-    async fn obey(&mut self, command: Command) {
+    async fn execute(&mut self, command: Command) {
         match command {
             Command::Greet { answer } => {
-                let hello = self.connected().await.map(|line| line.hello.clone());
+                let hello = self.connected().await.map(|session| session.hello.clone());
                 // The caller may be gone.
                 let _ = answer.send(hello);
             }
-            Command::Prepare { key, order, desk } => {
+            Command::Prepare { key, order, sink } => {
                 if let Err(error) = self.connected().await {
-                    return desk.broken(error.to_string());
+                    return sink.broken(error.to_string());
                 }
                 self.newest += 1;
                 let round = self.newest;
-                self.rounds.insert(round, Round { key, desk });
+                self.rounds.insert(round, Round { key, sink });
                 self.send(FromCoordinator::Prepare { round, order: *order });
             }
             Command::Start { key, delay } => {
                 if let Some(round) = self.number(&key) {
                     // All members start together: the latency of the message is part of the delay.
-                    let way = self.line.as_ref().map_or(Duration::ZERO, |line| line.way);
-                    let delay = delay.saturating_sub(way).min(DELAY_MAX);
+                    let latency =
+                        self.session.as_ref().map_or(Duration::ZERO, |session| session.latency);
+                    let delay = delay.saturating_sub(latency).min(DELAY_MAX);
                     self.send(FromCoordinator::Start { round, delay });
                 }
             }
@@ -146,30 +147,33 @@ impl Courier {
         }
     }
 
-    async fn connected(&mut self) -> Result<&mut Line, ConnectError> {
+    async fn connected(&mut self) -> Result<&mut Session, ConnectError> {
         // The session may have been lost unnoticed.
-        if self.line.as_ref().is_some_and(|line| line.to_measurer.is_closed()) {
+        if self.session.as_ref().is_some_and(|session| session.to_measurer.is_closed()) {
             self.lose("the connection is lost");
         }
-        if self.line.is_none() {
-            self.line = Some(self.route.connect().await?);
-            self.hand_over_list().await;
+        if self.session.is_none() {
+            self.session = Some(self.route.connect().await?);
+            self.send_list().await;
         }
-        self.line.as_mut().ok_or(ConnectError::Ended)
+        self.session.as_mut().ok_or(ConnectError::Ended)
     }
 
     /// Sends the opt-in list, if the measurer takes it.
-    async fn hand_over_list(&mut self) {
+    async fn send_list(&mut self) {
         let lines = Arc::clone(&self.list.borrow_and_update());
-        let Some(line) = self.line.as_ref().filter(|line| line.hello.takes_opt_in) else { return };
-        let mut chunks = lines.chunks(LINES_OF_A_MESSAGE).peekable();
+        let Some(session) = self.session.as_ref().filter(|session| session.hello.takes_opt_in)
+        else {
+            return;
+        };
+        let mut chunks = lines.chunks(LINES_PER_MESSAGE).peekable();
         // An empty list replaces the previous one as well.
         let mut chunk = chunks.next().unwrap_or_default();
         loop {
             let is_last = chunks.peek().is_none();
             let message = FromCoordinator::OptIn { lines: chunk.to_vec(), is_last };
             // A lost connection is noticed at the next command.
-            if line.to_measurer.send(message).await.is_err() || is_last {
+            if session.to_measurer.send(message).await.is_err() || is_last {
                 return;
             }
             chunk = chunks.next().unwrap_or_default();
@@ -182,23 +186,23 @@ impl Courier {
     }
 
     fn send(&mut self, message: FromCoordinator) {
-        let Some(line) = &self.line else { return };
-        if line.to_measurer.try_send(message).is_err() {
+        let Some(session) = &self.session else { return };
+        if session.to_measurer.try_send(message).is_err() {
             self.lose("it does not read, or is gone");
         }
     }
 
-    fn take_in(&mut self, message: FromMeasurer) {
+    fn handle_message(&mut self, message: FromMeasurer) {
         match message {
             FromMeasurer::End(End { reason, .. }) => return self.lose(&plain(&reason)),
             FromMeasurer::Hello(_) => return self.lose("it greets twice"),
             _ => {}
         }
         match report_in(message) {
-            // Also for rounds that are over.
+            // Also for rounds that have ended.
             Ok(Some((number, report))) => {
                 if let Some(round) = self.rounds.get(&number) {
-                    round.desk.deliver(report);
+                    round.sink.deliver(report);
                 }
             }
             Ok(None) => self.lose("its message belongs to no round"),
@@ -207,9 +211,9 @@ impl Courier {
     }
 
     fn lose(&mut self, reason: &str) {
-        self.line = None;
+        self.session = None;
         for round in std::mem::take(&mut self.rounds).into_values() {
-            round.desk.broken(format!(
+            round.sink.broken(format!(
                 "the session with the measurer at {} is lost: {reason}",
                 self.route.at
             ));
@@ -218,7 +222,7 @@ impl Courier {
 }
 
 /// When the thread ends, so do its sessions.
-impl Drop for Courier {
+impl Drop for SessionTask {
     fn drop(&mut self) {
         self.lose("the coordinator is ending");
     }

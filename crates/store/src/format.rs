@@ -11,7 +11,7 @@ pub fn utc(unix_s: u64) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// A duration, roughly: in the largest unit of which it has two.
+/// A rough duration, in the largest unit of which it has at least two.
 pub(crate) fn roughly(time: Duration) -> String {
     let seconds = time.as_secs();
     let units = [(24 * 3600, "days"), (3600, "hours"), (60, "minutes")];
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_as_people_say_them() {
+    fn times_are_formatted_for_people() {
         assert_eq!(utc(1_800_000_000), "2027-01-15 08:00 UTC");
         assert_eq!(utc(u64::MAX), utc(u64::MAX - 1), "no panic");
         let roughly = |seconds| roughly(Duration::from_secs(seconds));

@@ -37,11 +37,11 @@ struct Found {
     /// The verdict names a measurer that was not limited by a cause of its own.
     misnamed: u32,
     /// Not conclusive, though the others, or the whole team if none is limited, have enough capacity to show the limit.
-    in_vain: u32,
+    wasted: u32,
 }
 
 impl Found {
-    /// `narrow`: the measurer behind a bottleneck, if any. Returns whether the verdict is wrong.
+    /// Adds a measurement. `narrow` is the measurer behind a bottleneck, if any. Returns whether the verdict is wrong.
     fn add(&mut self, scene: &Scene, guess: f64, team: &[f64], narrow: Option<usize>) -> bool {
         // A measurer that alone loses packets is limited by its path, too.
         let losing = scene.paths.iter().position(|it| it.loss_ppm > 500);
@@ -57,12 +57,12 @@ impl Found {
         self.conclusive += u32::from(estimate.is_conclusive());
         self.wrong += u32::from(is_wrong);
         self.misnamed += u32::from(named.any(|it| Some(it) != narrow.or(losing)));
-        self.in_vain += u32::from(!estimate.is_conclusive() && is_enough);
+        self.wasted += u32::from(!estimate.is_conclusive() && is_enough);
         is_wrong
     }
 }
 
-/// All teams at all distances, before all relays with all guesses.
+/// Calls `notify` for all teams at all distances, with all relays and all guesses.
 fn each_scene(mut notify: impl FnMut(&Scene, f64, &[f64])) {
     for team in TEAMS {
         for rtts_ms in RTTS_MS {
@@ -77,38 +77,38 @@ fn each_scene(mut notify: impl FnMut(&Scene, f64, &[f64])) {
 }
 
 #[test]
-fn no_narrow_place_of_one_measurer_passes_for_the_relays_unless_it_has_no_queue_and_the_others_have_less()
+fn a_bottleneck_of_one_measurer_is_not_taken_for_the_relays_unless_it_has_no_queue_and_the_others_have_less()
  {
     let mut all: BTreeMap<&str, Found> = BTreeMap::new();
     each_scene(|clear, guess, team| {
         for (place, kind) in (0..team.len())
-            .flat_map(|place| [Kind::Queue, Kind::Policer, Kind::WayBack].map(|it| (place, it)))
+            .flat_map(|place| [Kind::Queue, Kind::Policer, Kind::ReturnPath].map(|it| (place, it)))
         {
             for share in [0.05, 0.2, 0.5] {
                 let mut scene = clear.clone();
                 let narrow = scene.capacity.scaled(share);
-                scene.paths[place].narrow = Some((narrow, kind));
+                scene.paths[place].bottleneck = Some((narrow, kind));
                 let name = match kind {
                     Kind::Queue => "queue",
                     Kind::Policer => "policer",
-                    Kind::WayBack => "way back",
+                    Kind::ReturnPath => "return path",
                 };
                 let is_wrong = all.entry(name).or_default().add(&scene, guess, team, Some(place));
-                // If none of the others has as much as comes back through it, it is like the only one.
+                // If no other has as much as it gets back, there is nothing to compare with.
                 let others = (0..team.len()).filter(|it| *it != place).map(|it| team[it]);
-                let is_like_one = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
-                let may_be_wrong = kind != Kind::Queue && is_like_one;
+                let is_like_alone = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
+                let may_be_wrong = kind != Kind::Queue && is_like_alone;
                 assert!(!is_wrong || may_be_wrong, "{name}: {guess} Mbit/s, {team:?}, {scene:?}");
             }
         }
     });
     println!("{all:#?}");
-    assert!(all.values().all(|it| it.misnamed == 0 && it.in_vain == 0), "{all:#?}");
+    assert!(all.values().all(|it| it.misnamed == 0 && it.wasted == 0), "{all:#?}");
     assert!(all.values().all(|it| it.conclusive > it.scenes / 2), "{all:#?}");
 }
 
 #[test]
-fn where_nothing_but_the_relay_is_narrow_nobody_is_named_and_nothing_is_in_vain() {
+fn if_only_the_relay_is_a_bottleneck_no_measurer_is_named_and_no_measurement_is_wasted() {
     let mut all: BTreeMap<&str, Found> = BTreeMap::new();
     each_scene(|clear, guess, team| {
         for (name, is_link, losses_ppm) in [
@@ -126,5 +126,5 @@ fn where_nothing_but_the_relay_is_narrow_nobody_is_named_and_nothing_is_in_vain(
         }
     });
     println!("{all:#?}");
-    assert!(all.values().all(|it| it.misnamed == 0 && it.in_vain == 0), "{all:#?}");
+    assert!(all.values().all(|it| it.misnamed == 0 && it.wasted == 0), "{all:#?}");
 }

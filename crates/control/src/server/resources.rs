@@ -18,18 +18,19 @@ pub const ROUNDS_MAX: u32 = 64;
 /// The time to end a round: closing sockets and joining threads.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
-pub(super) struct Book {
+/// The capacity of a measurer, and its allocation to sessions and rounds.
+pub(super) struct Resources {
     capacity: Rate,
     /// The number of sockets to relays for which there are file descriptors.
     sockets_max: u32,
     make: MakeMember,
-    pages: Mutex<Pages>,
+    state: Mutex<State>,
     /// A round has ended.
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Pages {
+struct State {
     sessions: BTreeSet<PublicKey>,
     rounds: Vec<Entry>,
     /// Members without a round.
@@ -49,26 +50,26 @@ struct Entry {
 }
 
 /// A coordinator's only session; dropping it makes room for the next.
-pub(super) struct Ticket {
-    book: Arc<Book>,
+pub(super) struct SessionPermit {
+    resources: Arc<Resources>,
     coordinator: PublicKey,
 }
 
 /// A round's share of the capacity; dropping it returns the share.
 pub(super) struct Reservation {
-    book: Arc<Book>,
+    resources: Arc<Resources>,
     number: u64,
 }
 
 /// Dropping it marks the round as stopping: its share may be promised to another round, which then waits for it.
-pub(super) struct Claim {
-    book: Arc<Book>,
+pub(super) struct RunningMark {
+    resources: Arc<Resources>,
     number: u64,
 }
 
-impl Book {
+impl Resources {
     pub(super) fn new(capacity: Rate, sockets_max: u32, make: MakeMember) -> Self {
-        Self { capacity, sockets_max, make, pages: Mutex::default(), ended: Condvar::new() }
+        Self { capacity, sockets_max, make, state: Mutex::default(), ended: Condvar::new() }
     }
 
     /// The maximum number of sockets of all rounds together.
@@ -83,28 +84,28 @@ impl Book {
 
     /// Adds to the sums since the start.
     pub(super) fn count(&self, add: impl FnOnce(&mut MeasurerTotals)) {
-        add(&mut self.pages().totals);
+        add(&mut self.lock().totals);
     }
 
     /// The status, without the opt-in list.
     pub(super) fn status(&self) -> MeasurerStatus {
-        let pages = self.pages();
+        let state = self.lock();
         MeasurerStatus {
             capacity: self.capacity,
-            reserved: pages.rounds.iter().map(|entry| entry.rate).sum(),
-            sessions: pages.sessions.len(),
-            rounds: pages.rounds.len(),
-            sockets: pages.rounds.iter().fold(0, |sum, entry| sum.saturating_add(entry.sockets)),
+            reserved: state.rounds.iter().map(|entry| entry.rate).sum(),
+            sessions: state.sessions.len(),
+            rounds: state.rounds.len(),
+            sockets: state.rounds.iter().fold(0, |sum, entry| sum.saturating_add(entry.sockets)),
             sockets_max: self.sockets_max,
             opted_in: 0,
-            totals: pages.totals.clone(),
+            totals: state.totals.clone(),
         }
     }
 
     /// Begins a coordinator's session, unless it has one.
-    pub(super) fn enter(self: &Arc<Self>, coordinator: PublicKey) -> Option<Ticket> {
-        let is_first = self.pages().sessions.insert(coordinator);
-        is_first.then(|| Ticket { book: Arc::clone(self), coordinator })
+    pub(super) fn open_session(self: &Arc<Self>, coordinator: PublicKey) -> Option<SessionPermit> {
+        let is_first = self.lock().sessions.insert(coordinator);
+        is_first.then(|| SessionPermit { resources: Arc::clone(self), coordinator })
     }
 
     /// Reserves capacity and sockets for a round. What ending rounds still use counts as free. A round that is alone
@@ -114,9 +115,9 @@ impl Book {
         coordinator: PublicKey,
         rate: Rate,
         sockets: u32,
-    ) -> Result<(Reservation, Claim), Refusal> {
-        let mut pages = self.pages();
-        let staying = || pages.rounds.iter().filter(|entry| !entry.is_ending);
+    ) -> Result<(Reservation, RunningMark), Refusal> {
+        let mut state = self.lock();
+        let staying = || state.rounds.iter().filter(|entry| !entry.is_ending);
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
             let others = staying().filter(|it| it.coordinator != coordinator).count();
@@ -128,8 +129,8 @@ impl Book {
             );
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
-        if pages.rounds.len() >= ROUNDS_MAX as usize {
-            let reason = format!("busy: {ROUNDS_MAX} rounds are on, and that is the most");
+        if state.rounds.len() >= ROUNDS_MAX as usize {
+            let reason = format!("busy: {ROUNDS_MAX} rounds are running, which is the maximum");
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
         let open = staying().fold(0u32, |sum, entry| sum.saturating_add(entry.sockets));
@@ -141,23 +142,26 @@ impl Book {
             );
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
-        let number = pages.next;
-        pages.next += 1;
-        pages.rounds.push(Entry { number, coordinator, rate, sockets, is_ending: false });
-        let book = || Arc::clone(self);
-        Ok((Reservation { book: book(), number }, Claim { book: book(), number }))
+        let number = state.next;
+        state.next += 1;
+        state.rounds.push(Entry { number, coordinator, rate, sockets, is_ending: false });
+        let resources = || Arc::clone(self);
+        Ok((
+            Reservation { resources: resources(), number },
+            RunningMark { resources: resources(), number },
+        ))
     }
 
     /// Waits for the end of all rounds, until the timeout.
     pub(super) fn wait_until_idle(&self, longest: Duration) {
-        let wait = self.ended.wait_timeout_while(self.pages(), longest, |it| !it.rounds.is_empty());
-        let (mut pages, _) = wait.unwrap_or_else(PoisonError::into_inner);
-        pages.idle.clear();
+        let wait = self.ended.wait_timeout_while(self.lock(), longest, |it| !it.rounds.is_empty());
+        let (mut state, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        state.idle.clear();
     }
 
-    fn pages(&self) -> MutexGuard<'_, Pages> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // No code that holds the lock can panic half-way.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,49 +169,49 @@ impl Reservation {
     /// Waits until the rounds whose share it was promised have ended.
     pub(super) fn wait_for_room(&self) -> Result<(), MemberError> {
         let is_in_the_way = |it: &Entry| it.is_ending && it.number < self.number;
-        let pages = self.book.pages();
+        let state = self.resources.lock();
         let wait = self
-            .book
+            .resources
             .ended
-            .wait_timeout_while(pages, LONGEST_END, |pages| pages.rounds.iter().any(is_in_the_way));
+            .wait_timeout_while(state, LONGEST_END, |state| state.rounds.iter().any(is_in_the_way));
         let (_pages, timed_out) = wait.unwrap_or_else(PoisonError::into_inner);
         if timed_out.timed_out() {
-            return Err(MemberError("an earlier round does not come to its end".to_owned()));
+            return Err(MemberError("an earlier round does not end".to_owned()));
         }
         Ok(())
     }
 
     /// A member for the round: an idle one, or a new one, which may take a while to create.
     pub(super) fn member(&self) -> Result<Box<dyn Member>, MemberError> {
-        let idle = self.book.pages().idle.pop();
-        idle.map_or_else(|| (self.book.make)(), Ok)
+        let idle = self.resources.lock().idle.pop();
+        idle.map_or_else(|| (self.resources.make)(), Ok)
     }
 
     /// Ends the round, with a reusable member.
     pub(super) fn give_back(self, member: Box<dyn Member>) {
-        self.book.pages().idle.push(member);
+        self.resources.lock().idle.push(member);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.book.pages().rounds.retain(|entry| entry.number != self.number);
-        self.book.ended.notify_all();
+        self.resources.lock().rounds.retain(|entry| entry.number != self.number);
+        self.resources.ended.notify_all();
     }
 }
 
-impl Drop for Claim {
+impl Drop for RunningMark {
     fn drop(&mut self) {
-        let mut pages = self.book.pages();
-        if let Some(entry) = pages.rounds.iter_mut().find(|entry| entry.number == self.number) {
+        let mut state = self.resources.lock();
+        if let Some(entry) = state.rounds.iter_mut().find(|entry| entry.number == self.number) {
             entry.is_ending = true;
         }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for SessionPermit {
     fn drop(&mut self) {
-        self.book.pages().sessions.remove(&self.coordinator);
+        self.resources.lock().sessions.remove(&self.coordinator);
     }
 }
 
@@ -219,26 +223,26 @@ mod tests {
 
     const SOCKETS_MAX: u32 = 100;
 
-    fn book(capacity: u64) -> Arc<Book> {
+    fn resources(capacity: u64) -> Arc<Resources> {
         let make: MakeMember = Box::new(|| Err(MemberError("none".to_owned())));
-        Arc::new(Book::new(Rate::from_bit_per_s(capacity), SOCKETS_MAX, make))
+        Arc::new(Resources::new(Rate::from_bit_per_s(capacity), SOCKETS_MAX, make))
     }
 
     #[test]
     fn a_coordinator_has_one_session_at_a_time() {
-        let book = book(1);
+        let resources = resources(1);
         let (one, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
-        let ticket = book.enter(one).expect("the first");
-        assert!(book.enter(one).is_none() && book.enter(other).is_some());
-        drop(ticket);
-        assert!(book.enter(one).is_some());
+        let permit = resources.open_session(one).expect("the first");
+        assert!(resources.open_session(one).is_none() && resources.open_session(other).is_some());
+        drop(permit);
+        assert!(resources.open_session(one).is_some());
     }
 
     #[test]
-    fn a_refusal_says_what_is_in_use() {
-        let book = book(10_000_000);
+    fn a_refusal_states_the_capacity_in_use() {
+        let resources = resources(10_000_000);
         let reserve =
-            |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
+            |key, mbit| resources.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
         let _held = reserve(1, 8.0).expect("room");
         let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
@@ -249,12 +253,12 @@ mod tests {
 
     #[test]
     fn a_share_can_be_promised_while_its_round_is_ending() {
-        let book = book(100);
-        let reserve = || book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100), 1);
-        let (old, claim) = reserve().expect("room");
+        let resources = resources(100);
+        let reserve = || resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100), 1);
+        let (old, mark) = reserve().expect("room");
         assert!(reserve().is_err());
-        drop(claim);
-        let (new, _claim) = reserve().expect("promised");
+        drop(mark);
+        let (new, _mark) = reserve().expect("promised");
         assert!(reserve().is_err(), "but only once");
         let waits = std::thread::spawn(move || new.wait_for_room());
         drop(old);
@@ -262,17 +266,18 @@ mod tests {
     }
 
     #[test]
-    fn rounds_have_no_more_sockets_than_there_is_room_for_but_for_one_that_is_alone() {
-        let book = book(100);
-        let reserve = |sockets| book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(1), sockets);
+    fn the_sockets_of_all_rounds_are_limited_except_for_a_single_round() {
+        let resources = resources(100);
+        let reserve =
+            |sockets| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(1), sockets);
         let first = reserve(60).expect("room");
         let second = reserve(40).expect("just enough");
         let refusal = reserve(1).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
         assert!(refusal.reason.contains("100 sockets are in use"), "{}", refusal.reason);
         // An ending round has promised its own share.
-        let (reservation, claim) = second;
-        drop(claim);
+        let (reservation, mark) = second;
+        drop(mark);
         let third = reserve(40).expect("promised");
         drop((reservation, first, third));
         let _alone = reserve(u32::MAX).expect("it may try");
@@ -281,15 +286,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rounds_never_exceed_the_capacity_and_give_it_back(
+        fn rounds_never_exceed_the_capacity_and_release_it(
             steps in vec((any::<bool>(), 1u64..60), 0..200),
         ) {
-            let book = book(100);
+            let resources = resources(100);
             let mut held: Vec<(_, u64)> = Vec::new();
             for (takes, rate) in steps {
                 let used: u64 = held.iter().map(|(_, rate)| rate).sum();
                 if takes {
-                    let taken = book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1);
+                    let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1);
                     let fits = used + rate <= 100 && held.len() < ROUNDS_MAX as usize;
                     prop_assert_eq!(taken.is_ok(), fits);
                     held.extend(taken.ok().map(|it| (it, rate)));
@@ -298,7 +303,7 @@ mod tests {
                 }
             }
             drop(held);
-            prop_assert!(book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100), 1).is_ok());
+            prop_assert!(resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100), 1).is_ok());
         }
     }
 }
