@@ -1,5 +1,5 @@
 "use strict";
-// Values at the pointer, and series that are hidden by a click on their name. Without it figures are pictures.
+// Shows values at the pointer, and hides series by a click on their name. Without this script, figures are static.
 for (const figure of document.querySelectorAll("figure.plot")) {
   const svg = figure.querySelector("svg");
   const series = JSON.parse(figure.querySelector("script").textContent);
@@ -44,7 +44,7 @@ for (const figure of document.querySelectorAll("figure.plot")) {
     const visible = series.filter((_, index) => shown[index]);
     const here = nearest(visible.flatMap(([, points]) => points), at);
     if (!here || Math.hypot(here[0] - at.x, here[1] - at.y) > 40) return hide();
-    // What other series have at the same place of the x axis is compared with it.
+    // Shows the values of the other series at the same x as well.
     const lines = visible.flatMap(([name, points]) =>
       points.filter(([x]) => x === here[0]).slice(0, 3).map(([, , text]) => `${name}: ${text}`),
     );

@@ -1,4 +1,4 @@
-// Parts of a page that are marked follow what happens; all else, and where the reader is in it, stays.
+// Updates the marked parts of a page after each event, except a part that has the focus.
 "use strict";
 const parts = () => document.querySelectorAll("[data-live][id]");
 let timer;
@@ -15,7 +15,7 @@ async function renew() {
       }
     }
   } catch {
-    // The next event tries again.
+    // The next event retries.
   }
 }
 if (parts().length > 0) {

@@ -218,7 +218,7 @@ fn verdict(report: &Report, bytes: &[u8]) -> String {
         FileVerdict::BadTimestamp => {
             let why = first_line(bytes);
             let why = why.map_or_else(String::new, |why| format!(": {}", shortened(&why)));
-            format!("tor refuses it: the first line is not just a Unix time in seconds{why}")
+            format!("tor refuses it: the first line is not a Unix time in seconds alone{why}")
         }
         FileVerdict::Stale { age_s } => {
             format!("tor refuses it: it is {} h old, and 72 h is the most", age_s / 3600)
