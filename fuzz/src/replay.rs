@@ -53,8 +53,8 @@ impl Mutator {
             self.rng.fill_bytes(&mut input);
             return input;
         }
-        let place = self.below(self.corpus.len());
-        input.clone_from(&self.corpus[place]);
+        let index = self.below(self.corpus.len());
+        input.clone_from(&self.corpus[index]);
         for _ in 0..=self.below(6) {
             self.change(&mut input);
         }

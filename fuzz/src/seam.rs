@@ -27,15 +27,15 @@ pub fn seam(data: &[u8]) {
     // One of the next hops behaves like a stock relay.
     stage.has_feedback = |relay| relay != Some(2);
     let held_bytes_max = HELD_CELLS_MAX * size_of::<<HeaderOnly as CellModel>::Cell>();
-    stage.play(script, |stage| {
+    stage.run_script(script, |stage| {
         stage.relay.check_accounts();
         // The data of destinations arrives one read at a time.
         let most = held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(stage.relay.queued_bytes() <= most, "{} bytes held", stage.relay.queued_bytes());
     });
-    stage.pass(Duration::from_secs(1));
+    stage.advance(Duration::from_secs(1));
     stage.relay.check_accounts();
-    stage.end();
+    stage.close_all();
     stage.relay.check_accounts();
     assert_eq!((stage.relay.open_circuits(), stage.relay.open_streams()), (0, 0));
     assert_eq!(stage.relay.queued_bytes(), 0, "nothing is left of anybody");

@@ -63,7 +63,7 @@ impl<S: Subject> Links<S> {
 
     pub(crate) fn apply(&mut self, input: &mut Input<'_>) {
         let op = input.u8() % 16;
-        let place = usize::from(input.u8());
+        let index = usize::from(input.u8());
         match op {
             // The honest course for several steps.
             0..=3 => {
@@ -71,15 +71,15 @@ impl<S: Subject> Links<S> {
                     self.go_on();
                 }
             }
-            4 => self.connect(place),
+            4 => self.connect(index),
             5 => {
                 let message = self.message(input);
-                self.say(place, CircId::LINK, Command::MEASURE, &message);
+                self.say(index, CircId::LINK, Command::MEASURE, &message);
             }
             6 => {
                 let body = input.u8();
                 let body = input.take(usize::from(body)).to_vec();
-                self.say(place, CircId::LINK, Command::MEASURE, &body);
+                self.say(index, CircId::LINK, Command::MEASURE, &body);
             }
             // Any cell on any circuit.
             7 => {
@@ -93,19 +93,19 @@ impl<S: Subject> Links<S> {
                     Command::PADDING,
                 ];
                 let (command, byte) = (input.choose(&commands), input.u8());
-                self.say(place, circ_id, command, &[byte; BODY_LEN]);
+                self.say(index, circ_id, command, &[byte; BODY_LEN]);
             }
             8 => {
                 let len = input.u8();
                 let bytes = input.take(usize::from(len)).to_vec();
-                if let Some(link) = self.link(place) {
+                if let Some(link) = self.link(index) {
                     link.to_us.extend_from_slice(&bytes);
                 }
             }
             // Bytes in flight to us are changed, repeated or lost.
             9 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
-                if let Some(link) = self.link(place)
+                if let Some(link) = self.link(index)
                     && !link.to_us.is_empty()
                 {
                     let at = at % link.to_us.len();
@@ -114,7 +114,7 @@ impl<S: Subject> Links<S> {
             }
             10 => {
                 let (cells, is_copy) = (usize::from(input.u8() % 4), input.bool());
-                if let Some(link) = self.link(place) {
+                if let Some(link) = self.link(index) {
                     let until = (cells * CELL_LEN).min(link.to_us.len());
                     if is_copy {
                         link.to_us.extend_from_within(..until);
@@ -123,7 +123,7 @@ impl<S: Subject> Links<S> {
                     }
                 }
             }
-            11 => self.close(place, CloseCause::Reset),
+            11 => self.close(index, CloseCause::Reset),
             12 => {
                 self.now += Duration::from_millis(u64::from(input.u16()));
                 self.handle_timeout_if_due();
@@ -132,12 +132,12 @@ impl<S: Subject> Links<S> {
                 let at = self.now + Duration::from_millis(u64::from(input.u8()));
                 self.subject.start(self.now, at);
             }
-            14 => self.deliver(place, usize::from(input.u16())),
+            14 => self.deliver(index, usize::from(input.u16())),
             _ => {
-                if place == 77 {
+                if index == 77 {
                     self.subject.stop();
                 } else {
-                    self.answer(place, usize::from(input.u8() % 64));
+                    self.answer(index, usize::from(input.u8() % 64));
                 }
             }
         }
@@ -174,35 +174,35 @@ impl<S: Subject> Links<S> {
         message.encode()
     }
 
-    fn link(&mut self, place: usize) -> Option<&mut Link> {
+    fn link(&mut self, index: usize) -> Option<&mut Link> {
         let len = self.links.len().max(1);
-        self.links.get_mut(place % len)
+        self.links.get_mut(index % len)
     }
 
-    fn connect(&mut self, place: usize) {
+    fn connect(&mut self, index: usize) {
         let now = self.now;
-        let Some(link) = self.link(place) else { return };
+        let Some(link) = self.link(index) else { return };
         let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
         link.is_connected = true;
         self.subject.node().handle_connected(now, conn, &Tls);
     }
 
-    fn say(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
-        if let Some(link) = self.link(place) {
+    fn say(&mut self, index: usize, circ_id: CircId, command: Command, body: &[u8]) {
+        if let Some(link) = self.link(index) {
             link.say(circ_id, command, body);
         }
     }
 
-    fn answer(&mut self, place: usize, cells: usize) {
-        if let Some(link) = self.link(place) {
+    fn answer(&mut self, index: usize, cells: usize) {
+        if let Some(link) = self.link(index) {
             link.answer(cells);
         }
     }
 
     /// Delivers the bytes in flight on a link, up to `len` bytes in each direction.
-    fn deliver(&mut self, place: usize, len: usize) {
+    fn deliver(&mut self, index: usize, len: usize) {
         let (now, nonce, proves) = (self.now, self.nonce, self.proves);
-        let Some(link) = self.link(place).filter(|link| link.is_connected) else { return };
+        let Some(link) = self.link(index).filter(|link| link.is_connected) else { return };
         let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
         let to_them: Vec<u8> = link.to_them.drain(..len.min(link.to_them.len())).collect();
         link.hear(&to_them, nonce, proves);
@@ -212,13 +212,13 @@ impl<S: Subject> Links<S> {
             self.fed_cells += (to_us.len() / CELL_LEN) as u64 + 1;
             self.subject.node().handle_bytes(now, conn, &to_us);
         }
-        self.flush(place);
+        self.flush(index);
     }
 
     /// Takes the node's output for a link while there is room.
-    fn flush(&mut self, place: usize) {
-        let Some(place) = place.checked_rem(self.links.len()) else { return };
-        let link = &mut self.links[place];
+    fn flush(&mut self, index: usize) {
+        let Some(index) = index.checked_rem(self.links.len()) else { return };
+        let link = &mut self.links[index];
         let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
         let mut buffer = [0; 16_384];
         while link.to_them.len() < BUFFER_LEN {
@@ -232,20 +232,20 @@ impl<S: Subject> Links<S> {
 
     /// One step of the honest course: everything is connected, delivered and answered.
     fn go_on(&mut self) {
-        for place in 0..self.links.len() {
-            self.connect(place);
+        for index in 0..self.links.len() {
+            self.connect(index);
             self.settle(1000);
-            self.deliver(place, BUFFER_LEN);
+            self.deliver(index, BUFFER_LEN);
             self.settle(1000);
-            self.answer(place, usize::MAX);
+            self.answer(index, usize::MAX);
         }
         self.now += Duration::from_millis(1);
         self.handle_timeout_if_due();
     }
 
-    fn close(&mut self, place: usize, cause: CloseCause) {
+    fn close(&mut self, index: usize, cause: CloseCause) {
         let now = self.now;
-        let Some(conn) = self.link(place).and_then(|link| link.ours.take()) else { return };
+        let Some(conn) = self.link(index).and_then(|link| link.ours.take()) else { return };
         self.known.remove(&conn);
         self.forgotten.insert(conn);
         self.subject.node().handle_closed(now, conn, cause);
@@ -283,15 +283,15 @@ impl<S: Subject> Links<S> {
         }
         if let Some(conn) = self.subject.node().poll_close() {
             assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
-            if let Some(place) = self.known.remove(&conn) {
-                self.links[place].ours = None;
+            if let Some(index) = self.known.remove(&conn) {
+                self.links[index].ours = None;
             }
             return true;
         }
         let Some(conn) = self.subject.node().poll_writable() else { return false };
         assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
-        if let Some(place) = self.known.get(&conn).copied() {
-            self.flush(place);
+        if let Some(index) = self.known.get(&conn).copied() {
+            self.flush(index);
         }
         true
     }

@@ -29,7 +29,7 @@ impl World {
     /// Performs one act that the fuzzer chooses.
     fn apply(&mut self, input: &mut Input<'_>) {
         let op = input.u8() % 16;
-        let place = usize::from(input.u8());
+        let index = usize::from(input.u8());
         match op {
             // The honest course for several steps.
             0..=2 => {
@@ -37,18 +37,18 @@ impl World {
                     self.go_on();
                 }
             }
-            3 => self.connect(place),
+            3 => self.connect(index),
             // Deliver some of the bytes in flight.
-            4 => self.deliver(place, usize::from(input.u16())),
+            4 => self.deliver(index, usize::from(input.u16())),
             5 => {
                 let bytes = input.u8();
                 let bytes = input.take(usize::from(bytes));
-                self.feed(place, bytes);
+                self.feed(index, bytes);
             }
             // Bytes in flight to us are changed, repeated or lost.
             6 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
-                if let Some(link) = self.link(place)
+                if let Some(link) = self.link(index)
                     && !link.to_us.is_empty()
                 {
                     let at = at % link.to_us.len();
@@ -58,7 +58,7 @@ impl World {
             7 => {
                 let (from, cells) = (usize::from(input.u16()), usize::from(input.u8() % 4));
                 let is_copy = input.bool();
-                if let Some(link) = self.link(place) {
+                if let Some(link) = self.link(index) {
                     let from = from.min(link.to_us.len());
                     let until = (from + cells * CELL_LEN).min(link.to_us.len());
                     if is_copy {
@@ -68,9 +68,9 @@ impl World {
                     }
                 }
             }
-            8 => self.close(place, CloseCause::Reset),
+            8 => self.close(index, CloseCause::Reset),
             9 => {
-                let listener = ListenerId(u32::try_from(place % 4).unwrap_or(0));
+                let listener = ListenerId(u32::try_from(index % 4).unwrap_or(0));
                 if let Some(conn) = self.transit.handle_accepted(self.now, listener, &Tls) {
                     self.add(Link {
                         ours: Some(conn),
@@ -91,7 +91,7 @@ impl World {
                 self.told.is_started |= self.told.is_ready;
             }
             _ => {
-                if place == 77 {
+                if index == 77 {
                     self.transit.stop();
                     self.told.is_over = true;
                 }

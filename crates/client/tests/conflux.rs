@@ -306,7 +306,7 @@ fn two_of_four_legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is
 }
 
 #[test]
-fn where_no_exit_links_circuits_one_circuit_is_used() {
+fn without_an_exit_that_links_circuits_one_circuit_is_used() {
     let plain = RelaySpec {
         extra_torrc: [exit("plain").extra_torrc, vec!["ConfluxEnabled 0".to_owned()]].concat(),
         ..RelaySpec::new("plain")

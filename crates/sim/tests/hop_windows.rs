@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
-use testkit::stage::{Cast, Handshaking, Seen, Stage};
+use testkit::stage::{HandshakeKind, SentCell, Stage, StageModel};
 
 /// The window of most tests.
 const WINDOW: u32 = 10;
@@ -25,10 +25,10 @@ const QUEUE_LIMIT_CELLS: u32 = 60;
 const SIZE_MAX_CELLS: u32 = 2_000;
 
 fn ids_of(relay: u8) -> RsaId {
-    <HeaderOnly as Cast>::identity(relay).rsa
+    <HeaderOnly as StageModel>::identity(relay).rsa
 }
 
-fn stage<S: Cast>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
+fn stage<S: StageModel>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
     Stage::new(ChaCha8Rng::seed_from_u64(7), |config: &mut RouterConfig<S::Identity>| {
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
@@ -39,7 +39,7 @@ fn stage<S: Cast>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
 }
 
 /// A circuit from a client through the relay to a next hop.
-struct Middle<S: Cast> {
+struct Middle<S: StageModel> {
     stage: Stage<S, ChaCha8Rng>,
     client: usize,
     circ_id: CircId,
@@ -47,31 +47,31 @@ struct Middle<S: Cast> {
     onward: CircId,
 }
 
-impl<S: Cast> Middle<S> {
+impl<S: StageModel> Middle<S> {
     /// `has_feedback` selects the peers with windows: clients, and the next hop, which is relay 3.
     fn new(windows: HopWindows, has_feedback: fn(Option<u8>) -> bool) -> Self {
         let mut stage = stage::<S>(windows);
         stage.has_feedback = has_feedback;
         let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
-        stage.create(client, circ_id, Handshaking::Ntor);
-        stage.extend(client, circ_id, Handshaking::Ntor, 3);
+        stage.create(client, circ_id, HandshakeKind::Ntor);
+        stage.extend(client, circ_id, HandshakeKind::Ntor, 3);
         let mut it = Self { stage, client, circ_id, next: 1, onward: CircId::LINK };
         // The cells of its construction are reported.
         it.pass(10);
-        it.stage.pass_on(client, circ_id, u16::MAX);
-        it.onward = it.stage.begun(1)[0];
+        it.stage.report_forwarded(client, circ_id, u16::MAX);
+        it.onward = it.stage.created_circuits(1)[0];
         assert_eq!(it.stage.hops(client, circ_id), 2);
         it
     }
 
     fn pass(&mut self, ms: u64) {
-        self.stage.pass(Duration::from_millis(ms));
+        self.stage.advance(Duration::from_millis(ms));
         self.stage.relay.check_accounts();
     }
 
     fn send_forward(&mut self, cells: usize) {
         for _ in 0..cells {
-            self.stage.say_data(self.client, self.circ_id, 1, StreamId(1), 498);
+            self.stage.send_data(self.client, self.circ_id, 1, StreamId(1), 498);
         }
         self.pass(5);
     }
@@ -84,8 +84,8 @@ impl<S: Cast> Middle<S> {
     }
 
     fn sent_count(&self, link: usize, command: Command) -> usize {
-        let of = |seen: &&Seen| seen.link == link && seen.command == command;
-        self.stage.seen().iter().filter(of).count()
+        let of = |seen: &&SentCell| seen.link == link && seen.command == command;
+        self.stage.sent_cells().iter().filter(of).count()
     }
 
     /// The peer whose silence ended a circuit, if one did: a relay or a client.
@@ -106,25 +106,25 @@ impl<S: Cast> Middle<S> {
 }
 
 /// In both directions, with both cell models.
-fn check_reports<S: Cast>() {
+fn check_reports<S: StageModel>() {
     let mut middle = Middle::<S>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     let sent_before = middle.sent_count(0, Command::FEEDBACK);
     assert!(sent_before > 0, "the EXTEND2 was for the relay itself");
     middle.send_forward(4);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "all cells are forwarded");
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 0, "all cells are forwarded");
     // The first leaves at once, the others in the scheduler's next run: cells that leave together are reported
     // together.
     assert_eq!(middle.sent_count(0, Command::FEEDBACK), sent_before + 2);
     middle.send_backward(4);
-    assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+    assert_eq!(middle.stage.unreported_by_relay(1, middle.onward), 0);
     // Blocked cells are not reported.
     middle.send_forward(20);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW);
-    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW);
-    middle.stage.pass_on(1, middle.onward, 3);
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 24 - WINDOW);
+    assert_eq!(middle.stage.unreported_by_peer(1, middle.onward), WINDOW);
+    middle.stage.report_forwarded(1, middle.onward, 3);
     middle.pass(5);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW - 3);
-    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW, "three more were sent");
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 24 - WINDOW - 3);
+    assert_eq!(middle.stage.unreported_by_peer(1, middle.onward), WINDOW, "three more were sent");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_hop_without_windows_gets_no_feedback_and_no_limit() {
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_none());
     middle.send_forward(40);
     assert_eq!(middle.sent_count(1, Command::RELAY), 40);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 0);
     middle.send_backward(40);
     assert_eq!(middle.sent_count(1, Command::FEEDBACK), 0);
     assert_eq!(u64::from(WINDOW), middle.stage.data_cells(0, middle.circ_id));
@@ -148,7 +148,7 @@ fn a_hop_without_windows_gets_no_feedback_and_no_limit() {
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_some());
     middle.send_backward(40);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), 40);
-    assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+    assert_eq!(middle.stage.unreported_by_relay(1, middle.onward), 0);
     assert_eq!(middle.sent_count(0, Command::FEEDBACK), 0);
     middle.send_forward(40);
     assert_eq!(middle.sent_count(1, Command::RELAY), WINDOW as usize);
@@ -159,8 +159,8 @@ fn a_relay_without_windows_neither_offers_nor_accepts_them() {
     let mut stage: Stage<HeaderOnly, ChaCha8Rng> = Stage::new(ChaCha8Rng::seed_from_u64(7), |_| ());
     assert!(!stage.relay.has_hop_windows());
     let link = stage.accept(None, None);
-    stage.feed_back(link, CircId::of_initiator(1), 9);
-    stage.feed_back_bytes(link, b"noise");
+    stage.send_feedback(link, CircId::of_initiator(1), 9);
+    stage.send_feedback_bytes(link, b"noise");
     assert!(stage.is_open(link), "unknown cells are ignored");
 }
 
@@ -168,11 +168,11 @@ fn a_relay_without_windows_neither_offers_nor_accepts_them() {
 fn cells_dropped_by_truncate_count_as_forwarded() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.send_forward(30);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 30 - WINDOW);
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 30 - WINDOW);
     let truncate = (0, RelayCommand::TRUNCATE);
-    middle.stage.say(0, middle.circ_id, truncate, StreamId::CIRCUIT, &[0]);
+    middle.stage.send_message(0, middle.circ_id, truncate, StreamId::CIRCUIT, &[0]);
     middle.pass(5);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "no cell is queued");
+    assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 0, "no cell is queued");
     assert_eq!(middle.sent_count(0, Command::DESTROY), 0);
 }
 
@@ -182,17 +182,17 @@ fn cells_dropped_by_truncate_count_as_forwarded() {
 fn a_reused_circuit_id_is_blocked_only_once() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     for _ in 0..5 {
-        middle.stage.say_data(0, middle.circ_id, 1, StreamId(1), 498);
+        middle.stage.send_data(0, middle.circ_id, 1, StreamId(1), 498);
     }
     middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
     middle.stage.relay.check_accounts();
     let circ_id = CircId::of_initiator(2);
-    middle.stage.create(0, circ_id, Handshaking::Ntor);
-    middle.stage.extend(0, circ_id, Handshaking::Ntor, 3);
+    middle.stage.create(0, circ_id, HandshakeKind::Ntor);
+    middle.stage.extend(0, circ_id, HandshakeKind::Ntor, 3);
     middle.pass(10);
     let before = middle.sent_count(1, Command::RELAY);
     for _ in 0..30 {
-        middle.stage.say_data(0, circ_id, 1, StreamId(1), 498);
+        middle.stage.send_data(0, circ_id, 1, StreamId(1), 498);
     }
     middle.pass(10);
     assert_eq!(middle.sent_count(1, Command::RELAY) - before, WINDOW as usize);
@@ -202,19 +202,19 @@ fn a_reused_circuit_id_is_blocked_only_once() {
 fn an_exit_stops_reading_until_feedback_arrives() {
     let mut stage = stage::<HeaderOnly>(HopWindows::CircuitStart);
     let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
-    stage.create(client, circ_id, Handshaking::Congestion);
+    stage.create(client, circ_id, HandshakeKind::Congestion);
     let begin = (0, RelayCommand::BEGIN);
-    stage.say(client, circ_id, begin, StreamId(1), b"192.0.2.80:80\0");
+    stage.send_message(client, circ_id, begin, StreamId(1), b"192.0.2.80:80\0");
     stage.connect(0);
     stage.feed(0, 100_000);
-    stage.pass(Duration::from_millis(50));
+    stage.advance(Duration::from_millis(50));
     // CONNECTED and one DATA cell: a window begins with two cells.
     assert_eq!(stage.data_cells(client, circ_id), 1);
     let mut most = 0;
     for _ in 0..40 {
-        most = most.max(stage.unfed(client, circ_id));
-        stage.pass(Duration::from_millis(20));
-        stage.pass_on(client, circ_id, u16::MAX);
+        most = most.max(stage.unreported_by_peer(client, circ_id));
+        stage.advance(Duration::from_millis(20));
+        stage.report_forwarded(client, circ_id, u16::MAX);
         while stage.acknowledge(client, circ_id) {}
         stage.feed(0, 100_000);
         stage.relay.check_accounts();
@@ -227,11 +227,11 @@ fn an_exit_stops_reading_until_feedback_arrives() {
 fn excessive_feedback_closes_only_the_links_of_the_liar() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
-    middle.stage.create(bystander, circ_id, Handshaking::Ntor);
+    middle.stage.create(bystander, circ_id, HandshakeKind::Ntor);
     middle.send_forward(5);
-    middle.stage.feed_back(1, middle.onward, 5);
+    middle.stage.send_feedback(1, middle.onward, 5);
     assert!(middle.stage.is_open(1));
-    middle.stage.feed_back(1, middle.onward, 1);
+    middle.stage.send_feedback(1, middle.onward, 1);
     assert!(!middle.stage.is_open(1) && middle.stage.is_open(bystander));
     assert_eq!(middle.refusal(), Some(Violation::ExcessFeedback));
     assert_eq!(middle.stage.relay.totals().feedback_refused, 1);
@@ -248,12 +248,12 @@ fn feedback_for_a_closed_circuit_is_limited_to_its_cells() {
         middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
         assert_eq!(middle.stage.relay.open_circuits(), 0);
         // It sent the report before it received DESTROY.
-        middle.stage.feed_back(1, middle.onward, reported);
+        middle.stage.send_feedback(1, middle.onward, reported);
         assert_eq!(middle.stage.is_open(1), is_open);
     }
     // For a circuit that never existed.
     let mut middle = Middle::<HeaderOnly>::new(windows, |_| true);
-    middle.stage.feed_back(1, CircId::of_initiator(77), 1);
+    middle.stage.send_feedback(1, CircId::of_initiator(77), 1);
     assert!(!middle.stage.is_open(1));
 }
 
@@ -262,7 +262,7 @@ fn empty_or_malformed_feedback_closes_the_link() {
     let long = vec![1; 6 * (FeedbackEntry::PER_CELL_MAX + 1)];
     for body in [&b""[..], &b"12345"[..], &b"\x80\0\0\x01\0\0"[..], &long[..]] {
         let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
-        middle.stage.feed_back_bytes(1, body);
+        middle.stage.send_feedback_bytes(1, body);
         assert!(!middle.stage.is_open(1), "{} bytes", body.len());
         assert!(middle.refusal().is_some());
     }
@@ -274,7 +274,7 @@ fn reports_of_many_liars_are_limited_and_all_are_counted() {
     let mut stage = stage::<HeaderOnly>(HopWindows::Fixed { cells: WINDOW });
     for _ in 0..100 {
         let link = stage.accept(None, None);
-        stage.feed_back_bytes(link, b"noise");
+        stage.send_feedback_bytes(link, b"noise");
         assert!(!stage.is_open(link));
     }
     assert_eq!(stage.relay.totals().feedback_refused, 100);
@@ -293,7 +293,7 @@ fn a_silent_next_hop_causes_at_most_one_full_queue() {
     assert_eq!(middle.sent_count(1, Command::RELAY), WINDOW as usize);
     middle.pass(3000);
     middle.send_forward(1);
-    let why = middle.stage.seen().iter().find_map(|seen| seen.destroyed);
+    let why = middle.stage.sent_cells().iter().find_map(|seen| seen.destroyed);
     assert_eq!(why, Some(DestroyReason::RESOURCE_LIMIT));
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
     assert_eq!(middle.stage.relay.queued_bytes(), 0);
@@ -306,7 +306,7 @@ fn a_merely_slow_next_hop_is_not_blamed() {
     middle.send_forward(WINDOW as usize);
     middle.send_forward(QUEUE_LIMIT_CELLS as usize);
     middle.pass(2990);
-    middle.stage.pass_on(1, middle.onward, 1);
+    middle.stage.report_forwarded(1, middle.onward, 1);
     middle.pass(1000);
     // One was forwarded, and two arrive.
     middle.send_forward(2);
@@ -335,20 +335,20 @@ fn a_silent_client_loses_its_circuit_and_is_reported_as_a_client() {
 fn early_feedback_only_speeds_up_the_liars_own_circuit() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStartAgain, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
-    middle.stage.create(bystander, circ_id, Handshaking::Ntor);
+    middle.stage.create(bystander, circ_id, HandshakeKind::Ntor);
     let mut sent = 0;
     for _ in 0..400 {
         // At most what the queue can hold.
-        let waits = middle.stage.unsaid(0, middle.circ_id);
+        let waits = middle.stage.unreported_by_relay(0, middle.circ_id);
         let cells = (QUEUE_LIMIT_CELLS - waits).min(30) as usize;
         middle.send_forward(cells);
         sent += cells;
-        let unfed = middle.stage.unfed(1, middle.onward);
-        assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
-        middle.stage.pass_on(1, middle.onward, u16::MAX);
+        let unreported_by_peer = middle.stage.unreported_by_peer(1, middle.onward);
+        assert!(unreported_by_peer <= SIZE_MAX_CELLS, "{unreported_by_peer}");
+        middle.stage.report_forwarded(1, middle.onward, u16::MAX);
         middle.pass(5);
     }
-    let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
+    let waits = middle.stage.unreported_by_relay(0, middle.circ_id) as usize;
     assert_eq!(middle.sent_count(1, Command::RELAY), sent - waits);
     assert!(sent > 2_000, "{sent}");
     // Now it is silent: the cells in flight are those that its lies allowed, within the limit.
@@ -358,8 +358,8 @@ fn early_feedback_only_speeds_up_the_liars_own_circuit() {
         if middle.sent_count(0, Command::DESTROY) > 0 {
             break;
         }
-        let unfed = middle.stage.unfed(1, middle.onward);
-        assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
+        let unreported_by_peer = middle.stage.unreported_by_peer(1, middle.onward);
+        assert!(unreported_by_peer <= SIZE_MAX_CELLS, "{unreported_by_peer}");
         middle.send_forward(30);
     }
     assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))));
@@ -371,9 +371,9 @@ fn run_script(windows: HopWindows, script: &[u8]) {
     let mut stage = stage::<HeaderOnly>(windows);
     stage.has_feedback = |relay| relay != Some(2);
     // The stage checks that no more is reported than was sent, and that honest peers keep their links.
-    stage.play(script, |stage| stage.relay.check_accounts());
-    stage.pass(Duration::from_secs(2));
-    stage.end();
+    stage.run_script(script, |stage| stage.relay.check_accounts());
+    stage.advance(Duration::from_secs(2));
+    stage.close_all();
     assert_eq!((stage.relay.open_circuits(), stage.relay.queued_bytes()), (0, 0));
 }
 
@@ -402,26 +402,26 @@ proptest! {
         let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStart, |_| true);
         let (mut forward, mut backward) = (0, 0);
         for (to_next, to_client, fed, fed_back, ms) in steps {
-            let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
+            let waits = middle.stage.unreported_by_relay(0, middle.circ_id) as usize;
             let to_next = to_next.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
-            let waits = middle.stage.unsaid(1, middle.onward) as usize;
+            let waits = middle.stage.unreported_by_relay(1, middle.onward) as usize;
             let to_client = to_client.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
             middle.send_forward(to_next);
             middle.send_backward(to_client);
             (forward, backward) = (forward + to_next, backward + to_client);
-            middle.stage.pass_on(1, middle.onward, fed);
-            middle.stage.pass_on(0, middle.circ_id, fed_back);
+            middle.stage.report_forwarded(1, middle.onward, fed);
+            middle.stage.report_forwarded(0, middle.circ_id, fed_back);
             middle.pass(ms);
         }
         let until: Instant = middle.stage.now + Duration::from_secs(60);
         while middle.stage.relay.queued_bytes() > 0 && middle.stage.now < until {
-            middle.stage.pass_on(1, middle.onward, u16::MAX);
-            middle.stage.pass_on(0, middle.circ_id, u16::MAX);
+            middle.stage.report_forwarded(1, middle.onward, u16::MAX);
+            middle.stage.report_forwarded(0, middle.circ_id, u16::MAX);
             middle.pass(20);
         }
         prop_assert_eq!(middle.sent_count(1, Command::RELAY), forward);
         prop_assert_eq!(middle.stage.data_cells(0, middle.circ_id), backward as u64);
-        prop_assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
-        prop_assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+        prop_assert_eq!(middle.stage.unreported_by_relay(0, middle.circ_id), 0);
+        prop_assert_eq!(middle.stage.unreported_by_relay(1, middle.onward), 0);
     }
 }

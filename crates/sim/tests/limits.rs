@@ -7,7 +7,7 @@ use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use testkit::stage::{Handshaking, Pace, Stage};
+use testkit::stage::{HandshakeKind, Pace, Stage};
 
 /// The length of a cell on a link.
 const CELL: f64 = 514.0;
@@ -28,13 +28,13 @@ fn a_changed_rate_applies_to_waiting_links_at_once() {
     );
     let link = stage.accept(None, Some(Pace { cells_per_ms: 30, buffer_cells: 200 }));
     let circuit = CircId::of_initiator(1);
-    stage.create(link, circuit, Handshaking::Cgo);
-    stage.pass(Duration::from_millis(5));
-    stage.say(link, circuit, (0, RelayCommand::BEGIN), StreamId(1), b"192.0.2.80:80\0");
+    stage.create(link, circuit, HandshakeKind::Cgo);
+    stage.advance(Duration::from_millis(5));
+    stage.send_message(link, circuit, (0, RelayCommand::BEGIN), StreamId(1), b"192.0.2.80:80\0");
     stage.connect(0);
 
     let data = |stage: &Stage<HeaderOnly, ChaCha8Rng>| {
-        let all = stage.seen().iter().filter_map(|seen| seen.said.as_ref());
+        let all = stage.sent_cells().iter().filter_map(|seen| seen.message.as_ref());
         all.filter(|it| it.command == RelayCommand::DATA).count()
     };
     // The rate in the second of two seconds, in bytes.
@@ -43,7 +43,7 @@ fn a_changed_rate_applies_to_waiting_links_at_once() {
             let before = data(stage);
             for _ in 0..1000 {
                 _ = stage.feed(0, 20_000);
-                stage.pass(Duration::from_millis(1));
+                stage.advance(Duration::from_millis(1));
                 while stage.acknowledge(link, circuit) {}
             }
             (data(stage) - before) as f64 * CELL

@@ -13,7 +13,7 @@ use onion::router::{ExitConfig, ExitPolicy, LinkPeer, RouterConfig, RouterEvent}
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use testkit::stage::{Cast, Handshaking, Said, Stage};
+use testkit::stage::{DecryptedMessage, HandshakeKind, Stage, StageModel};
 
 type TestStage<S> = Stage<S, ChaCha8Rng>;
 
@@ -25,7 +25,7 @@ fn circuit(number: u32) -> CircId {
 }
 
 /// An exit with a directory whose links come from a relay.
-fn stage<S: Cast>() -> TestStage<S> {
+fn stage<S: StageModel>() -> TestStage<S> {
     Stage::new(ChaCha8Rng::seed_from_u64(1), |config: &mut RouterConfig<S::Identity>| {
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
@@ -33,43 +33,43 @@ fn stage<S: Cast>() -> TestStage<S> {
     })
 }
 
-fn begin<S: Cast>(stage: &mut TestStage<S>, link: usize, stream: u16, to: &[u8]) {
+fn begin<S: StageModel>(stage: &mut TestStage<S>, link: usize, stream: u16, to: &[u8]) {
     let begin = (0, RelayCommand::BEGIN);
-    stage.say(link, circuit(1), begin, StreamId(stream), to);
+    stage.send_message(link, circuit(1), begin, StreamId(stream), to);
 }
 
 /// The relay's messages for a stream since the last call.
-fn messages<S: Cast>(stage: &TestStage<S>, stream: u16) -> Vec<Said> {
-    let all = stage.seen().iter().filter_map(|seen| seen.said.clone());
+fn messages<S: StageModel>(stage: &TestStage<S>, stream: u16) -> Vec<DecryptedMessage> {
+    let all = stage.sent_cells().iter().filter_map(|seen| seen.message.clone());
     all.filter(|it| it.stream_id == StreamId(stream)).collect()
 }
 
-fn data<S: Cast>(stage: &TestStage<S>, stream: u16) -> usize {
+fn data<S: StageModel>(stage: &TestStage<S>, stream: u16) -> usize {
     let messages = messages(stage, stream);
     messages.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
 }
 
 /// Circuits refused since the last call, with the reason.
-fn refused<S: Cast>(stage: &TestStage<S>) -> Vec<(usize, CircId, DestroyReason)> {
-    let seen = stage.seen().iter();
+fn refused<S: StageModel>(stage: &TestStage<S>) -> Vec<(usize, CircId, DestroyReason)> {
+    let seen = stage.sent_cells().iter();
     seen.filter_map(|it| Some((it.link, it.circ_id, it.destroyed?))).collect()
 }
 
-fn check_shutdown<S: Cast>() {
+fn check_shutdown<S: StageModel>() {
     let mut stage = stage::<S>();
     let link = stage.accept(Some(7), None);
-    stage.create(link, circuit(1), Handshaking::Congestion);
+    stage.create(link, circuit(1), HandshakeKind::Congestion);
     begin(&mut stage, link, 1, b"192.0.2.80:80\0");
     stage.connect(0);
     // Its name is still being resolved when the relay shuts down.
     begin(&mut stage, link, 2, b"name.example:80\0");
-    stage.forget_seen();
+    stage.clear_sent_cells();
 
     assert!(!stage.relay.is_shutting_down());
     stage.relay.shut_down();
     assert!(stage.relay.is_shutting_down());
     let later = stage.accept(Some(8), None);
-    for kind in [Handshaking::Fast, Handshaking::Ntor, Handshaking::Congestion] {
+    for kind in [HandshakeKind::Fast, HandshakeKind::Ntor, HandshakeKind::Congestion] {
         stage.create(link, circuit(2), kind);
         stage.create(later, circuit(1), kind);
     }
@@ -82,8 +82,8 @@ fn check_shutdown<S: Cast>() {
     let runs = Duration::from_millis(100);
     // Streams that would begin get the same reason, so that their clients try the next exit.
     begin(&mut stage, link, 3, b"192.0.2.80:80\0");
-    stage.say(link, circuit(1), (0, RelayCommand::BEGIN_DIR), StreamId(4), &[]);
-    stage.pass(runs);
+    stage.send_message(link, circuit(1), (0, RelayCommand::BEGIN_DIR), StreamId(4), &[]);
+    stage.advance(runs);
     for stream in [3, 4] {
         let messages = messages(&stage, stream);
         assert_eq!(messages.len(), 1, "{messages:?}");
@@ -99,12 +99,12 @@ fn check_shutdown<S: Cast>() {
     stage.connect(1);
     for (destination, stream) in [(0, 1), (1, 2)] {
         assert_eq!(stage.feed(destination, LEN), LEN);
-        stage.pass(runs);
+        stage.advance(runs);
         assert_eq!(data(&stage, stream), LEN as usize);
     }
     // An open circuit may still be extended.
-    stage.extend(link, circuit(1), Handshaking::Ntor, 3);
-    stage.pass(runs);
+    stage.extend(link, circuit(1), HandshakeKind::Ntor, 3);
+    stage.advance(runs);
     assert_eq!(stage.hops(link, circuit(1)), 2);
     assert_eq!(refused(&stage).len(), 6, "only new circuits are refused");
     stage.relay.check_accounts();
@@ -129,7 +129,7 @@ const COORDINATOR: [u8; 32] = [1; 32];
 const SESSION: [u8; 32] = [3; 32];
 
 /// Orders a measurement on a new link; returns the relay's answer.
-fn order<S: Cast>(stage: &mut TestStage<S>, nonce: u8) -> Message {
+fn order<S: StageModel>(stage: &mut TestStage<S>, nonce: u8) -> Message {
     let now = Instant::ORIGIN;
     let conn: ConnId = stage.relay.accept(now, None, Some(SESSION)).expect("admitted");
     let peer = LinkPeer { has_padding: true, ..LinkPeer::default() };

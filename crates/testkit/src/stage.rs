@@ -1,19 +1,19 @@
-//! One relay on cells, and everybody around it: clients, next hops, destinations, DNS.
+//! One relay on cells, and its peers: clients, next hops, destinations, a DNS resolver.
 //!
-//! The relay is a [`Core`] over any cell model; the others are simulated. A [`Stage`] advances by their actions
-//! and by time, and records each cell that leaves the relay: the link, and the message once it is decrypted. So
-//! the same run can be repeated with [`Tor`](onion::cell_model::Tor)'s cells and with header-only ones, and the
-//! records compared. Fuzzing uses the same stage.
+//! The relay is a [`Core`] over any cell model; its peers are simulated. The test makes peers act and time pass.
+//! The [`Stage`] records each cell that the relay sends: its link, and its message as the recipient decrypts it.
+//! A test can repeat a run with [`Tor`](onion::cell_model::Tor)'s cells and with header-only ones, and compare
+//! the records. The fuzz target `seam` uses the same stage.
 
-mod acts;
-mod cast;
 mod clients;
+mod events;
 mod hops;
 mod links;
+mod model;
 
-pub use cast::Cast;
-pub use clients::Handshaking;
+pub use clients::HandshakeKind;
 pub use links::Pace;
+pub use model::StageModel;
 
 use links::StageLink;
 use onion::cell::msg::DestroyReason;
@@ -28,29 +28,29 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// More than any reaction takes.
+/// Limit on the actions that one event may cause.
 const POLLS_MAX: u32 = 100_000;
 
-/// A cell from the relay.
+/// A cell that the relay sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// When it left.
+pub struct SentCell {
+    /// When the relay sent it.
     pub at: Instant,
-    /// The stage's link.
+    /// The index of the link.
     pub link: usize,
-    /// The circuit ID on it.
+    /// The circuit ID on the link.
     pub circ_id: CircId,
     /// The command.
     pub command: Command,
     /// The message, decrypted by its recipient.
-    pub said: Option<Said>,
+    pub message: Option<DecryptedMessage>,
     /// The reason of a DESTROY.
     pub destroyed: Option<DestroyReason>,
 }
 
 /// A relay message as decrypted by its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct DecryptedMessage {
     /// The sending hop, counted from the client.
     pub hop: usize,
     /// The command.
@@ -74,9 +74,9 @@ struct Destination {
     received_bytes: u64,
 }
 
-/// A relay and everybody around it.
+/// A relay and its peers.
 #[derive(Debug)]
-pub struct Stage<S: Cast, R> {
+pub struct Stage<S: StageModel, R> {
     /// The relay.
     pub relay: Core<S, R>,
     /// The time.
@@ -85,17 +85,17 @@ pub struct Stage<S: Cast, R> {
     links: Vec<StageLink<S>>,
     destinations: Vec<Destination>,
     lookups: VecDeque<LookupId>,
-    seen: Vec<Seen>,
-    /// Answers that next hops still have to send.
+    sent_cells: Vec<SentCell>,
+    /// Cells that peers still have to send, with their links.
     answers: VecDeque<(usize, CircId, Command, Vec<u8>)>,
     secret: u64,
-    /// Which peers use hop-by-hop windows, if the relay has them: relays by number, and clients. Initially all
-    /// do.
+    /// Whether a peer uses hop-by-hop windows, if the relay does: a relay by its number, or a client. Initially
+    /// all do.
     pub has_feedback: fn(Option<u8>) -> bool,
 }
 
-impl<S: Cast, R: Rng> Stage<S, R> {
-    /// A relay alone. `configure` may change its configuration.
+impl<S: StageModel, R: Rng> Stage<S, R> {
+    /// A relay without peers. `configure` may change its configuration.
     pub fn new(rng: R, configure: impl FnOnce(&mut RouterConfig<S::Identity>)) -> Self {
         let identity = S::identity(0);
         let mut config = RouterConfig::new(identity.clone(), 1_600_000_000);
@@ -107,22 +107,22 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             links: Vec::new(),
             destinations: Vec::new(),
             lookups: VecDeque::new(),
-            seen: Vec::new(),
+            sent_cells: Vec::new(),
             answers: VecDeque::new(),
             secret: 0,
             has_feedback: |_| true,
         }
     }
 
-    /// All cells so far.
+    /// The cells that the relay has sent.
     #[must_use]
-    pub fn seen(&self) -> &[Seen] {
-        &self.seen
+    pub fn sent_cells(&self) -> &[SentCell] {
+        &self.sent_cells
     }
 
-    /// Forgets all cells so far.
-    pub fn forget_seen(&mut self) {
-        self.seen.clear();
+    /// Clears the record of sent cells.
+    pub fn clear_sent_cells(&mut self) {
+        self.sent_cells.clear();
     }
 
     /// The number of destinations.
@@ -131,8 +131,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.destinations.len()
     }
 
-    /// Lets time pass; timeouts fire on the way.
-    pub fn pass(&mut self, time: Duration) {
+    /// Advances the clock by `time`, and handles timeouts that fire meanwhile.
+    pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
             let relay = self.relay.poll_timeout();
@@ -155,14 +155,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     /// Performs all actions of the relay.
     ///
     /// # Panics
-    /// If it does not come to rest, or names a closed connection.
+    /// If the actions do not end, or name a closed connection.
     pub fn settle(&mut self) {
         for _ in 0..POLLS_MAX {
             if !self.settle_one() {
                 return;
             }
         }
-        panic!("the relay does not come to rest");
+        panic!("the relay's actions do not end");
     }
 
     fn settle_one(&mut self) -> bool {
@@ -199,7 +199,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         if self.relay.is_stream(conn) {
             while self.take(conn, 16_384) > 0 {}
         } else {
-            let link = self.link_of(conn).expect("a link that is there is named");
+            let link = self.link_of(conn).expect("the relay names an open link");
             self.read(link);
         }
     }
@@ -235,7 +235,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// The destination sends as much of this as is accepted; returns the number of bytes.
+    /// The destination sends up to this number of bytes, as the relay accepts them. Returns the number sent.
     pub fn feed(&mut self, number: usize, bytes: u32) -> u32 {
         let mut fed = 0;
         while let Some(destination) = self.destinations.get_mut(number).filter(|it| it.is_connected)
@@ -256,7 +256,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// The connection to a destination is closed or could not be established.
-    pub fn lose(&mut self, number: usize, cause: &CloseCause) {
+    pub fn close_destination(&mut self, number: usize, cause: &CloseCause) {
         if number < self.destinations.len() {
             let conn = self.destinations.remove(number).conn;
             self.relay.handle_closed(self.now, conn, cause);
@@ -273,17 +273,17 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// Closes all links and destinations.
-    pub fn end(&mut self) {
+    pub fn close_all(&mut self) {
         for link in 0..self.links.len() {
-            self.hang_up(link);
+            self.close_link(link);
         }
         while !self.destinations.is_empty() {
-            self.lose(0, &CloseCause::Reset);
+            self.close_destination(0, &CloseCause::Reset);
         }
         self.settle();
     }
 
-    /// Fresh bytes for a handshake: a counter suffices here.
+    /// Unique bytes for a handshake: secrecy does not matter here.
     fn next_secret<const N: usize>(&mut self) -> [u8; N] {
         self.secret += 1;
         let mut bytes = [0x5a; N];

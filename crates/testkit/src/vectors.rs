@@ -1,6 +1,6 @@
 //! The recorded vectors: see `crates/testkit/tests/vectors/README.md`.
 
-use crate::fixture::Parties;
+use crate::fixture::Identities;
 use onion::cell::{BODY_LEN, CELL_LEN};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{ExpectedPeer, TlsSession};
@@ -201,7 +201,7 @@ pub fn own_tls() -> RecordedTls {
 }
 
 /// A router and another relay, whose certificates hold.
-pub static PARTIES: LazyLock<Parties> = LazyLock::new(|| Parties {
+pub static IDENTITIES: LazyLock<Identities> = LazyLock::new(|| Identities {
     own: Arc::new(identity_link()),
     other: Arc::new(identity_landing()),
     certificate: own_tls().certificate.into(),

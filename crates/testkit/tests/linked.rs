@@ -1,16 +1,16 @@
 //! Both ends of a Conflux set, with a network that delivers cells of different legs in any order, cuts links,
-//! and lies.
+//! and forges cells.
 
 use onion::Duration;
 use onion::tunnel::conflux::schedulers;
 use proptest::prelude::*;
-use testkit::linked::{LegEnd, Linked, LinkedPlan};
+use testkit::linked::{LegEnd, LinkedPair, LinkedParams};
 
-fn plan() -> impl Strategy<Value = LinkedPlan> {
-    any::<[u8; 2]>().prop_map(LinkedPlan::of_bytes)
+fn params() -> impl Strategy<Value = LinkedParams> {
+    any::<[u8; 2]>().prop_map(LinkedParams::from_bytes)
 }
 
-/// The length of the bytes that choose events; longer than a fuzzer's initial inputs.
+/// Bytes that select events: more than in a fuzzer's initial inputs.
 fn script() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..1500)
 }
@@ -18,23 +18,22 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever arrives when, and whichever links are cut: an application receives what the other has sent,
-    /// from the beginning on, and all of it unless the set is lost. The buffers stay within their limits at
-    /// both ends, and at the end nothing is left.
+    /// In any order of cells and cuts, an application receives a prefix of the sent data, and all of it unless
+    /// the set is lost. The buffers of both ends stay within their limits. No state is left at the end.
     #[test]
-    fn cells_of_several_legs_in_any_order_are_the_stream_or_the_set_is_closed(
-        plan in plan(), script in script(),
+    fn cells_of_several_legs_in_any_order_make_up_the_stream_or_the_set_is_closed(
+        params in params(), script in script(),
     ) {
-        let mut linked = Linked::new(&plan);
-        linked.play(&script, false, Linked::check);
+        let mut linked = LinkedPair::new(&params);
+        linked.run_script(&script, false, LinkedPair::check);
         linked.conclude();
     }
 
-    /// Whatever an end sends: accounts and limits hold, nothing hangs, and nothing is left.
+    /// With forged cells, accounts and limits hold, and no state is left at the end.
     #[test]
-    fn an_end_that_lies_fills_no_memory_and_leaves_nothing(plan in plan(), script in script()) {
-        let mut linked = Linked::new(&plan);
-        linked.play(&script, true, Linked::check);
+    fn an_end_that_forges_messages_exceeds_no_limit_and_leaves_no_state(params in params(), script in script()) {
+        let mut linked = LinkedPair::new(&params);
+        linked.run_script(&script, true, LinkedPair::check);
         linked.conclude();
     }
 }
@@ -42,9 +41,9 @@ proptest! {
 /// Found by random runs: the set is open, another leg is pending, and the only linked one is cut. A stream that
 /// begins then must not hang.
 #[test]
-fn a_set_that_stands_ends_with_its_last_linked_leg() {
-    let plan = LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) };
-    let mut linked = Linked::new(&plan);
+fn an_open_set_ends_with_its_last_linked_leg() {
+    let params = LinkedParams { legs: 1, ..LinkedParams::from_bytes([0, 0]) };
+    let mut linked = LinkedPair::new(&params);
     linked.finish();
     assert!(linked.is_built() && linked.links() == 1, "{linked:?}");
     linked.add_leg();
@@ -58,7 +57,7 @@ fn a_set_that_stands_ends_with_its_last_linked_leg() {
 /// exit counts from zero, so the client would mistake its next messages for duplicates.
 #[test]
 fn a_set_that_the_exit_has_forgotten_is_lost() {
-    let mut linked = Linked::new(&LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) });
+    let mut linked = LinkedPair::new(&LinkedParams { legs: 1, ..LinkedParams::from_bytes([0, 0]) });
     linked.begin(1000, 1000);
     linked.finish();
     assert_eq!(linked.transfers(), (1, 1));
@@ -72,10 +71,11 @@ fn a_set_that_the_exit_has_forgotten_is_lost() {
     assert!(linked.loss().is_some());
 }
 
-/// The random runs above are useless if nothing happens in them.
+/// Shows that random runs can reach interesting states.
 #[test]
-fn a_play_has_legs_that_carry_and_one_that_is_lost() {
-    let mut linked = Linked::new(&LinkedPlan { legs: 3, ..LinkedPlan::of_bytes([1 << 2 | 2, 9]) });
+fn a_run_has_legs_that_carry_data_and_one_that_is_lost() {
+    let mut linked =
+        LinkedPair::new(&LinkedParams { legs: 3, ..LinkedParams::from_bytes([1 << 2 | 2, 9]) });
     linked.finish();
     assert!(linked.is_built(), "{linked:?}");
     linked.begin(400_000, 300_000);
@@ -98,11 +98,12 @@ fn a_play_has_legs_that_carry_and_one_that_is_lost() {
     linked.conclude();
 }
 
-/// Three legs that send again, and few messages that may wait; linked, and all have carried something.
-fn with_three_legs_that_carry() -> Linked {
+/// Three linked legs with retransmission and a small reordering buffer, all of which have carried data.
+fn with_three_active_legs() -> LinkedPair {
     let scheduler = &schedulers::LowRtt;
-    let plan = LinkedPlan { early_max_cells: 256, scheduler, ..LinkedPlan::of_bytes([2, 9]) };
-    let mut linked = Linked::new(&plan);
+    let params =
+        LinkedParams { early_max_cells: 256, scheduler, ..LinkedParams::from_bytes([2, 9]) };
+    let mut linked = LinkedPair::new(&params);
     linked.finish();
     linked.begin(4_000_000, 0);
     for _ in 0..4 {
@@ -114,8 +115,8 @@ fn with_three_legs_that_carry() -> Linked {
     linked
 }
 
-/// The destination sends a little, and all that is under way on these legs arrives.
-fn run_on(linked: &mut Linked, legs: &[usize], bytes: u64) {
+/// The destination sends some data, and all cells in flight on these legs are delivered.
+fn run_on(linked: &mut LinkedPair, legs: &[usize], bytes: u64) {
     linked.feed(0, bytes);
     for leg in legs {
         linked.deliver(*leg, LegEnd::Exit, 1000);
@@ -125,29 +126,29 @@ fn run_on(linked: &mut Linked, legs: &[usize], bytes: u64) {
     assert_eq!(linked.loss(), None);
 }
 
-/// The leg that the exit likes best, once [`with_three_legs_that_carry`] is done: the others get what this has no room for.
-const FAVOURITE: usize = 1;
+/// The exit's preferred leg after [`with_three_active_legs`]: others get what does not fit into its window.
+const PREFERRED: usize = 1;
 
-/// A guard's host fails: the client knows it, and only the client can report it to the exit.
+/// A guard's host fails. Only the client notices, and reports it to the exit.
 #[test]
-fn the_exit_hears_from_the_client_that_a_leg_is_gone() {
-    let mut linked = with_three_legs_that_carry();
-    linked.cut(FAVOURITE, LegEnd::Client);
+fn the_client_informs_the_exit_of_a_lost_leg() {
+    let mut linked = with_three_active_legs();
+    linked.cut(PREFERRED, LegEnd::Client);
     for _ in 0..200 {
         run_on(&mut linked, &[0, 2], 15_000);
     }
-    assert_eq!(linked.transfers(), (1, 0), "more is to come");
+    assert_eq!(linked.transfers(), (1, 0), "data is missing");
     let fed = linked.legs().iter().map(|leg| leg.received).sum::<u64>();
-    assert!(fed > 400, "{fed} messages have arrived, too few for the test");
+    assert!(fed > 400, "only {fed} messages received");
     linked.finish();
     assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
     linked.conclude();
 }
 
-/// A guard stalls: no link breaks, and nobody is notified.
+/// A guard stalls: no link breaks, and neither end is notified.
 #[test]
-fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
-    let mut linked = with_three_legs_that_carry();
+fn a_leg_that_is_silent_while_others_carry_data_is_closed_before_the_buffer_overflows() {
+    let mut linked = with_three_active_legs();
     for _ in 0..200 {
         run_on(&mut linked, &[0, 2], 15_000);
     }
@@ -155,9 +156,9 @@ fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
     let peak = linked.early_peak_cells();
     assert!(
         legs.len() == 2 && legs.iter().all(|it| it.leg != 1),
-        "{peak} have waited at most: {legs:?}"
+        "{peak} messages buffered: {legs:?}"
     );
-    assert!((128..256).contains(&peak), "{peak} have waited");
+    assert!((128..256).contains(&peak), "{peak} messages buffered");
     assert!(linked.exit.totals().conflux_resent > 0);
     linked.finish();
     assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
@@ -166,40 +167,40 @@ fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
 
 /// A set of three legs with retransmission, each of which has carried data of this transfer; then the preferred
 /// one stalls.
-fn with_a_silent_leg(download_bytes: u64, upload_bytes: u64) -> Linked {
-    let plan = LinkedPlan {
+fn with_a_silent_leg(download_bytes: u64, upload_bytes: u64) -> LinkedPair {
+    let params = LinkedParams {
         scheduler: &schedulers::LowRtt,
         held_bytes_max: 64 << 20,
-        ..LinkedPlan::of_bytes([2, 9])
+        ..LinkedParams::from_bytes([2, 9])
     };
-    let mut linked = Linked::new(&plan);
+    let mut linked = LinkedPair::new(&params);
     linked.finish();
     linked.begin(download_bytes, upload_bytes);
     for _ in 0..3 {
         run_on(&mut linked, &[0, 1, 2], 60_000);
     }
-    assert_eq!(linked.transfers(), (1, 0), "more is to come");
+    assert_eq!(linked.transfers(), (1, 0), "data is missing");
     linked
 }
 
-/// Lets the others continue, for this time each, until the transfer completes.
-fn go_on_without_it(linked: &mut Linked, time: Duration) {
+/// Continues with the other legs, `time` per round, until the transfer completes.
+fn continue_without_it(linked: &mut LinkedPair, time: Duration) {
     for _ in 0..2000 {
         run_on(linked, &[0, 2], 60_000);
-        linked.pass(time);
+        linked.advance(time);
         if linked.transfers() == (1, 1) {
             return;
         }
     }
-    panic!("it is not whole: {:?}", linked.legs());
+    panic!("the transfer is incomplete: {:?}", linked.legs());
 }
 
 /// A guard stalls while a client uploads: the exit, which waits for the leg, notifies the client before too
 /// much is buffered.
 #[test]
-fn a_leg_that_is_silent_while_the_client_uploads_is_given_up_by_the_exits_word() {
+fn a_leg_that_is_silent_during_an_upload_is_abandoned_at_the_exits_request() {
     let mut linked = with_a_silent_leg(0, 20_000_000);
-    go_on_without_it(&mut linked, Duration::ZERO);
+    continue_without_it(&mut linked, Duration::ZERO);
     assert_eq!((linked.legs().len(), linked.loss()), (2, None));
     linked.finish();
     linked.conclude();
@@ -207,11 +208,11 @@ fn a_leg_that_is_silent_while_the_client_uploads_is_given_up_by_the_exits_word()
 
 /// If too little is buffered to detect it, a timeout does, whichever end has sent and whichever detects it.
 #[test]
-fn a_silent_leg_is_given_up_in_time_though_little_waits_for_it() {
+fn a_silent_leg_is_abandoned_after_a_timeout_even_if_little_data_is_buffered() {
     for (download_bytes, upload_bytes) in [(0, 700_000), (700_000, 0), (0, 1_500_000), (400_000, 0)]
     {
         let mut linked = with_a_silent_leg(download_bytes, upload_bytes);
-        go_on_without_it(&mut linked, Duration::from_secs(1));
+        continue_without_it(&mut linked, Duration::from_secs(1));
         let legs = linked.legs();
         assert_eq!((legs.len(), linked.loss()), (2, None), "{legs:?}");
         linked.finish();
@@ -219,30 +220,31 @@ fn a_silent_leg_is_given_up_in_time_though_little_waits_for_it() {
     }
 }
 
-/// Waiting alone is not a stall: legs that are all idle are kept, and so are those without data to deliver.
+/// Idleness is not a stall: legs are kept if all are idle, or no data is missing.
 #[test]
-fn no_leg_is_given_up_where_all_are_still_or_none_is_waited_for() {
+fn no_leg_is_abandoned_while_all_are_idle_or_no_data_is_missing() {
     let mut linked = with_a_silent_leg(0, 1_500_000);
-    linked.pass(Duration::from_secs(60));
-    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "all are still");
+    linked.advance(Duration::from_secs(60));
+    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "all legs are idle");
     linked.finish();
     assert_eq!(linked.transfers(), (1, 1));
-    linked.pass(Duration::from_secs(60));
-    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "nothing is to come");
+    linked.advance(Duration::from_secs(60));
+    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "no data is missing");
     linked.conclude();
 }
 
-/// The first leg is lost while the others wait for their LINKED: it has carried nothing, and nothing is missed.
+/// The first leg is lost before the others are linked. It has carried no data, so none is missing.
 #[test]
-fn a_leg_that_dies_before_the_others_are_linked_is_not_missed() {
-    let mut linked = Linked::new(&LinkedPlan { legs: 3, ..LinkedPlan::of_bytes([1 << 2 | 2, 9]) });
+fn a_leg_that_is_lost_before_the_others_are_linked_causes_no_gap() {
+    let mut linked =
+        LinkedPair::new(&LinkedParams { legs: 3, ..LinkedParams::from_bytes([1 << 2 | 2, 9]) });
     for leg in 0..3 {
         linked.deliver(leg, LegEnd::Exit, 1);
         linked.deliver(leg, LegEnd::Client, 1);
         linked.deliver(leg, LegEnd::Exit, 1);
     }
     linked.deliver(0, LegEnd::Client, 1);
-    assert_eq!((linked.legs().len(), linked.is_built()), (1, false), "one LINKED has come");
+    assert_eq!((linked.legs().len(), linked.is_built()), (1, false), "one LINKED received");
     linked.cut(0, LegEnd::Client);
     assert_eq!(linked.loss(), None);
     linked.begin(100_000, 5_000);
@@ -250,6 +252,6 @@ fn a_leg_that_dies_before_the_others_are_linked_is_not_missed() {
         run_on(&mut linked, &[1, 2], 2_000);
     }
     assert_eq!((linked.legs().len(), linked.is_built()), (2, true));
-    assert_eq!(linked.transfers(), (1, 1), "without the lost leg's link");
+    assert_eq!(linked.transfers(), (1, 1), "over the other legs");
     linked.conclude();
 }

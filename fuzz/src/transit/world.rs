@@ -106,9 +106,9 @@ impl World {
         }
     }
 
-    pub(super) fn link(&mut self, place: usize) -> Option<&mut Link> {
+    pub(super) fn link(&mut self, index: usize) -> Option<&mut Link> {
         let len = self.links.len().max(1);
-        self.links.get_mut(place % len)
+        self.links.get_mut(index % len)
     }
 
     pub(super) fn add(&mut self, link: Link) {
@@ -120,9 +120,9 @@ impl World {
     }
 
     /// Completes a dialled connection, unless it already is complete.
-    pub(super) fn connect(&mut self, place: usize) {
+    pub(super) fn connect(&mut self, index: usize) {
         let accepted = self.relay.handle_accepted(self.now, ListenerId(0), &Tls);
-        let Some(link) = self.link(place) else { return };
+        let Some(link) = self.link(index) else { return };
         let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
         link.is_connected = true;
         link.theirs = accepted;
@@ -130,8 +130,8 @@ impl World {
     }
 
     /// Delivers bytes to us.
-    pub(super) fn feed(&mut self, place: usize, bytes: &[u8]) {
-        let Some(link) = self.link(place) else { return };
+    pub(super) fn feed(&mut self, index: usize, bytes: &[u8]) {
+        let Some(link) = self.link(index) else { return };
         let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
         if link.is_inbound {
             self.fed_bytes += bytes.len() as u64;
@@ -140,13 +140,13 @@ impl World {
     }
 
     /// Delivers the bytes in flight on a link, up to `len` bytes in each direction.
-    pub(super) fn deliver(&mut self, place: usize, len: usize) {
-        let Some(link) = self.link(place) else { return };
+    pub(super) fn deliver(&mut self, index: usize, len: usize) {
+        let Some(link) = self.link(index) else { return };
         let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
         let to_them: Vec<u8> = link.to_them.drain(..len.min(link.to_them.len())).collect();
         let theirs = link.theirs;
         if !to_us.is_empty() {
-            self.feed(place, &to_us);
+            self.feed(index, &to_us);
             self.settle();
         }
         if let Some(conn) = theirs
@@ -155,14 +155,14 @@ impl World {
             self.relay.handle_bytes(self.now, conn, &to_them);
         }
         self.settle();
-        self.flush(place);
+        self.flush(index);
     }
 
     /// Takes the measurement's output for a link while there is room.
-    fn flush(&mut self, place: usize) {
+    fn flush(&mut self, index: usize) {
         let now = self.now;
-        let Some(place) = place.checked_rem(self.links.len()) else { return };
-        let link = &mut self.links[place];
+        let Some(index) = index.checked_rem(self.links.len()) else { return };
+        let link = &mut self.links[index];
         let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
         let mut buffer = [0; 16_384];
         while link.to_them.len() < BUFFER_LEN {
@@ -178,10 +178,10 @@ impl World {
 
     /// One step of the honest course: everything is connected and delivered.
     pub(super) fn go_on(&mut self) {
-        for place in 0..self.links.len() {
-            self.connect(place);
+        for index in 0..self.links.len() {
+            self.connect(index);
             self.settle();
-            self.deliver(place, BUFFER_LEN);
+            self.deliver(index, BUFFER_LEN);
         }
         self.now += Duration::from_millis(1);
         self.handle_timeout_if_due();
@@ -189,8 +189,8 @@ impl World {
     }
 
     /// Closes a link and informs both sides.
-    pub(super) fn close(&mut self, place: usize, cause: CloseCause) {
-        let Some(link) = self.link(place) else { return };
+    pub(super) fn close(&mut self, index: usize, cause: CloseCause) {
+        let Some(link) = self.link(index) else { return };
         let (ours, theirs) = (link.ours.take(), link.theirs.take());
         link.to_us.clear();
         link.to_them.clear();
@@ -251,8 +251,8 @@ impl World {
         }
         if let Some(conn) = self.transit.poll_close() {
             assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
-            if let Some(place) = self.known.remove(&conn) {
-                let link = &mut self.links[place];
+            if let Some(index) = self.known.remove(&conn) {
+                let link = &mut self.links[index];
                 link.ours = None;
                 if let Some(theirs) = link.theirs.take() {
                     self.relay.handle_closed(self.now, theirs, CloseCause::ByPeer);
@@ -266,8 +266,8 @@ impl World {
     fn poll_writable(&mut self) -> bool {
         let Some(conn) = self.transit.poll_writable() else { return false };
         assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
-        if let Some(place) = self.known.get(&conn).copied() {
-            self.flush(place);
+        if let Some(index) = self.known.get(&conn).copied() {
+            self.flush(index);
         }
         true
     }
@@ -280,7 +280,7 @@ impl World {
         }
         if let Some(Dial { conn, to, .. }) = self.relay.poll_dial(self.now) {
             let listener = self.landings.iter().position(|landing| *landing == to);
-            let listener = listener.and_then(|place| u32::try_from(place).ok()).map(ListenerId);
+            let listener = listener.and_then(|index| u32::try_from(index).ok()).map(ListenerId);
             let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, &Tls));
             if ours.is_none() {
                 self.relay.handle_closed(self.now, conn, CloseCause::Refused);
@@ -303,8 +303,8 @@ impl World {
             let mut buffer = [0; 16_384];
             loop {
                 let len = self.relay.poll_transmit(self.now, conn, &mut buffer);
-                let Some(place) = theirs(&self.links, conn) else { break };
-                self.links[place].to_us.extend_from_slice(&buffer[..len]);
+                let Some(index) = theirs(&self.links, conn) else { break };
+                self.links[index].to_us.extend_from_slice(&buffer[..len]);
                 if len == 0 {
                     break;
                 }
@@ -312,9 +312,9 @@ impl World {
             return true;
         }
         if let Some(conn) = self.relay.poll_close() {
-            if let Some(place) = theirs(&self.links, conn) {
-                self.links[place].theirs = None;
-                self.close(place, CloseCause::ByPeer);
+            if let Some(index) = theirs(&self.links, conn) {
+                self.links[index].theirs = None;
+                self.close(index, CloseCause::ByPeer);
             }
             return true;
         }

@@ -29,7 +29,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn equal_relays_give_the_entropy_of_their_number() {
+fn equal_relays_have_maximum_entropy() {
     let network = with_weights(&[1000; 16]);
     let found = run(study(&network, &Uniform, 1000), &[]);
     assert!(near(found.exit.entropy_bits, 4.0) && near(found.guard.entropy_bits, 4.0));
@@ -40,7 +40,7 @@ fn equal_relays_give_the_entropy_of_their_number() {
 }
 
 #[test]
-fn who_has_k_of_n_equal_relays_has_both_ends_of_k_times_k_less_one_in_n_times_n_less_one() {
+fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_paths() {
     let network = with_weights(&[1000; 20]);
     let adversary = Adversary::of("five", (1..=5).map(|it| Fingerprint::from_bytes([it; 20])));
     let found = run(study(&network, &Uniform, 1000), &[adversary]);
@@ -61,7 +61,7 @@ fn a_choice_by_weight_gives_the_largest_relays_more_paths_and_less_entropy() {
 }
 
 #[test]
-fn where_there_is_no_path_there_are_no_figures() {
+fn without_a_path_there_is_no_result() {
     let none = with_weights(&[]);
     let mut rng = StdRng::seed_from_u64(1);
     assert_eq!(study(&none, &Uniform, 9).run(&[], &mut rng), Err(NoPath::Exit));
@@ -70,7 +70,7 @@ fn where_there_is_no_path_there_are_no_figures() {
 }
 
 #[test]
-fn a_sample_of_pairs_finds_what_all_pairs_give_within_its_error() {
+fn a_sample_of_pairs_agrees_with_all_pairs_within_its_error() {
     let weights: Vec<u32> = (1..=40).map(|number| number * number).collect();
     let network = with_weights(&weights);
     let exact = run(study(&network, &Weighted, 2000), &[]);
@@ -83,7 +83,7 @@ fn a_sample_of_pairs_finds_what_all_pairs_give_within_its_error() {
 
 /// The figures are those of what is really drawn.
 #[test]
-fn drawn_paths_have_the_shares_that_were_computed() {
+fn drawn_paths_match_the_computed_shares() {
     const DRAWS: u32 = 20_000;
     let network = with_weights(&[100, 200, 300, 400, 500, 600]);
     let his = |relay: &RelayInfo| relay.fingerprint.as_bytes()[0] >= 5;
@@ -105,7 +105,7 @@ fn drawn_paths_have_the_shares_that_were_computed() {
 
 proptest! {
     #[test]
-    fn figures_are_what_such_figures_can_be(
+    fn results_are_within_their_bounds(
         weights in prop::collection::vec(0_u32..10_000, 3..12),
         first in prop::collection::btree_set(1_u8..12, 0..6), more in 1_u8..12,
     ) {
@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn where_all_relays_weigh_nothing_they_are_chosen_alike_and_an_adversary_has_his_share_of_them() {
+fn without_weights_relays_are_chosen_uniformly_and_an_adversary_has_its_share() {
     let network = with_weights(&[0; 20]);
     let mut rng = StdRng::seed_from_u64(1);
     let adversaries = [Weights::Largest, Weights::Random]
@@ -147,7 +147,7 @@ fn where_all_relays_weigh_nothing_they_are_chosen_alike_and_an_adversary_has_his
 }
 
 #[test]
-fn a_strategy_that_knows_no_relay_of_the_network_has_no_path() {
+fn a_strategy_without_data_for_the_network_has_no_path() {
     let network = with_weights(&[1000; 5]);
     let text = format!("1600000000\nnode_id={} bw=5\n", Fingerprint::from_bytes([77; 20]));
     let file = netdoc::BandwidthFile::parse(text.as_bytes()).expect("a file").file;

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_its_document_or_what_is_wrong_with_it() {
+    fn an_answer_is_its_document_or_an_error() {
         let good =
             of("HTTP/1.0 200 OK\r\nContent-Length: 3\r\nContent-Encoding: identity\r\n\r\nabc");
         assert_eq!(good.expect("good"), b"abc");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_the_document_and_what_is_here_already() {
+    fn a_request_names_the_document_and_known_consensuses() {
         let text = String::from_utf8(request(&Resource::ConsensusMicrodesc, &[[0xAB; 32]]));
         let text = text.expect("text");
         assert!(text.starts_with("GET /tor/status-vote/current/consensus-microdesc HTTP/1.0\r\n"));
@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_and_no_document_is_longer_than_allowed(
+        fn no_bytes_cause_a_panic_or_an_overlong_document(
             bytes in prop::collection::vec(any::<u8>(), 0..200), has_head: bool,
         ) {
             let head: &[u8] = if has_head { b"HTTP/1.0 200 OK\r\n\r\n" } else { b"" };

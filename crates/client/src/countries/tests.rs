@@ -11,7 +11,7 @@ fn country(code: &str) -> Country {
 const TABLE: &str = "# a comment\n16777216,16777471,AU\n16777472,16778239,CN\n2001:db8::,2001:db8::ffff,DE\n16778240,16779263,??\n";
 
 #[test]
-fn tors_tables_are_read_by_number_and_by_address() {
+fn tables_in_tors_format_are_parsed() {
     let table = Countries::parse(TABLE).expect("a table");
     let find = |address: &str| table.find(address.parse().expect("an address"));
     assert_eq!(find("1.0.0.0"), Some(country("AU")));
@@ -56,7 +56,7 @@ fn maxmind() -> Vec<u8> {
 }
 
 #[test]
-fn maxminds_tables_are_read_beside_tors() {
+fn tables_in_maxminds_format_are_read_as_well_as_tors() {
     let folder = tempfile::tempdir().expect("a folder");
     let (theirs, tors) = (folder.path().join("x.mmdb"), folder.path().join("geoip"));
     fs::write(&theirs, maxmind()).expect("written");
@@ -115,7 +115,7 @@ fn each_country_is_on_one_continent() {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic_and_what_is_found_is_in_the_range(
+    fn no_text_causes_a_panic_and_a_found_address_is_in_its_range(
         text in "([0-9:,.a-f?]{0,20},[A-Z?]{2}\n){0,4}",
         first in any::<u32>(), len in 0_u32..1000, at in any::<u32>(),
     ) {

@@ -26,7 +26,7 @@ fn everybody(_: &RelayInfo) -> bool {
 }
 
 #[test]
-fn a_small_network_is_sampled_whole_and_a_large_one_by_twenty() {
+fn a_sample_has_twenty_guards_or_all_of_a_small_network() {
     assert_eq!(sampled(&network(5), 1).sample().len(), 5);
     assert_eq!(sampled(&network(200), 1).sample().len(), LISTED_MIN);
     let mut view_without = network(5);
@@ -45,7 +45,7 @@ fn a_small_network_is_sampled_whole_and_a_large_one_by_twenty() {
 }
 
 #[test]
-fn the_first_primary_guard_that_works_is_used_and_comes_back() {
+fn the_first_primary_guard_that_works_is_used_and_retried() {
     let netdir = network(10);
     let mut guards = sampled(&netdir, 1);
     let order: Vec<_> = guards.in_order().iter().map(|guard| guard.fingerprint).collect();
@@ -66,7 +66,7 @@ fn the_first_primary_guard_that_works_is_used_and_comes_back() {
 }
 
 #[test]
-fn a_guard_that_circuits_were_built_through_comes_before_others() {
+fn a_guard_with_completed_circuits_is_preferred() {
     let netdir = network(10);
     let mut guards = sampled(&netdir, 1);
     let fifth = guards.in_order()[4].fingerprint;
@@ -96,7 +96,7 @@ fn with_all_unreachable_the_first_that_failed_is_tried_after_a_moment() {
 }
 
 #[test]
-fn guards_are_dropped_when_they_are_unlisted_for_long_or_old() {
+fn guards_are_dropped_when_long_unlisted_or_old() {
     let mut rng = StdRng::from_seed([3; 32]);
     let (all, without) = (network(3), netdir([relay(1), relay(2)]));
     let mut guards = sampled(&all, DAY_S);

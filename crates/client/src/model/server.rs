@@ -126,7 +126,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn what_a_directory_serves_is_fetched_and_believed_and_nothing_else_is_there() {
+    fn a_directory_serves_its_model_and_nothing_else() {
         let secret = [9; 32];
         let document = |made| {
             let model = Model::new(made, [].into(), [].into());
@@ -147,7 +147,7 @@ mod tests {
     /// Three directories, one of which inflates one link, deflates another, invents one, and
     /// withholds a third.
     #[test]
-    fn of_three_directories_one_that_lies_moves_nothing_out_of_what_the_others_say() {
+    fn one_lying_directory_of_three_moves_no_value_out_of_the_honest_range() {
         const MADE: u64 = 1000;
         let relay = |number: u8| Fingerprint::from_bytes([number; 20]);
         let link = |a, b, rtt_ms: f64, kb_s: f64| {

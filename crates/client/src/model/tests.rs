@@ -20,7 +20,7 @@ fn only(model: &Model) -> Option<Link> {
 }
 
 #[test]
-fn a_links_round_trip_is_the_difference_of_those_to_its_ends() {
+fn a_links_rtt_is_the_difference_of_the_rtts_to_its_ends() {
     let ms = |count| Some(Duration::from_millis(count));
     let mut seen = Observations::default();
     let path = vec![relay(1), relay(2), relay(3)];
@@ -43,7 +43,7 @@ fn a_links_round_trip_is_the_difference_of_those_to_its_ends() {
 }
 
 #[test]
-fn indices_prefer_fast_links_and_count_unknown_ones_as_the_median() {
+fn indices_prefer_fast_links_and_treat_unknown_ones_as_the_median() {
     let pair = |a, b| Pair::new(relay(a), relay(b));
     let links = [
         (pair(1, 2), link(10.0, 1000.0)),
@@ -63,7 +63,7 @@ fn indices_prefer_fast_links_and_count_unknown_ones_as_the_median() {
 }
 
 #[test]
-fn a_model_that_was_changed_or_is_of_another_day_or_key_is_not_believed() {
+fn a_model_that_was_altered_or_has_another_day_or_key_is_refused() {
     let (secret, other) = ([1; 32], [2; 32]);
     let key = public_key(&secret);
     let signed = sign(&of_link(5.0, 9.0), &secret).expect("signed");
@@ -86,7 +86,7 @@ fn a_model_that_was_changed_or_is_of_another_day_or_key_is_not_believed() {
 }
 
 #[test]
-fn a_small_file_that_unpacks_to_much_is_refused() {
+fn a_small_file_that_decompresses_to_much_is_refused() {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let zeros = vec![b' '; 1 << 20];
     for _ in 0..257 {
@@ -99,7 +99,7 @@ fn a_small_file_that_unpacks_to_much_is_refused() {
 }
 
 #[test]
-fn what_one_has_measured_oneself_nobody_talks_away() {
+fn own_measurements_take_precedence_over_reports() {
     let liars = [of_link(0.0, 1e6), of_link(0.0, 1e6), of_link(0.0, 1e6)];
     let merged = merge(Some(&of_link(70.0, 40.0)), &liars);
     assert_eq!(only(&merged), Some(link(70.0, 40.0)));
@@ -125,7 +125,7 @@ fn honest(most: usize) -> impl Strategy<Value = Vec<(f64, f64)>> {
 proptest! {
     /// With fewer liars than honest ones, each value lies between two honest ones, or is missing.
     #[test]
-    fn a_minority_of_liars_moves_nothing_out_of_the_honest_range(
+    fn a_lying_minority_moves_no_value_out_of_the_honest_range(
         honest in honest(8),
         lies in prop::collection::vec((values(), values()), 0..8),
         place in 0_usize..8,
@@ -146,7 +146,7 @@ proptest! {
 
     /// As many liars as honest ones can make a link look worse than it is, and never better than the best honest word.
     #[test]
-    fn half_of_liars_make_nothing_look_better(
+    fn lies_of_half_make_no_link_look_better(
         honest in honest(6),
         lies in prop::collection::vec((values(), values()), 6),
     ) {
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn a_link_that_only_a_minority_speaks_of_is_not_believed(
+    fn a_link_that_only_a_minority_reports_is_left_out(
         silent in 1_usize..6, lies in prop::collection::vec((values(), values()), 1..6),
     ) {
         let liars = lies.len().min(silent);
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_gives_the_model_back_and_no_bytes_make_it_panic(
+    fn decoding_a_file_returns_the_model_and_no_bytes_cause_a_panic(
         links in prop::collection::vec((any::<u8>(), any::<u8>(), values(), values()), 0..20),
         bytes in prop::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn indices_are_between_nothing_and_one(
+    fn indices_are_between_0_and_1(
         links in prop::collection::vec((0_u8..6, 0_u8..6, values(), values()), 0..20),
         path in prop::collection::vec(0_u8..8, 1..5),
     ) {

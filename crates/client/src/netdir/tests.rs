@@ -54,7 +54,7 @@ pub(crate) fn declare(relay: &mut RelayInfo, other: &RelayInfo, by_name: bool) {
 }
 
 #[test]
-fn a_real_consensus_and_its_microdescriptors_make_a_network() {
+fn a_recorded_consensus_and_its_microdescriptors_form_a_network() {
     let consensus = Consensus::parse(CONSENSUS).expect("a consensus");
     let texts: Vec<_> = pieces::microdescs(MICRODESCS).map(|piece| piece.text).collect();
     let mut left = texts.iter();
@@ -75,7 +75,7 @@ fn a_real_consensus_and_its_microdescriptors_make_a_network() {
 }
 
 #[test]
-fn what_is_known_of_a_network_is_known_by_weight_and_position() {
+fn the_known_share_of_paths_depends_on_weights_and_positions() {
     let with =
         |flags: &[Flag]| [&[Flag::Running, Flag::Valid], flags].concat().into_iter().collect();
     let mut guard = relay(1);
@@ -105,7 +105,7 @@ fn what_is_known_of_a_network_is_known_by_weight_and_position() {
 }
 
 #[test]
-fn a_family_is_what_both_declare_or_both_prove() {
+fn a_family_needs_declarations_or_proofs_of_both_relays() {
     let (mut a, mut b) = (relay(1), relay(2));
     assert!(!a.is_family_of(&b));
     declare(&mut a, &b, false);
@@ -123,7 +123,7 @@ fn a_family_is_what_both_declare_or_both_prove() {
 
 proptest! {
     #[test]
-    fn relays_are_near_by_16_bits_of_ipv4_or_32_of_ipv6(a: u32, b: u32, c: u128, d: u128, both: bool) {
+    fn relays_share_a_subnet_by_16_bits_of_ipv4_or_32_of_ipv6(a: u32, b: u32, c: u128, d: u128, both: bool) {
         let (mut one, mut other) = (relay(1), relay(2));
         (one.address, other.address) = (a.into(), b.into());
         one.ipv6 = Some(SocketAddrV6::new(c.into(), 1, 0, 0));

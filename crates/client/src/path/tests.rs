@@ -24,7 +24,7 @@ fn chosen(netdir: &NetDir, rules: PathRules, need: Need, seed: u8) -> Result<[u8
 }
 
 #[test]
-fn what_a_network_lacks_is_said() {
+fn the_error_names_the_missing_position() {
     assert_eq!(chosen(&netdir([]), LOOSE, WEB, 1), Err(NoPath::Exit));
     assert_eq!(chosen(&netdir([relay(1)]), LOOSE, WEB, 1), Err(NoPath::Guard));
     assert_eq!(chosen(&netdir([relay(1), relay(2)]), LOOSE, WEB, 1), Err(NoPath::Middle));
@@ -38,7 +38,7 @@ fn what_a_network_lacks_is_said() {
 }
 
 #[test]
-fn relays_of_one_machine_are_in_a_path_only_where_the_rules_let_them() {
+fn relays_of_one_subnet_share_a_path_only_if_the_rules_permit_it() {
     let near = netdir([1, 2, 3].map(|number| {
         let mut it = relay(number);
         it.address = [127, 0, 0, 1].into();
@@ -49,7 +49,7 @@ fn relays_of_one_machine_are_in_a_path_only_where_the_rules_let_them() {
 }
 
 #[test]
-fn slow_and_unstable_relays_are_taken_only_for_want_of_others() {
+fn slow_and_unstable_relays_are_selected_only_without_alternatives() {
     let mut slow = relay(1);
     slow.flags = slow.flags.iter().filter(|flag| *flag != Flag::Fast).collect();
     let mut unstable = relay(2);
@@ -72,7 +72,7 @@ fn slow_and_unstable_relays_are_taken_only_for_want_of_others() {
 }
 
 #[test]
-fn relays_that_weigh_nothing_are_all_alike_and_never_beside_those_that_do() {
+fn without_weights_relays_are_drawn_uniformly_else_those_without_weight_are_not_drawn() {
     let weightless = |number| {
         let mut it = relay(number);
         it.weight_kb_s = 0;
@@ -147,7 +147,7 @@ fn legs(
 }
 
 #[test]
-fn an_exit_that_does_not_link_circuits_gets_none() {
+fn an_exit_without_conflux_gets_no_legs() {
     let mut all = [1, 2, 3, 4, 5].map(relay);
     all.iter_mut().for_each(|relay| relay.has_conflux = false);
     assert_eq!(legs(&netdir(all.clone()), 2, &[], 1), Err(NoPath::Exit));
@@ -159,7 +159,7 @@ fn an_exit_that_does_not_link_circuits_gets_none() {
 }
 
 #[test]
-fn too_few_relays_for_legs_are_told() {
+fn too_few_relays_for_legs_are_an_error() {
     // An exit, and one relay that may be guard or middle of a single leg.
     assert_eq!(legs(&netdir([1, 2].map(relay)), 2, &[], 1), Err(NoPath::Middle));
     // Two guards that are each other's middle: the least that does.

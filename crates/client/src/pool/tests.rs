@@ -30,7 +30,7 @@ fn pool() -> Pool<u32> {
 }
 
 #[test]
-fn streams_of_one_isolation_share_a_circuit_and_others_never_do() {
+fn streams_share_a_circuit_only_within_an_isolation_group() {
     let mut pool = pool();
     let nobody = Isolation::default();
     assert_eq!(pool.spare(WEB, at(1)), 3);
@@ -58,7 +58,7 @@ fn streams_of_one_isolation_share_a_circuit_and_others_never_do() {
 }
 
 #[test]
-fn a_circuit_gets_only_streams_that_its_exit_lets_out_and_none_once_it_is_old() {
+fn a_circuit_gets_only_streams_that_its_exit_permits_and_none_once_it_is_old() {
     let mut pool = pool();
     let (isolation, ssh) = (named("a"), Need::Port { port: 22, is_ipv6: false });
     assert_eq!(pool.choose(ssh, &isolation, at(1)), Choice::Open);
@@ -76,7 +76,7 @@ fn a_circuit_gets_only_streams_that_its_exit_lets_out_and_none_once_it_is_old() 
 }
 
 #[test]
-fn circuits_that_nobody_uses_are_closed_and_those_in_use_are_not() {
+fn unused_circuits_are_closed_and_those_in_use_are_not() {
     let mut pool = pool();
     pool.handle_begun(0, at(5));
     let overdue = |pool: &mut Pool<u32>, seconds| {
@@ -96,7 +96,7 @@ fn circuits_that_nobody_uses_are_closed_and_those_in_use_are_not() {
 }
 
 #[test]
-fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
+fn by_latency_a_stream_gets_the_circuit_with_the_least_latency_at_present() {
     let mut pool = Pool::new(true);
     (0..3_u32).for_each(|number| pool.add(number, circuit(u64::from(number), 0, Some(1))));
     pool.add(9, circuit(9, 0, None));
@@ -123,7 +123,7 @@ fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
 }
 
 #[test]
-fn a_circuit_fails_once_and_one_that_stands_too_late_has_not_succeeded() {
+fn a_circuit_fails_once_and_a_late_one_has_not_succeeded() {
     let mut prompt = circuit(0, 0, None);
     prompt.took = Some(Duration::from_secs(1));
     assert!(prompt.has_succeeded() && !prompt.fails_now(), "it stands: its end is no failure");

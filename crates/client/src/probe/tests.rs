@@ -30,7 +30,7 @@ fn destroyed(circuit: CircuitNumber, reason: DestroyReason) -> ClientEvent {
 }
 
 #[test]
-fn what_is_swept_is_begun_once_more_and_no_oftener() {
+fn a_circuit_closed_as_unused_is_retried_once() {
     let (mut prober, first) = building();
     prober.handle_event(Instant::ORIGIN, destroyed(first, DestroyReason::FINISHED));
     assert_eq!(prober.poll_probed(), None, "it goes on");
@@ -42,7 +42,7 @@ fn what_is_swept_is_begun_once_more_and_no_oftener() {
 }
 
 #[test]
-fn what_is_destroyed_for_another_reason_is_not_begun_again() {
+fn a_circuit_that_is_destroyed_for_another_reason_is_not_retried() {
     let (mut prober, first) = building();
     prober.handle_event(Instant::ORIGIN, destroyed(first, DestroyReason::RESOURCE_LIMIT));
     assert!(prober.poll_probed().is_some_and(|it| it.failure.is_some()));

@@ -64,7 +64,7 @@ fn drawn(strategy: &dyn Strategy) -> [f64; 4] {
 }
 
 #[test]
-fn relays_are_drawn_in_proportion_to_their_weights_or_all_alike() {
+fn relays_are_drawn_in_proportion_to_their_weights_or_uniformly() {
     // Five standard deviations of the binomial distribution, at most 0.5 · √10,000 each.
     let is_near = |found: f64, expected: f64| (found - expected).abs() < 250.0;
     let by_weight = drawn(&Weighted);

@@ -1,6 +1,6 @@
 //! The actions of client and exit, and the data of their applications.
 
-use super::{Errand, LegEnd, Link, Linked};
+use super::{LegEnd, Link, LinkedPair, TransferState};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -13,24 +13,24 @@ use onion::client::{ClientEvent, Outcome};
 use onion::node::{ConnId, Dial, Security};
 use onion::router::LinkPeer;
 
-/// More than any reaction takes.
+/// Limit on the actions that one event may cause.
 const POLLS_MAX: u32 = 100_000;
 
 /// Maximum number of cells per write.
 const RECORD_CELLS: usize = 31;
 
-impl Linked {
+impl LinkedPair {
     /// Performs all actions of both ends.
     ///
     /// # Panics
-    /// If they do not come to rest, or if a destination gets data that is not the next of its stream.
+    /// If the actions do not end, or if a destination receives data at the wrong offset.
     pub(super) fn settle(&mut self) {
         for _ in 0..POLLS_MAX {
             if !self.settle_client() && !self.settle_exit() {
                 return;
             }
         }
-        panic!("the ends do not come to rest");
+        panic!("the actions of client and exit do not end");
     }
 
     fn settle_client(&mut self) -> bool {
@@ -41,10 +41,10 @@ impl Linked {
         } else if let Some(conn) = self.client.poll_close() {
             if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
                 link.client = None;
-                link.back.clear();
+                link.backward.clear();
             }
         } else if let Some(event) = self.client.poll_event() {
-            self.hear(event);
+            self.handle_event(event);
         } else {
             return false;
         }
@@ -63,12 +63,12 @@ impl Linked {
                 self.take_from_exit(conn);
             }
         } else if let Some(conn) = self.exit.poll_close() {
-            for it in self.errands.iter_mut().filter(|it| it.conn == Some(conn)) {
+            for it in self.transfers.iter_mut().filter(|it| it.conn == Some(conn)) {
                 it.conn = None;
             }
             if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
                 link.exit = None;
-                link.forth.clear();
+                link.forward.clear();
             }
         } else {
             return self.exit.poll_event().is_some() || self.exit.poll_readable().is_some();
@@ -76,7 +76,7 @@ impl Linked {
         true
     }
 
-    /// The client dials a link: it is open at once, at both ends.
+    /// The client dials a link, which is open at once at both ends.
     fn join(&mut self, client: ConnId) {
         let exit = self.exit.accept(self.now, None, None);
         let peer =
@@ -84,17 +84,17 @@ impl Linked {
         if let Some(exit) = exit {
             self.exit.handle_link_open(self.now, exit, &peer);
         }
-        let (forth, back) = (VecDeque::new(), VecDeque::new());
-        self.links.push(Link { client: Some(client), exit, forth, back });
+        let (forward, backward) = (VecDeque::new(), VecDeque::new());
+        self.links.push(Link { client: Some(client), exit, forward, backward });
         self.client.handle_link_open(self.now, client, false);
     }
 
     /// The exit dials a destination: its port identifies the transfer.
     fn connect(&mut self, Dial { conn, to, security }: &Dial) {
-        assert_eq!(*security, Security::Plain, "it dials no relay");
+        assert_eq!(*security, Security::Plain, "the exit dials no relay");
         let SocketAddr::V4(to) = to else { return };
         if let Some(it) =
-            usize::from(to.port()).checked_sub(1).and_then(|at| self.errands.get_mut(at))
+            usize::from(to.port()).checked_sub(1).and_then(|at| self.transfers.get_mut(at))
         {
             it.conn = Some(*conn);
         }
@@ -112,12 +112,12 @@ impl Linked {
                 self.note_link(cell.body());
             }
             if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
-                link.forth.extend(cells[..count].iter().map(moved));
+                link.forward.extend(cells[..count].iter().map(queued));
             }
         }
     }
 
-    /// A lying end has to know the set's nonce.
+    /// Records the set's nonce, which forged messages need.
     fn note_link(&mut self, body: &HeaderOnlyBody) {
         if let Ok(message) = body.message(RelayFormat::V0)
             && message.command == RelayCommand::CONFLUX_LINK
@@ -133,7 +133,7 @@ impl Linked {
             if !control.command.is_variable_length() {
                 let mut cell = HeaderOnlyCell::EMPTY;
                 control.fill::<HeaderOnly>(&mut cell);
-                taken.push(moved(&cell));
+                taken.push(queued(&cell));
             }
         }
         let mut cells = cells();
@@ -142,15 +142,14 @@ impl Linked {
             if count == 0 {
                 break;
             }
-            taken.extend(cells[..count].iter().map(moved));
+            taken.extend(cells[..count].iter().map(queued));
         }
         if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
-            link.back.extend(taken);
+            link.backward.extend(taken);
         }
     }
 
-    /// A destination reads all its data. Each piece begins where the previous one ended, unless the client
-    /// lies.
+    /// A destination reads all its data, which must be contiguous unless cells were forged.
     fn take_for_destination(&mut self, conn: ConnId) {
         loop {
             let mut room = RunRoom { room_bytes: 16_384, ..RunRoom::default() };
@@ -158,26 +157,26 @@ impl Linked {
             if taken == 0 {
                 return;
             }
-            let has_lied = self.has_lied;
-            let Some(it) = self.errands.iter_mut().find(|it| it.conn == Some(conn)) else {
+            let has_forged = self.has_forged;
+            let Some(it) = self.transfers.iter_mut().find(|it| it.conn == Some(conn)) else {
                 continue;
             };
             let is_next = room.run.at == Run::place(it.received_bytes);
             it.received_bytes += taken as u64;
             let is_right = is_next && it.received_bytes <= it.request_bytes();
-            assert!(is_right || has_lied, "{it:?} got {room:?}");
+            assert!(is_right || has_forged, "{it:?} got {room:?}");
         }
     }
 
-    fn hear(&mut self, event: ClientEvent) {
+    fn handle_event(&mut self, event: ClientEvent) {
         match event {
             ClientEvent::Over { stream, outcome, figures } => {
-                let has_lied = self.has_lied;
-                let it = self.errands.iter_mut().find(|it| it.stream == stream);
+                let has_forged = self.has_forged;
+                let it = self.transfers.iter_mut().find(|it| it.stream == stream);
                 let Some(it) = it else { return };
                 let is_whole =
                     figures.received_bytes == whole_bytes(it) && outcome == Outcome::Complete;
-                assert!(is_whole || has_lied, "{it:?}: {outcome:?}, {figures:?}");
+                assert!(is_whole || has_forged, "{it:?}: {outcome:?}, {figures:?}");
                 it.is_complete = is_whole;
             }
             ClientEvent::Lost { circuit, cause } if circuit == self.set => self.loss = Some(cause),
@@ -190,7 +189,7 @@ impl Linked {
     /// # Panics
     /// If it does.
     pub fn check_prefixes(&self) {
-        for it in &self.errands {
+        for it in &self.transfers {
             if let Some(figures) = self.client.figures(it.stream) {
                 assert!(figures.received_bytes <= it.sent_bytes, "{it:?}: {figures:?}");
                 assert!(it.received_bytes <= figures.sent_bytes, "{it:?}: {figures:?}");
@@ -204,7 +203,7 @@ impl Linked {
     }
 }
 
-fn whole_bytes(it: &Errand) -> u64 {
+fn whole_bytes(it: &TransferState) -> u64 {
     it.transfer.download_bytes + onion::client::Transfer::RECEIPT_LEN as u64
 }
 
@@ -212,6 +211,6 @@ fn cells() -> Vec<HeaderOnlyCell> {
     (0..RECORD_CELLS).map(|_| HeaderOnlyCell::EMPTY).collect()
 }
 
-fn moved(cell: &HeaderOnlyCell) -> super::Moved {
+fn queued(cell: &HeaderOnlyCell) -> super::QueuedCell {
     (cell.circ_id(), cell.command(), cell.body().clone())
 }

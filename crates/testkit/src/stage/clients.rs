@@ -1,4 +1,4 @@
-use super::{Cast, Said, Stage};
+use super::{DecryptedMessage, Stage, StageModel};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use onion::cell::msg::{Sendme, parse_created2};
@@ -14,7 +14,7 @@ use rand_core::Rng;
 
 /// The kind of handshake with a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handshaking {
+pub enum HandshakeKind {
     /// CREATE_FAST: the first hop only.
     Fast,
     /// ntor.
@@ -29,7 +29,7 @@ pub enum Handshaking {
 #[derive(Debug)]
 pub(super) struct ClientCircuit<S: CellModel> {
     layers: S::Layers,
-    /// The handshake with the hop that is to answer.
+    /// The pending handshake.
     handshake: Option<S::Handshake>,
     /// DATA cells received.
     data_cells: u64,
@@ -41,32 +41,32 @@ pub(super) struct ClientCircuit<S: CellModel> {
     sent_bytes: u32,
 }
 
-impl<S: Cast, R: Rng> Stage<S, R> {
+impl<S: StageModel, R: Rng> Stage<S, R> {
     fn next_hop(number: u8) -> NextHop {
         let identity = S::identity(number);
         let address = ([192, 0, 2, number], 9001).into();
         NextHop { address, ids: S::ids(&identity), onion_key: S::onion_key(&identity) }
     }
 
-    fn begin_handshake(&mut self, kind: Handshaking, with: u8) -> S::Handshake {
+    fn begin_handshake(&mut self, kind: HandshakeKind, with: u8) -> S::Handshake {
         let to = Self::next_hop(with);
         match kind {
-            Handshaking::Fast => S::Handshake::fast(self.next_secret()),
-            Handshaking::Ntor => S::Handshake::ntor(&to, self.next_secret()),
-            Handshaking::Congestion | Handshaking::Cgo => {
+            HandshakeKind::Fast => S::Handshake::fast(self.next_secret()),
+            HandshakeKind::Ntor => S::Handshake::ntor(&to, self.next_secret()),
+            HandshakeKind::Congestion | HandshakeKind::Cgo => {
                 let secret = self.next_secret();
                 let request = Request {
                     wants_congestion_control: true,
-                    wants_cgo: kind == Handshaking::Cgo,
+                    wants_cgo: kind == HandshakeKind::Cgo,
                     ..Request::default()
                 };
-                S::Handshake::ntor_v3(&to, secret, request).expect("its identity is known")
+                S::Handshake::ntor_v3(&to, secret, request).expect("an Ed25519 identity")
             }
         }
     }
 
-    /// A client creates a circuit, unless it has one with this number.
-    pub fn create(&mut self, link: usize, circ_id: CircId, kind: Handshaking) {
+    /// A client creates a circuit, unless it has one with this ID.
+    pub fn create(&mut self, link: usize, circ_id: CircId, kind: HandshakeKind) {
         if self.client_mut(link, circ_id).is_some() {
             return;
         }
@@ -85,8 +85,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send_bytes(link, circ_id, command, &body);
     }
 
-    /// A client extends its circuit to a relay with this number, unless it waits for an answer.
-    pub fn extend(&mut self, link: usize, circ_id: CircId, kind: Handshaking, to: u8) {
+    /// A client extends its circuit to a relay with this number, unless a handshake is pending.
+    pub fn extend(&mut self, link: usize, circ_id: CircId, kind: HandshakeKind, to: u8) {
         let circuit = self.client_mut(link, circ_id);
         if circuit.is_none_or(|it| it.handshake.is_some() || it.layers.is_empty()) {
             return;
@@ -117,7 +117,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// A client sends a message to a hop.
-    pub fn say(
+    pub fn send_message(
         &mut self,
         link: usize,
         circ_id: CircId,
@@ -134,8 +134,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A client sends a DATA cell to a hop, of `len` bytes or as many as fit.
-    pub fn say_data(
+    /// A client sends a DATA cell to a hop, with `len` bytes or what fits.
+    pub fn send_data(
         &mut self,
         link: usize,
         circ_id: CircId,
@@ -164,13 +164,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         let Some((hop, tag)) = due else { return false };
         let mut data = Vec::new();
         Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
-        self.say(link, circ_id, (hop, RelayCommand::SENDME), StreamId::CIRCUIT, &data);
+        self.send_message(link, circ_id, (hop, RelayCommand::SENDME), StreamId::CIRCUIT, &data);
         true
     }
 
     fn seal_and_send(&mut self, link: usize, circ_id: CircId, hop: usize, mut body: S::Body) {
         let Some(circuit) = self.client_mut(link, circ_id) else { return };
-        // Without a layer it would be noise with one cell model, and a message with the other.
+        // Without a layer, the cell would be noise in one cell model and a message in the other.
         if hop >= circuit.layers.len() {
             return;
         }
@@ -182,27 +182,27 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.get_mut(link)?.clients.get_mut(&circ_id)
     }
 
-    /// A client cannot decrypt or parse what arrives on a circuit.
-    fn give_up(&mut self, link: usize, circ_id: CircId) {
+    /// A client destroys a circuit whose cells it cannot decrypt or parse.
+    fn destroy(&mut self, link: usize, circ_id: CircId) {
         self.links[link].clients.remove(&circ_id);
         self.answers.push_back((link, circ_id, Command::DESTROY, [1].into()));
     }
 
-    /// A cell has arrived at a client.
-    pub(super) fn hear_as_client(
+    /// A client receives a cell.
+    pub(super) fn receive_as_client(
         &mut self,
         link: usize,
         circ_id: CircId,
         command: Command,
         body: &S::Body,
-    ) -> Option<Said> {
+    ) -> Option<DecryptedMessage> {
         let circuit = self.client_mut(link, circ_id)?;
         match command {
             Command::CREATED_FAST | Command::CREATED2 => {
                 let handshake = circuit.handshake.take()?;
                 match handshake.finish_created(command, body.bytes()) {
                     Ok(finished) => circuit.finish(&finished),
-                    Err(_) => self.give_up(link, circ_id),
+                    Err(_) => self.destroy(link, circ_id),
                 }
                 None
             }
@@ -213,12 +213,12 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             Command::RELAY => {
                 let mut plain = body.clone();
                 let Ok(hop) = circuit.layers.open(&mut plain) else {
-                    self.give_up(link, circ_id); // its layers are out of step
+                    self.destroy(link, circ_id); // its layers are desynchronized
                     return None;
                 };
                 let format = circuit.layers.format(hop);
-                let message = plain.message(format).expect("relays say what can be read");
-                circuit.heard(hop, &message)
+                let message = plain.message(format).expect("a readable message");
+                circuit.receive(hop, &message)
             }
             _ => None,
         }
@@ -226,13 +226,17 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 }
 
 impl<S: CellModel> ClientCircuit<S> {
-    /// A hop has answered.
+    /// Completes a handshake.
     fn finish(&mut self, finished: &Finished<S>) {
         self.layers.push(&finished.keys);
         self.sendme_cells = finished.agreed.congestion_sendme_cells.map_or(100, u64::from);
     }
 
-    fn heard(&mut self, hop: usize, message: &Message<S::PayloadSlice<'_>>) -> Option<Said> {
+    fn receive(
+        &mut self,
+        hop: usize,
+        message: &Message<S::PayloadSlice<'_>>,
+    ) -> Option<DecryptedMessage> {
         let Message { command, data, .. } = *message;
         if command == RelayCommand::DATA {
             self.data_cells += 1;
@@ -247,23 +251,23 @@ impl<S: CellModel> ClientCircuit<S> {
         {
             self.finish(&finished);
         }
-        Some(Said::new::<S>(hop, message))
+        Some(DecryptedMessage::new::<S>(hop, message))
     }
 }
 
-impl Said {
+impl DecryptedMessage {
     /// Records a message. Handshakes and tags differ between cell models: only their length is recorded.
     pub(super) fn new<S: CellModel>(hop: usize, message: &Message<S::PayloadSlice<'_>>) -> Self {
         let Message { command, stream_id, data } = *message;
-        let is_same = !matches!(
+        let is_comparable = !matches!(
             command,
             RelayCommand::DATA
                 | RelayCommand::SENDME
                 | RelayCommand::EXTENDED2
                 | RelayCommand::EXTEND2
         );
-        let bytes = if is_same { data.bytes().into() } else { Vec::new() };
-        let len = if command == RelayCommand::DATA || is_same { data.len() } else { 0 };
+        let bytes = if is_comparable { data.bytes().into() } else { Vec::new() };
+        let len = if command == RelayCommand::DATA || is_comparable { data.len() } else { 0 };
         Self { hop, command, stream_id, len, bytes }
     }
 }

@@ -1,4 +1,4 @@
-use super::{Cast, Said, Stage};
+use super::{DecryptedMessage, Stage, StageModel};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use onion::cell::msg::{Create2, encode_created2_into};
@@ -15,11 +15,11 @@ pub(super) struct HopCircuit<S: CellModel> {
     layer: S::Layer,
 }
 
-/// The flow control that a next hop grants.
+/// The flow control that next hops offer.
 const OFFERED: Agreed = Agreed { congestion_sendme_cells: Some(31) };
 
-impl<S: Cast, R: Rng> Stage<S, R> {
-    /// The relay has dialled a next hop: the link is open at once. The address contains its number.
+impl<S: StageModel, R: Rng> Stage<S, R> {
+    /// The relay dials a next hop, whose number is the last octet of its address. The link is open at once.
     pub(super) fn add_next_hop(&mut self, conn: ConnId, to: SocketAddr) {
         let number = match to.ip() {
             core::net::IpAddr::V4(ip) => ip.octets()[3],
@@ -36,7 +36,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 
     /// The circuits that the relay has created on a link.
     #[must_use]
-    pub fn begun(&self, link: usize) -> Vec<CircId> {
+    pub fn created_circuits(&self, link: usize) -> Vec<CircId> {
         self.links.get(link).map_or_else(Vec::new, |it| it.hops.keys().copied().collect())
     }
 
@@ -81,14 +81,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send(link, circ_id, Command::RELAY, &body);
     }
 
-    /// A cell has arrived at a next hop.
-    pub(super) fn hear_as_hop(
+    /// A next hop receives a cell.
+    pub(super) fn receive_as_hop(
         &mut self,
         link: usize,
         circ_id: CircId,
         command: Command,
         body: &S::Body,
-    ) -> Option<Said> {
+    ) -> Option<DecryptedMessage> {
         match command {
             Command::CREATE2 => {
                 self.answer_create(link, circ_id, body);
@@ -103,9 +103,9 @@ impl<S: Cast, R: Rng> Stage<S, R> {
                 let mut plain = body.clone();
                 if hop.layer.decrypt(command, &mut plain) {
                     let message = plain.message(hop.layer.format()).expect("a client's message");
-                    return Some(Said::new::<S>(1, &message));
+                    return Some(DecryptedMessage::new::<S>(1, &message));
                 }
-                // Recognized by nobody: the last hop destroys the circuit.
+                // The last hop destroys a circuit when it does not recognize a cell.
                 self.links[link].hops.remove(&circ_id);
                 self.answers.push_back((link, circ_id, Command::DESTROY, Vec::from([1])));
                 None

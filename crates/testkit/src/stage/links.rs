@@ -1,6 +1,6 @@
 use super::clients::ClientCircuit;
 use super::hops::HopCircuit;
-use super::{Cast, Seen, Stage};
+use super::{SentCell, Stage, StageModel};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use onion::cell::msg::{DestroyReason, FeedbackEntry};
@@ -29,21 +29,22 @@ const RECORD_CELLS: usize = 31;
 pub(super) struct StageLink<S: CellModel> {
     /// `None` once it is closed.
     pub(super) conn: Option<ConnId>,
-    /// Without one, everything is read at once.
+    /// `None` if the peer reads everything at once.
     pub(super) pace: Option<Pace>,
     /// Cells in the kernel's buffer.
     pub(super) buffered_cells: u32,
+    /// When the kernel last sent, in whole milliseconds.
     pub(super) drained_at: Instant,
-    /// Whether the relay has more than the kernel's buffer could take.
+    /// Whether the kernel's buffer was full at the last write.
     pub(super) is_full: bool,
     pub(super) clients: BTreeMap<CircId, ClientCircuit<S>>,
     pub(super) hops: BTreeMap<CircId, HopCircuit<S>>,
     /// The peer's number, if it is a relay.
     pub(super) relay: Option<u8>,
-    /// Cells that the relay received on each circuit and has not reported as forwarded.
-    unsaid: BTreeMap<CircId, u32>,
-    /// Cells that it sent and that were not reported as forwarded to it.
-    unfed: BTreeMap<CircId, u32>,
+    /// By circuit, cells that the relay received and has not reported as forwarded.
+    unreported_by_relay: BTreeMap<CircId, u32>,
+    /// By circuit, cells that the relay sent and the peer has not reported as forwarded.
+    unreported_by_peer: BTreeMap<CircId, u32>,
 }
 
 impl<S: CellModel> StageLink<S> {
@@ -62,18 +63,18 @@ impl<S: CellModel> StageLink<S> {
             clients: BTreeMap::new(),
             hops: BTreeMap::new(),
             relay,
-            unsaid: BTreeMap::new(),
-            unfed: BTreeMap::new(),
+            unreported_by_relay: BTreeMap::new(),
+            unreported_by_peer: BTreeMap::new(),
         }
     }
 
-    /// When the kernel has sent more, if anybody waits for it.
+    /// When the kernel will have sent more, if its buffer holds cells.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let waits = self.conn.is_some() && self.buffered_cells > 0;
         waits.then(|| self.drained_at + Duration::from_millis(1))
     }
 
-    /// When the kernel last sent, in whole milliseconds.
+    /// Empties the kernel's buffer at the peer's pace, up to `now`.
     pub(super) fn drain(&mut self, now: Instant) {
         let Some(pace) = self.pace else { return };
         while self.buffered_cells > 0 && self.drained_at + Duration::from_millis(1) <= now {
@@ -88,7 +89,7 @@ impl<S: CellModel> StageLink<S> {
         })
     }
 
-    /// The socket state: a window for what is sent in ten milliseconds.
+    /// The socket state: the congestion window holds what the peer reads in ten milliseconds.
     pub(super) fn socket_state(&self) -> SocketState {
         let mss_bytes = 1448;
         let window_cells = self.pace.map_or(1000, |pace| pace.cells_per_ms * 10);
@@ -109,14 +110,14 @@ fn is_relay_cell(command: Command) -> bool {
     matches!(command, Command::RELAY | Command::RELAY_EARLY)
 }
 
-impl<S: Cast, R: Rng> Stage<S, R> {
+impl<S: StageModel, R: Rng> Stage<S, R> {
     /// A relay with this number, or a client, opens a link. Returns its index.
     ///
     /// # Panics
     /// If the relay has DoS limits: all links of a stage come from one address.
     pub fn accept(&mut self, relay: Option<u8>, pace: Option<Pace>) -> usize {
         let conn = self.relay.accept(self.now, Some([192, 0, 2, 9].into()), None);
-        let conn = conn.expect("the relay has no defences");
+        let conn = conn.expect("the relay has no DoS limits");
         self.open(conn, relay, pace)
     }
 
@@ -137,7 +138,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.len()
     }
 
-    /// Sets how fast the peer reads; everything at once if `None`.
+    /// Sets how fast the peer reads: everything at once if `None`.
     pub fn set_pace(&mut self, link: usize, pace: Option<Pace>) {
         let Some(it) = self.links.get_mut(link) else { return };
         it.drain(self.now);
@@ -151,7 +152,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// Closes a link.
-    pub fn hang_up(&mut self, link: usize) {
+    pub fn close_link(&mut self, link: usize) {
         let Some(conn) = self.links.get_mut(link).and_then(|it| it.conn.take()) else { return };
         self.relay.handle_closed(self.now, conn, &CloseCause::ByPeer);
         self.settle();
@@ -162,10 +163,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         let Some(it) = self.links.get_mut(link) else { return };
         let Some(conn) = it.conn else { return };
         if is_relay_cell(command) {
-            *it.unsaid.entry(circ_id).or_default() += 1;
+            *it.unreported_by_relay.entry(circ_id).or_default() += 1;
         } else if command != Command::PADDING {
-            // In any case another circuit may be created: no more reports concern the previous one.
-            it.unfed.remove(&circ_id);
+            // The ID may name a new circuit from now on: later reports do not concern the previous one.
+            it.unreported_by_peer.remove(&circ_id);
         }
         let _ = self.relay.handle_cell(self.now, conn, circ_id, command, body);
         self.settle();
@@ -185,18 +186,19 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// The peer reports forwarded cells, truthfully or not.
-    pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u16) {
+    pub fn send_feedback(&mut self, link: usize, circ_id: CircId, cells: u16) {
         let mut body = Vec::new();
         FeedbackEntry { circ_id, cells }.encode_into(&mut body);
-        let unfed = self.links.get_mut(link).and_then(|it| it.unfed.get_mut(&circ_id));
-        if let Some(unfed) = unfed {
-            *unfed = unfed.saturating_sub(cells.into());
+        let unreported_by_peer =
+            self.links.get_mut(link).and_then(|it| it.unreported_by_peer.get_mut(&circ_id));
+        if let Some(unreported_by_peer) = unreported_by_peer {
+            *unreported_by_peer = unreported_by_peer.saturating_sub(cells.into());
         }
-        self.feed_back_bytes(link, &body);
+        self.send_feedback_bytes(link, &body);
     }
 
     /// A FEEDBACK cell with these bytes arrives on a link.
-    pub fn feed_back_bytes(&mut self, link: usize, body: &[u8]) {
+    pub fn send_feedback_bytes(&mut self, link: usize, body: &[u8]) {
         let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
         let _ = self.relay.handle_feedback(self.now, conn, body);
         self.settle();
@@ -207,28 +209,37 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     ///
     /// # Panics
     /// If the relay closes the link because of it.
-    pub fn pass_on(&mut self, link: usize, circ_id: CircId, most: u16) -> u16 {
+    pub fn report_forwarded(&mut self, link: usize, circ_id: CircId, most: u16) -> u16 {
         if !self.is_open(link) {
             return 0;
         }
-        let cells = most.min(u16::try_from(self.unfed(link, circ_id)).unwrap_or(u16::MAX));
+        let cells =
+            most.min(u16::try_from(self.unreported_by_peer(link, circ_id)).unwrap_or(u16::MAX));
         if cells > 0 {
-            self.feed_back(link, circ_id, cells);
-            assert!(self.is_open(link), "an honest peer loses its link");
+            self.send_feedback(link, circ_id, cells);
+            assert!(self.is_open(link), "the relay closed an honest peer's link");
         }
         cells
     }
 
     /// Cells of a circuit that the relay sent on a link and that were not reported as forwarded.
     #[must_use]
-    pub fn unfed(&self, link: usize, circ_id: CircId) -> u32 {
-        self.links.get(link).and_then(|it| it.unfed.get(&circ_id)).copied().unwrap_or(0)
+    pub fn unreported_by_peer(&self, link: usize, circ_id: CircId) -> u32 {
+        self.links
+            .get(link)
+            .and_then(|it| it.unreported_by_peer.get(&circ_id))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Cells of a circuit that the relay received on a link and has not reported as forwarded.
     #[must_use]
-    pub fn unsaid(&self, link: usize, circ_id: CircId) -> u32 {
-        self.links.get(link).and_then(|it| it.unsaid.get(&circ_id)).copied().unwrap_or(0)
+    pub fn unreported_by_relay(&self, link: usize, circ_id: CircId) -> u32 {
+        self.links
+            .get(link)
+            .and_then(|it| it.unreported_by_relay.get(&circ_id))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Whether a link is open.
@@ -240,18 +251,20 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     /// The relay reports forwarded cells.
     ///
     /// # Panics
-    /// If it has not received as many.
-    fn hear_feedback(&mut self, link: usize, body: &[u8]) {
+    /// If it reports more than it received.
+    fn receive_feedback(&mut self, link: usize, body: &[u8]) {
         for FeedbackEntry { circ_id, cells } in FeedbackEntry::parse(body).expect("well-formed") {
-            let unsaid = self.links[link].unsaid.entry(circ_id).or_default();
-            *unsaid = unsaid.checked_sub(cells.into()).expect("no more than it got");
+            let unreported_by_relay =
+                self.links[link].unreported_by_relay.entry(circ_id).or_default();
+            *unreported_by_relay =
+                unreported_by_relay.checked_sub(cells.into()).expect("no more than it received");
             let command = Command::FEEDBACK;
-            self.seen.push(Seen {
+            self.sent_cells.push(SentCell {
                 at: self.now,
                 link,
                 circ_id,
                 command,
-                said: None,
+                message: None,
                 destroyed: None,
             });
         }
@@ -262,14 +275,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         let Some(conn) = self.links[link].conn else { return };
         while let Some(control) = self.relay.poll_control(self.now, conn) {
             if control.command == Command::FEEDBACK {
-                self.hear_feedback(link, &control.body);
+                self.receive_feedback(link, &control.body);
             }
             if control.command.is_variable_length() {
                 continue;
             }
             let mut cell = <S::Cell as Cell>::EMPTY;
             control.fill::<S>(&mut cell);
-            self.hear(link, &cell);
+            self.receive(link, &cell);
         }
         loop {
             let room = self.links[link].room_cells().min(RECORD_CELLS);
@@ -289,28 +302,29 @@ impl<S: Cast, R: Rng> Stage<S, R> {
                 }
                 it.buffered_cells += u32::try_from(count).unwrap_or(u32::MAX);
             }
-            cells[..count].iter().for_each(|cell| self.hear(link, cell));
+            cells[..count].iter().for_each(|cell| self.receive(link, cell));
         }
     }
 
     /// A cell has left the relay.
-    fn hear(&mut self, link: usize, cell: &S::Cell) {
-        const { assert!(CELL_LEN == 514, "the weight that socket states reckon with") };
+    fn receive(&mut self, link: usize, cell: &S::Cell) {
+        const { assert!(CELL_LEN == 514, "the cell size that `socket_state` assumes") };
         let (circ_id, command) = (cell.circ_id(), cell.command());
-        let unfed = &mut self.links[link].unfed;
+        let unreported_by_peer = &mut self.links[link].unreported_by_peer;
         if is_relay_cell(command) {
-            *unfed.entry(circ_id).or_default() += 1;
+            *unreported_by_peer.entry(circ_id).or_default() += 1;
         } else if command == Command::DESTROY {
-            unfed.remove(&circ_id);
+            unreported_by_peer.remove(&circ_id);
         }
-        let said = if self.links[link].hops.contains_key(&circ_id) || command == Command::CREATE2 {
-            self.hear_as_hop(link, circ_id, command, cell.body())
+        let message = if self.links[link].hops.contains_key(&circ_id) || command == Command::CREATE2
+        {
+            self.receive_as_hop(link, circ_id, command, cell.body())
         } else {
-            self.hear_as_client(link, circ_id, command, cell.body())
+            self.receive_as_client(link, circ_id, command, cell.body())
         };
         let destroyed =
             (command == Command::DESTROY).then(|| DestroyReason::parse(cell.body().bytes()));
-        self.seen.push(Seen { at: self.now, link, circ_id, command, said, destroyed });
+        self.sent_cells.push(SentCell { at: self.now, link, circ_id, command, message, destroyed });
     }
 
     /// Resumes links whose kernel has space again.

@@ -168,7 +168,7 @@ fn who_sends_on_and_on_before_it_is_known_who_he_is_is_cut_off() {
 }
 
 #[test]
-fn what_the_driver_has_not_written_counts_and_who_takes_nothing_goes_first() {
+fn unwritten_data_counts_and_circuits_that_read_nothing_are_dropped_first() {
     let mut router = router(0);
     let held = router.held_bytes();
     let mut links = Vec::new();

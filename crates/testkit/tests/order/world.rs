@@ -1,4 +1,4 @@
-//! A coordinator's link, and the relay at its other end.
+//! A coordinator's link, and the relay at its far end.
 
 use onion::cell::{CircId, Command};
 use onion::identity::{OwnIdentity, RelayIds};
@@ -18,19 +18,19 @@ use testkit::vectors;
 
 pub(crate) const NONCE: Nonce = Nonce([9; 32]);
 pub(crate) const SEED: [u8; 32] = [7; 32];
-/// What the session's keys give for signatures.
+/// The exported keying material, to which signatures are bound.
 pub(crate) const EXPORTED: [u8; 32] = [0x5e; 32];
 pub(crate) const ACCEPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Seconds of the measurement.
 pub(crate) const SECONDS: u16 = 3;
 
-/// The relay that is ordered, and another.
+/// The ordered relay, and another.
 pub(crate) static RELAY: LazyLock<Arc<OwnIdentity>> =
-    LazyLock::new(|| Arc::clone(&vectors::PARTIES.own));
+    LazyLock::new(|| Arc::clone(&vectors::IDENTITIES.own));
 pub(crate) static OTHER: LazyLock<Arc<OwnIdentity>> =
-    LazyLock::new(|| Arc::clone(&vectors::PARTIES.other));
+    LazyLock::new(|| Arc::clone(&vectors::IDENTITIES.other));
 
-/// TLS in name only, whose keys can be exported or not.
+/// A TLS session without cryptography, which may refuse to export keying material.
 #[derive(Clone)]
 pub(crate) struct Tls {
     session: Session,
@@ -39,7 +39,7 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn new(exports: bool) -> Self {
-        let certificate = Arc::clone(&vectors::PARTIES.certificate);
+        let certificate = Arc::clone(&vectors::IDENTITIES.certificate);
         Self { session: Session { certificate, exported: EXPORTED }, exports }
     }
 }
@@ -58,8 +58,8 @@ impl TlsSession for Tls {
     }
 }
 
-/// A link that is to be. A consensus may lack a relay's Ed25519 identity, and this one does.
-pub(crate) fn plan() -> OrderLink {
+/// A coordinator's link before its connection. As the consensus may, it lacks the relay's Ed25519 identity.
+pub(crate) fn order_link() -> OrderLink {
     let ids = RelayIds { ed25519: None, ..RELAY.ids() };
     let config = OrderConfig {
         target: Target { address: address(), ids },
@@ -67,12 +67,12 @@ pub(crate) fn plan() -> OrderLink {
         key_seed: SEED,
         accept_timeout: ACCEPT_TIMEOUT,
         random: [4; 24],
-        unix_time_s: vectors::PARTIES.unix_time_s,
+        unix_time_s: vectors::IDENTITIES.unix_time_s,
     };
     OrderLink::new(config, Instant::from_millis(1000))
 }
 
-/// An order whose coordinator and target are still others.
+/// An order whose coordinator and target the link replaces.
 fn order() -> Order {
     Order {
         coordinator: CoordinatorKey::of_seed(&[0; 32]),
@@ -95,27 +95,31 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     relay: Channel,
     conn: ConnId,
-    /// The longest piece in which the relay's bytes come.
+    /// The maximum length in which the relay's bytes are delivered.
     pub(crate) piece_max_bytes: usize,
-    /// The relay says nothing, not even what a link begins with.
+    /// Whether the relay sends nothing, not even VERSIONS.
     pub(crate) is_mute: bool,
-    /// What has come on the link since it is open, except padding.
-    pub(crate) heard: Vec<(CircId, Command, Vec<u8>)>,
-    /// How often the link was to be closed.
+    /// The cells received on the open link, except padding.
+    pub(crate) received: Vec<(CircId, Command, Vec<u8>)>,
+    /// The number of requests to close the connection.
     pub(crate) closed: u32,
 }
 
 impl World {
-    /// Dialled, and nothing more.
+    /// The connection is dialled.
     pub(crate) fn dialled(identity: &Arc<OwnIdentity>) -> Self {
-        let mut link = plan();
+        let mut link = order_link();
         let now = Instant::from_millis(1000);
-        let dial = link.poll_dial(now).expect("a connection is wanted");
+        let dial = link.poll_dial(now).expect("a dial");
         assert_eq!(dial, Dial { to: address(), security: Security::Tls, ..dial });
-        assert_eq!(link.poll_dial(now), None, "one is enough");
+        assert_eq!(link.poll_dial(now), None, "a second dial");
         let tls = Tls::new(true);
-        let relay =
-            Channel::responder(Arc::clone(identity), &tls, [3; 32], vectors::PARTIES.unix_time_s);
+        let relay = Channel::responder(
+            Arc::clone(identity),
+            &tls,
+            [3; 32],
+            vectors::IDENTITIES.unix_time_s,
+        );
         Self {
             link,
             now,
@@ -123,19 +127,19 @@ impl World {
             conn: dial.conn,
             piece_max_bytes: usize::MAX,
             is_mute: false,
-            heard: Vec::new(),
+            received: Vec::new(),
             closed: 0,
         }
     }
 
-    /// There is TLS, and the link's handshake is done as far as it goes.
+    /// The TLS session is established, and the link handshake has run.
     pub(crate) fn connected(identity: &Arc<OwnIdentity>) -> Self {
         let mut world = Self::dialled(identity);
         world.connect(&Tls::new(true));
         world
     }
 
-    /// There is TLS, and a relay that says nothing.
+    /// The TLS session is established with a relay that sends nothing.
     pub(crate) fn mute() -> Self {
         let mut world = Self::dialled(&RELAY);
         world.is_mute = true;
@@ -148,36 +152,36 @@ impl World {
         self.exchange();
     }
 
-    /// The order has been given.
+    /// The relay has received the order.
     pub(crate) fn ordered() -> Self {
         Self::connected(&RELAY)
     }
 
-    /// The relay is ready for measurers.
+    /// The relay has accepted the order.
     pub(crate) fn accepted() -> Self {
         let mut world = Self::ordered();
-        assert_eq!(world.says(&Message::Accepted { nonce: NONCE }), [OrderEvent::Accepted]);
+        assert_eq!(world.send_message(&Message::Accepted { nonce: NONCE }), [OrderEvent::Accepted]);
         world
     }
 
-    /// All was reported.
+    /// The relay has reported all seconds.
     pub(crate) fn finished() -> Self {
         let mut world = Self::accepted();
         for second in 0..SECONDS {
-            world.says(&traffic(second));
+            world.send_message(&traffic(second));
         }
         world
     }
 
-    /// Hands over what both have to say, until they have said all.
+    /// Transmits the output of both sides until there is none.
     pub(crate) fn exchange(&mut self) {
         let mut buffer = [0; 4096];
         loop {
-            let mut is_quiet = true;
+            let mut is_idle = true;
             while self.link.poll_writable().is_some() {
                 let len = self.link.poll_transmit(self.now, self.conn, &mut buffer);
-                self.hear(&buffer[..len]);
-                is_quiet = false;
+                self.receive(&buffer[..len]);
+                is_idle = false;
             }
             while self.link.poll_close().is_some() {
                 self.closed += 1;
@@ -186,65 +190,71 @@ impl World {
             for piece in buffer[..len].chunks(self.piece_max_bytes) {
                 self.link.handle_bytes(self.now, self.conn, piece);
             }
-            if is_quiet && len == 0 {
+            if is_idle && len == 0 {
                 return;
             }
         }
     }
 
-    fn hear(&mut self, mut bytes: &[u8]) {
-        while let Some(cell) = self.relay.handle_bytes(&mut bytes).expect("a coordinator's") {
-            self.heard.push((cell.circ_id, cell.command, cell.body.to_vec()));
+    fn receive(&mut self, mut bytes: &[u8]) {
+        while let Some(cell) = self.relay.handle_bytes(&mut bytes).expect("the coordinator's cells")
+        {
+            self.received.push((cell.circ_id, cell.command, cell.body.to_vec()));
         }
     }
 
-    /// The relay is about to send a cell of any kind.
+    /// The relay queues a cell of any kind.
     pub(crate) fn queue(&mut self, at: CircId, command: Command, body: &[u8]) {
         self.relay.send(at, command, body);
     }
 
     /// The relay sends a cell of any kind; returns the events.
-    pub(crate) fn sends(&mut self, at: CircId, command: Command, body: &[u8]) -> Vec<OrderEvent> {
+    pub(crate) fn send_cell(
+        &mut self,
+        at: CircId,
+        command: Command,
+        body: &[u8],
+    ) -> Vec<OrderEvent> {
         self.queue(at, command, body);
         self.exchange();
         self.events()
     }
 
     /// The relay sends a message; returns the events.
-    pub(crate) fn says(&mut self, message: &Message) -> Vec<OrderEvent> {
-        self.sends(CircId::LINK, Command::MEASURE, &message.encode())
+    pub(crate) fn send_message(&mut self, message: &Message) -> Vec<OrderEvent> {
+        self.send_cell(CircId::LINK, Command::MEASURE, &message.encode())
     }
 
     pub(crate) fn events(&mut self) -> Vec<OrderEvent> {
         std::iter::from_fn(|| self.link.poll_event()).collect()
     }
 
-    /// The connection is gone.
-    pub(crate) fn loses(&mut self, cause: CloseCause) -> Vec<OrderEvent> {
+    /// The connection closes. Returns the events.
+    pub(crate) fn close(&mut self, cause: CloseCause) -> Vec<OrderEvent> {
         self.link.handle_closed(self.now, self.conn, cause);
         self.exchange();
         self.events()
     }
 
-    /// Time goes by.
-    pub(crate) fn waits(&mut self, time: Duration) -> Vec<OrderEvent> {
+    /// Lets this time pass. Returns the events.
+    pub(crate) fn advance(&mut self, time: Duration) -> Vec<OrderEvent> {
         self.now += time;
         self.link.handle_timeout(self.now);
         self.exchange();
         self.events()
     }
 
-    /// The order, as it has come to the relay.
-    pub(crate) fn given(&self) -> SignedOrder {
-        let [(CircId::LINK, Command::MEASURE, body)] = &self.heard[..] else {
-            panic!("one order: {:?}", self.heard)
+    /// The order that the relay has received.
+    pub(crate) fn signed_order(&self) -> SignedOrder {
+        let [(CircId::LINK, Command::MEASURE, body)] = &self.received[..] else {
+            panic!("one order: {:?}", self.received)
         };
         let Ok(Message::Order(signed)) = Message::parse(body) else { panic!("an order") };
         signed
     }
 }
 
-/// What clients did in a second; each has figures of its own.
+/// The clients' traffic in a second, which differs by second.
 pub(crate) fn client_second(second: u16) -> ClientSecond {
     let bytes = 1000 + u64::from(second);
     ClientSecond { second, received_bytes: bytes, sent_bytes: 2 * bytes }

@@ -1,10 +1,10 @@
-//! A router, clients' and relays' links to it, and a relay that it dials.
+//! A router, links of clients and relays to it, and a relay that it dials.
 
-mod hearing;
+mod receiving;
 
 use onion::Duration;
 use onion::Instant;
-use onion::cell::msg::{Create2, Extend2, HANDSHAKE_NTOR, LinkPadding, link_specifier};
+use onion::cell::msg::LinkPadding;
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::ClientHop;
@@ -15,249 +15,235 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use testkit::fixture::{Fixture, RUN};
+use testkit::fixture::{FAST_SECRET, Fixture, RUN};
 use testkit::vectors;
 
-/// A link by the order in which they came to be.
-pub(crate) type NodeIndex = usize;
+/// The index of a link, in order of creation.
+pub(crate) type LinkIndex = usize;
 
-/// What has come on a link.
+/// The cells received on a link.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct LinkRecord {
     hops: BTreeMap<CircId, ClientHop>,
-    /// When PADDING cells have come, and how long nothing had passed before.
-    pub(crate) padded: Vec<(Instant, Duration)>,
-    /// The router's dial is closed before the link is open.
-    pub(crate) came: Vec<(CircId, Command)>,
+    /// Arrival times of PADDING cells, and how long the link was idle before each.
+    pub(crate) padding: Vec<(Instant, Duration)>,
+    /// All other cells.
+    pub(crate) received: Vec<(CircId, Command)>,
 }
 
-impl Heard {
+impl LinkRecord {
     pub(crate) fn pauses(&self) -> Vec<Duration> {
-        self.padded.iter().map(|(_, pause)| *pause).collect()
+        self.padding.iter().map(|(_, pause)| *pause).collect()
     }
 }
 
-/// After each act the scheduler has a run, so that all is heard that is said.
+/// A router and its peers. The scheduler runs after each event, so that no cells stay queued.
 pub(crate) struct World {
-    /// Where the relay that it dials says to be.
+    /// The addresses that the dialled relay claims in NETINFO.
     pub(crate) claims: Vec<IpAddr>,
-    /// That relay closes each connection before the link is open.
+    /// Whether the dialled relay closes connections before the link handshake.
     pub(crate) refuses: bool,
     fixture: Fixture<ChaCha8Rng>,
-    /// By the places of links.
-    pub(crate) heard: Vec<Heard>,
+    /// By link.
+    pub(crate) records: Vec<LinkRecord>,
 }
 
-impl Deref for World {
-    type Target = Fixture<ChaCha8Rng>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.fixture
-    }
-}
-
-impl DerefMut for World {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.fixture
-    }
-}
+testkit::deref_to_fixture!(World);
 
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
 
 pub(crate) fn config() -> RouterConfig {
-    vectors::PARTIES.config()
+    vectors::IDENTITIES.config()
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        Self::with(config())
+        Self::with_config(config())
     }
 
-    pub(crate) fn with(config: RouterConfig) -> Self {
+    pub(crate) fn with_config(config: RouterConfig) -> Self {
         let rng = ChaCha8Rng::from_seed([1; 32]);
         Self {
             claims: vec![[10, 0, 0, 2].into()],
             refuses: false,
-            fixture: Fixture::new(vectors::PARTIES.clone(), config, rng),
-            heard: Vec::new(),
+            fixture: Fixture::new(vectors::IDENTITIES.clone(), config, rng),
+            records: Vec::new(),
         }
     }
 
-    /// With a client's link, and a circuit on it that goes on from the router.
-    pub(crate) fn with_client() -> (Self, NodeIndex) {
-        Self::new_with(&[])
+    /// With a client's link, and a circuit on it that the router extends.
+    pub(crate) fn with_client() -> (Self, LinkIndex) {
+        Self::with_parameters(&[])
     }
 
-    /// With another consensus.
-    pub(crate) fn new_with(parameters: &[(&str, i32)]) -> (Self, NodeIndex) {
+    /// Like [`Self::with_client`], under these consensus parameters.
+    pub(crate) fn with_parameters(parameters: &[(&str, i32)]) -> (Self, LinkIndex) {
         let mut world = Self::new();
-        world.set(parameters);
+        world.set_parameters(parameters);
         let client = world.accept(Authentication::Anonymous);
         world.build(client, CIRCUIT);
         (world, client)
     }
 
-    pub(crate) fn set(&mut self, parameters: &[(&str, i32)]) {
+    pub(crate) fn set_parameters(&mut self, parameters: &[(&str, i32)]) {
         self.router.set_parameters(Parameters::from_consensus(parameters.iter().copied()));
     }
 
-    fn dial(&mut self, authentication: Authentication) -> NodeIndex {
+    fn dial(&mut self, authentication: Authentication) -> LinkIndex {
         self.fixture.dial(Some(authentication), [7; 32])
     }
 
-    /// A client dials the router, or a relay that proves who it is.
-    pub(crate) fn accept(&mut self, authentication: Authentication) -> NodeIndex {
-        let place = self.dial(authentication);
-        self.exchange(place);
-        assert!(self.ends[place].is_open());
-        place
+    /// A client or an authenticating relay dials the router.
+    pub(crate) fn accept(&mut self, authentication: Authentication) -> LinkIndex {
+        let index = self.dial(authentication);
+        self.exchange(index);
+        assert!(self.peers[index].is_open());
+        index
     }
 
-    pub(crate) fn accept_relay(&mut self) -> NodeIndex {
-        self.accept(Authentication::AsRelay(Arc::clone(&vectors::PARTIES.other)))
+    pub(crate) fn accept_relay(&mut self) -> LinkIndex {
+        self.accept(Authentication::AsRelay(Arc::clone(&vectors::IDENTITIES.other)))
     }
 
-    /// A client of which the router hears that it knows version 4 of the link protocol only.
-    pub(crate) fn accept_version_4(&mut self) -> NodeIndex {
-        let place = self.dial(Authentication::Anonymous);
-        self.take_versions(place);
-        self.feed(place, &[0, 0, 7, 0, 2, 0, 4]);
-        self.exchange(place);
-        assert!(self.ends[place].is_open());
-        place
+    /// A client whose VERSIONS offers link protocol 4 only.
+    pub(crate) fn accept_version_4(&mut self) -> LinkIndex {
+        let index = self.dial(Authentication::Anonymous);
+        self.take_versions(index);
+        self.deliver_bytes(index, &[0, 0, 7, 0, 2, 0, 4]);
+        self.exchange(index);
+        assert!(self.peers[index].is_open());
+        index
     }
 
-    /// A client that negotiates before the link is open.
-    pub(crate) fn accept_hasty(&mut self) -> NodeIndex {
-        let place = self.dial(Authentication::Anonymous);
-        let versions = self.take_versions(place);
-        // It would go on with NETINFO.
-        self.ends[place].reads = false;
-        self.feed(place, &versions);
+    /// A client that sends PADDING_NEGOTIATE before the link is open.
+    pub(crate) fn accept_early_negotiation(&mut self) -> LinkIndex {
+        let index = self.dial(Authentication::Anonymous);
+        let versions = self.take_versions(index);
+        // Without the router's answer, it does not send NETINFO.
+        self.peers[index].reads = false;
+        self.deliver_bytes(index, &versions);
         let mut cell = [0; onion::cell::CELL_LEN];
         cell[4..7].copy_from_slice(&[Command::PADDING_NEGOTIATE.get(), 0, 2]);
-        self.feed(place, &cell);
-        self.pass(RUN);
-        place
+        self.deliver_bytes(index, &cell);
+        self.advance(RUN);
+        index
     }
 
-    /// VERSIONS, which is the first that the other end of a link would say.
-    fn take_versions(&mut self, place: NodeIndex) -> [u8; 9] {
+    /// The VERSIONS cell of a peer that dials.
+    fn take_versions(&mut self, index: LinkIndex) -> [u8; 9] {
         let mut versions = [0; 9];
-        let channel = self.ends[place].channel.as_mut().expect("it has dialled");
+        let channel = self.peers[index].channel.as_mut().expect("an initiator");
         assert_eq!(channel.poll_transmit(&mut versions), versions.len());
         versions
     }
 
-    pub(crate) fn say(&mut self, place: NodeIndex, circ_id: CircId, command: Command, body: &[u8]) {
-        self.queue(place, circ_id, command, body);
-        self.exchange(place);
+    pub(crate) fn send_cell(
+        &mut self,
+        index: LinkIndex,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8],
+    ) {
+        self.queue(index, circ_id, command, body);
+        self.exchange(index);
     }
 
-    /// Hands over what the other end of a link has to say, and hears what is said to that.
-    fn exchange(&mut self, place: NodeIndex) {
-        self.fixture.exchange(place);
-        self.pass(RUN);
+    /// Transmits a peer's queued cells, and receives the answers.
+    fn exchange(&mut self, index: LinkIndex) {
+        self.fixture.exchange(index);
+        self.advance(RUN);
     }
 
     pub(crate) fn negotiate(
         &mut self,
-        place: NodeIndex,
+        index: LinkIndex,
         is_wanted: bool,
         low_ms: u16,
         high_ms: u16,
     ) {
         let mut body = Vec::new();
         LinkPadding { is_wanted, low_ms, high_ms }.encode_into(&mut body);
-        self.say(place, CircId::LINK, Command::PADDING_NEGOTIATE, &body);
+        self.send_cell(index, CircId::LINK, Command::PADDING_NEGOTIATE, &body);
     }
 
-    /// A circuit that ends at the router.
-    pub(crate) fn create(&mut self, place: NodeIndex, circ_id: CircId) {
-        self.say(place, circ_id, Command::CREATE_FAST, &[3; 20]);
-        assert!(self.heard[place].hops.contains_key(&circ_id), "created");
+    /// Creates a circuit that ends at the router.
+    pub(crate) fn create(&mut self, index: LinkIndex, circ_id: CircId) {
+        self.send_cell(index, circ_id, Command::CREATE_FAST, &FAST_SECRET);
+        assert!(self.records[index].hops.contains_key(&circ_id), "created");
     }
 
-    /// A circuit that goes on from the router to another relay.
-    pub(crate) fn extend(&mut self, place: NodeIndex, circ_id: CircId) {
-        self.ask_to_extend(place, circ_id);
-        let last = self.heard[place].came.last();
+    /// Creates a circuit, and extends it from the router to another relay.
+    pub(crate) fn extend(&mut self, index: LinkIndex, circ_id: CircId) {
+        self.send_extend(index, circ_id);
+        let last = self.records[index].received.last();
         assert_eq!(last, Some(&(circ_id, Command::RELAY)), "extended");
     }
 
-    pub(crate) fn ask_to_extend(&mut self, place: NodeIndex, circ_id: CircId) {
-        self.create(place, circ_id);
-        let address = [10, 0, 0, 2, 35, 41];
-        let link_specifiers: Vec<(u8, &[u8])> = vec![
-            (link_specifier::IPV4, &address),
-            (link_specifier::RSA_IDENTITY, &vectors::PARTIES.other.rsa.0),
-        ];
-        let create = Create2 { handshake_type: HANDSHAKE_NTOR, data: &[7; 84] };
-        let mut data = Vec::new();
-        Extend2 { link_specifiers, create }.encode_into(&mut data);
-        self.say_message(place, circ_id, Command::RELAY_EARLY, RelayCommand::EXTEND2, &data);
+    pub(crate) fn send_extend(&mut self, index: LinkIndex, circ_id: CircId) {
+        self.create(index, circ_id);
+        let data = vectors::IDENTITIES.extend2([10, 0, 0, 2, 35, 41]);
+        self.send_message(index, circ_id, Command::RELAY_EARLY, RelayCommand::EXTEND2, &data);
     }
 
-    /// With a hop beyond the next one: the link is used.
-    pub(crate) fn build(&mut self, place: NodeIndex, circ_id: CircId) {
-        self.extend(place, circ_id);
-        self.say(place, circ_id, Command::RELAY_EARLY, &[8; BODY_LEN]);
+    /// Extends a circuit, and sends a cell beyond the next hop.
+    pub(crate) fn build(&mut self, index: LinkIndex, circ_id: CircId) {
+        self.extend(index, circ_id);
+        self.send_cell(index, circ_id, Command::RELAY_EARLY, &[8; BODY_LEN]);
     }
 
-    /// Says something to the router on a circuit.
-    pub(crate) fn say_message(
+    /// Sends a message to the router on a circuit.
+    pub(crate) fn send_message(
         &mut self,
-        place: NodeIndex,
+        index: LinkIndex,
         circ_id: CircId,
         cell: Command,
         command: RelayCommand,
         data: &[u8],
     ) {
-        let hop = self.heard[place].hops.get_mut(&circ_id).expect("a circuit");
+        let hop = self.records[index].hops.get_mut(&circ_id).expect("a circuit");
         let mut body = RelayMessage { command, stream_id: 0, data }.to_body().expect("fits");
         hop.encrypt(&mut body);
-        self.say(place, circ_id, cell, &body);
+        self.send_cell(index, circ_id, cell, &body);
     }
 
-    /// The circuit that the router has opened last on the link that it dialled.
-    pub(crate) fn opened_by_router(&self, place: NodeIndex) -> CircId {
-        let mut all = self.heard[place].came.iter().rev();
+    /// The circuit that the router created last on a link that it dialled.
+    pub(crate) fn created_by_router(&self, index: LinkIndex) -> CircId {
+        let mut all = self.records[index].received.iter().rev();
         all.find(|(_, command)| *command == Command::CREATE2).expect("opened").0
     }
 
-    pub(crate) fn pass(&mut self, time: Duration) {
+    pub(crate) fn advance(&mut self, time: Duration) {
         let end = self.now + time;
-        self.hear_all();
-        // Answers that follow events in between are sent when those events happen.
+        self.receive_all();
+        // Peers answer at the time of each event, not at the end.
         while let Some(at) = self.router.poll_timeout().filter(|at| *at <= end) {
             let wait = at - self.now;
-            self.fixture.pass(wait);
-            self.hear_all();
+            self.fixture.advance(wait);
+            self.receive_all();
         }
         let left = end - self.now;
-        self.fixture.pass(left);
+        self.fixture.advance(left);
     }
 
-    /// The pauses before all PADDING cells that come on a link in this time.
-    pub(crate) fn pauses_in(&mut self, place: NodeIndex, time: Duration) -> Vec<Duration> {
-        self.heard[place].padded.clear();
-        self.pass(time);
-        self.heard[place].pauses()
+    /// Lets this time pass. Returns the pauses before the PADDING cells of a link.
+    pub(crate) fn pauses_in(&mut self, index: LinkIndex, time: Duration) -> Vec<Duration> {
+        self.records[index].padding.clear();
+        self.advance(time);
+        self.records[index].pauses()
     }
 
-    pub(crate) fn hang_up(&mut self, place: NodeIndex) {
-        self.close(place, CloseCause::ByPeer);
+    pub(crate) fn close_link(&mut self, index: LinkIndex) {
+        self.close(index, CloseCause::ByPeer);
     }
 
-    pub(crate) fn is_closed(&self, place: NodeIndex) -> bool {
-        self.ends[place].conn.is_none()
+    pub(crate) fn is_closed(&self, index: LinkIndex) -> bool {
+        self.peers[index].conn.is_none()
     }
 
-    /// Links from this place on are gone, and their places are taken again.
-    pub(crate) fn forget_from(&mut self, place: NodeIndex) {
-        self.ends.truncate(place);
-        self.heard.truncate(place);
+    /// Removes the links from this index on; new links reuse the indexes.
+    pub(crate) fn forget_from(&mut self, index: LinkIndex) {
+        self.peers.truncate(index);
+        self.records.truncate(index);
     }
 }

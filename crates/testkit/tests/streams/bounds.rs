@@ -1,4 +1,4 @@
-//! What floods and peers that read nothing can cost.
+//! Limits under floods, and with peers that read nothing.
 
 use super::world::{CIRCUIT, World, content, exit};
 use onion::Duration;
@@ -15,15 +15,15 @@ fn id(number: u32) -> CircId {
     CircId::of_initiator(number)
 }
 
-/// So much data on a stream that is not written out.
+/// Sends this number of DATA cells on a stream.
 fn fill(world: &mut World, circ_id: CircId, stream_id: u16, cells: usize) {
     for _ in 0..cells {
-        world.say_on(circ_id, RelayCommand::DATA, stream_id, &[1; MAX_DATA_LEN]);
+        world.send_on(circ_id, RelayCommand::DATA, stream_id, &[1; MAX_DATA_LEN]);
     }
 }
 
 #[test]
-fn who_has_waited_longest_goes_when_all_hold_too_much_and_a_tenth_is_free_then() {
+fn out_of_memory_the_oldest_queue_is_dropped_until_a_tenth_is_free() {
     let held_bytes_max = 400_000;
     let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
     let mut conns = Vec::new();
@@ -37,42 +37,42 @@ fn who_has_waited_longest_goes_when_all_hold_too_much_and_a_tenth_is_free_then()
     }
     for (number, cells) in [(2, 100), (1, 300), (3, 200)] {
         fill(&mut world, id(number), 5, cells);
-        world.pass(Duration::from_secs(1));
+        world.advance(Duration::from_secs(1));
     }
     assert!(world.router.held_bytes() <= held_bytes_max);
     assert!(world.circuits.values().all(|circuit| circuit.destroyed.is_none()));
-    // The last drop is another's.
+    // Another circuit exceeds the limit.
     while world.router.totals().oom_runs == 0 {
         fill(&mut world, id(4), 5, 1);
     }
     assert!(world.router.held_bytes() <= held_bytes_max / 10 * 9);
     assert_eq!(world.circuits[&id(2)].destroyed, LIMIT);
-    assert_eq!(world.closed, [conns[1]], "at once, and not when all is written");
+    assert_eq!(world.closed, [conns[1]], "closed at once, before its data is written");
     assert_eq!(world.router.open_circuits(), 3);
 }
 
-/// The Sniper attack: little on each of many circuits, and nothing of it is ever read.
+/// The Sniper attack: a little data on each of many circuits, which nobody reads.
 #[test]
-fn many_circuits_that_read_nothing_do_not_cost_one_that_does() {
+fn many_circuits_that_read_nothing_do_not_cause_the_loss_of_one_that_does() {
     let held_bytes_max = 1_000_000;
     let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
     let honest = world.open(5);
     world.destination(honest).reads = false;
     for number in 2..1000 {
-        // It holds more than any of them, but it moves.
+        // It queues more than each of the others, but reads.
         world.destination(honest).reads = true;
         fill(&mut world, CIRCUIT, 5, 1);
         world.destination(honest).reads = false;
         fill(&mut world, CIRCUIT, 5, 20);
-        world.pass(Duration::from_millis(50));
+        world.advance(Duration::from_millis(50));
         world.create(id(number));
         let conn = world.open_on(id(number), 5);
         world.destination(conn).reads = false;
         fill(&mut world, id(number), 5, 5);
         assert!(world.router.held_bytes() <= held_bytes_max);
-        assert_eq!(world.destroyed(), None, "when there were {number}");
+        assert_eq!(world.destroyed(), None, "with {number} circuits");
     }
-    // Of half a million bytes that came too much, a tenth of the bound went each time.
+    // Each run of the OOM handler frees a tenth of the limit.
     let (sheds, reclaimed_bytes) =
         (world.router.totals().oom_runs, world.router.totals().reclaimed_bytes);
     assert!(
@@ -82,17 +82,17 @@ fn many_circuits_that_read_nothing_do_not_cost_one_that_does() {
 }
 
 #[test]
-fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
+fn circuits_that_open_all_permitted_streams_leave_some_to_others() {
     let directory = Some("127.0.0.1:9".parse().expect("an address"));
     let config = RouterConfig { directory, streams_max: 400, ..exit() };
     let mut world = World::new(config, false);
     let flood = |world: &mut World, circ_id: CircId, command: RelayCommand, data: &[u8]| {
         world.create(circ_id);
         for stream_id in 1..=320 {
-            world.say_on(circ_id, command, stream_id, data);
+            world.send_on(circ_id, command, stream_id, data);
         }
     };
-    // The directory's are a quarter of all, and what fills them leaves the others alone.
+    // Directory streams may be a quarter of all; they do not use up the others.
     let floods =
         [(RelayCommand::BEGIN_DIR, &b""[..], 100), (RelayCommand::BEGIN, b"192.0.2.1:80\0", 300)];
     for (of_kind, (command, data, most)) in (0u32..).zip(floods) {
@@ -103,39 +103,39 @@ fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
             let taken = world.router.open_streams() - before;
             assert!((most..=most + 1).contains(&taken), "{command:?}: {taken} of {most}");
         }
-        // Another one gets as many as each of them has then.
+        // A further circuit gets the same share as each of them.
         let last = id(first + 50);
         flood(&mut world, last, command, data);
-        let heard = world.circuits[&last].heard.iter();
-        let refused = heard.filter(|it| it.command == RelayCommand::END);
+        let messages = world.circuits[&last].messages.iter();
+        let refused = messages.filter(|it| it.command == RelayCommand::END);
         let had = 320 - refused.count();
         assert!((most / 10 - 1..=most / 10 + 1).contains(&had), "{command:?}: {had} of {most}");
     }
 }
 
-/// RESOLVE and END are two cells; the question is under way until its server answers, which is never.
+/// END closes the stream, but its DNS query stays pending until the name server answers.
 #[test]
-fn who_asks_for_names_that_nobody_answers_keeps_no_other_circuit_from_asking() {
+fn unanswered_lookups_of_one_circuit_do_not_block_those_of_others() {
     let mut world = World::new(exit(), false);
     for stream_id in 1..=70 {
-        world.say_on(CIRCUIT, RelayCommand::RESOLVE, stream_id, b"slow.example");
-        world.say_on(CIRCUIT, RelayCommand::END, stream_id, &[1]);
+        world.send_on(CIRCUIT, RelayCommand::RESOLVE, stream_id, b"slow.example");
+        world.send_on(CIRCUIT, RelayCommand::END, stream_id, &[1]);
     }
-    assert_eq!((world.questions.len(), world.router.open_streams()), (64, 0));
-    let refused = world.circuits[&CIRCUIT].heard.iter();
+    assert_eq!((world.queries.len(), world.router.open_streams()), (64, 0));
+    let refused = world.circuits[&CIRCUIT].messages.iter();
     assert_eq!(refused.filter(|it| it.command == RelayCommand::RESOLVED).count(), 6);
     world.begin(200, "slow.example", 80);
-    assert_eq!(world.questions.len(), 64, "nor by BEGIN");
+    assert_eq!(world.queries.len(), 64, "BEGIN is refused as well");
     world.create(id(2));
-    world.say_on(id(2), RelayCommand::RESOLVE, 1, b"a.b");
-    assert_eq!(world.questions.len(), 65);
-    // Each answer makes room for another question.
+    world.send_on(id(2), RelayCommand::RESOLVE, 1, b"a.b");
+    assert_eq!(world.queries.len(), 65);
+    // Each answer allows another query.
     world.answer(DnsAnswer::Failed);
-    world.say_on(CIRCUIT, RelayCommand::RESOLVE, 300, b"a.b");
-    assert_eq!(world.questions.len(), 65);
+    world.send_on(CIRCUIT, RelayCommand::RESOLVE, 300, b"a.b");
+    assert_eq!(world.queries.len(), 65);
 }
 
-/// A relay whose consensus lets a circuit have 10 streams at once, and 2 more each second.
+/// A relay whose consensus permits a circuit 10 streams at once, and 2 more each second.
 fn with_stream_defence(defence_type: i32) -> World {
     let directory = Some("127.0.0.1:9".parse().expect("an address"));
     let mut world = World::new(RouterConfig { directory, ..exit() }, false);
@@ -149,38 +149,38 @@ fn with_stream_defence(defence_type: i32) -> World {
 }
 
 #[test]
-fn a_circuit_has_so_many_streams_a_second_as_the_consensus_says_lookups_among_them() {
+fn the_consensus_limits_the_streams_and_lookups_of_a_circuit_per_second() {
     let mut world = with_stream_defence(2);
     for stream_id in 1..=6 {
-        world.say_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
-        world.say_on(CIRCUIT, RelayCommand::RESOLVE, 100 + stream_id, b"a.b");
+        world.send_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
+        world.send_on(CIRCUIT, RelayCommand::RESOLVE, 100 + stream_id, b"a.b");
     }
     assert_eq!(world.router.totals().streams, 10);
     assert_eq!(world.router.totals().refused_streams, 2);
-    // Another circuit has its own.
+    // Another circuit has its own limit.
     world.create(id(2));
-    world.say_on(id(2), RelayCommand::BEGIN_DIR, 1, b"");
+    world.send_on(id(2), RelayCommand::BEGIN_DIR, 1, b"");
     assert_eq!(world.router.totals().streams, 11);
-    world.pass(Duration::from_secs(1));
+    world.advance(Duration::from_secs(1));
     for stream_id in 11..=13 {
-        world.say_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
+        world.send_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
     }
     assert_eq!((world.router.totals().streams, world.destroyed()), (13, None));
 }
 
 #[test]
-fn a_circuit_that_asks_for_too_many_streams_is_closed_where_the_consensus_says_so() {
+fn a_circuit_that_requests_too_many_streams_is_closed_if_the_consensus_says_so() {
     let mut world = with_stream_defence(3);
     world.create(id(2));
     for stream_id in 1..=11 {
-        world.say_on(id(2), RelayCommand::BEGIN_DIR, stream_id, b"");
+        world.send_on(id(2), RelayCommand::BEGIN_DIR, stream_id, b"");
     }
     assert_eq!(world.circuits[&id(2)].destroyed, LIMIT);
-    assert_eq!(world.destroyed(), None, "the others go on");
+    assert_eq!(world.destroyed(), None, "the other circuit stays open");
 }
 
 #[test]
-fn circuits_alone_take_half_of_all_memory_at_most() {
+fn circuits_without_data_take_at_most_half_of_the_memory() {
     let held_bytes_max = 1_000_000;
     let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
     for number in 2..=1000 {
@@ -189,29 +189,29 @@ fn circuits_alone_take_half_of_all_memory_at_most() {
     }
     assert!((200..500).contains(&world.router.open_circuits()));
     assert!(world.router.held_bytes() <= held_bytes_max / 2 + 2000);
-    assert_eq!(world.router.totals().oom_runs, 0, "nobody has to go for them");
+    assert_eq!(world.router.totals().oom_runs, 0, "no circuit is closed for them");
 }
 
 #[test]
-fn what_is_left_of_streams_that_are_over_is_dropped_as_well() {
+fn queued_data_of_ended_streams_is_dropped_as_well() {
     let held_bytes_max = 300_000;
     let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
     for round in 0..20 {
         let conn = world.open(5);
         world.destination(conn).reads = false;
         fill(&mut world, CIRCUIT, 5, 99);
-        world.say(RelayCommand::END, 5, &[6]);
-        world.circuits.get_mut(&CIRCUIT).expect("one").heard.clear();
+        world.send(RelayCommand::END, 5, &[6]);
+        world.circuits.get_mut(&CIRCUIT).expect("one").messages.clear();
         assert!(world.router.held_bytes() <= held_bytes_max, "round {round}");
     }
-    assert_eq!(world.destroyed(), None, "its streams are over");
+    assert_eq!(world.destroyed(), None, "its streams have ended");
     assert_eq!(world.router.open_streams(), 5);
-    world.pass(Duration::from_secs(30));
+    world.advance(Duration::from_secs(30));
     assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
 }
 
 #[test]
-fn who_asks_and_does_not_read_the_answers_loses_the_circuit() {
+fn a_client_that_does_not_read_its_answers_loses_the_circuit() {
     for message in [RelayCommand::BEGIN, RelayCommand::BEGIN_DIR, RelayCommand::RESOLVE] {
         let config = RouterConfig { directory: None, streams_max: 0, ..exit() };
         let mut world = World::new(config, false);
@@ -243,37 +243,37 @@ fn circuits_on_a_link_have_a_bound() {
     world.exchange();
     assert_eq!(world.router.open_circuits(), 10_000);
     assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
-    world.hang_up();
+    world.close_link();
     assert_eq!(world.router.open_circuits(), 0);
 }
 
 #[test]
-fn what_is_asked_and_given_up_leaves_nothing_behind() {
+fn abandoned_requests_leave_no_state() {
     let mut world = World::exit();
     for _ in 0..2000 {
         world.begin(5, "a.b", 80);
-        world.say(RelayCommand::END, 5, &[6]);
-        world.say(RelayCommand::RESOLVE, 6, b"a.b");
-        world.say(RelayCommand::END, 6, &[6]);
+        world.send(RelayCommand::END, 5, &[6]);
+        world.send(RelayCommand::RESOLVE, 6, b"a.b");
+        world.send(RelayCommand::END, 6, &[6]);
         world.begin(7, "192.0.2.1", 80);
-        world.say(RelayCommand::END, 7, &[6]);
+        world.send(RelayCommand::END, 7, &[6]);
         assert_eq!(world.router.open_streams(), 0);
         // A circuit has at most this number in flight.
-        while world.questions.len() > 60 {
+        while world.queries.len() > 60 {
             world.answer(DnsAnswer::Failed);
         }
     }
     let highest = world.closed.iter().max().expect("some");
-    assert!(highest.0 < 5, "numbers are used again: {highest:?}");
-    // Answers that come late are for nobody.
-    while !world.questions.is_empty() {
+    assert!(highest.0 < 5, "connection IDs are reused: {highest:?}");
+    // Late answers are ignored.
+    while !world.queries.is_empty() {
         world.answer(DnsAnswer::Addresses(vec![[192, 0, 2, 1].into()]));
     }
     assert!(world.destinations.is_empty());
-    world.hear_nothing();
+    world.expect_nothing();
 }
 
-/// What may happen to a world.
+/// An event.
 #[derive(Clone, Debug)]
 enum Step {
     Begin(u16, bool),
@@ -320,9 +320,9 @@ struct Player {
 }
 
 impl Player {
-    fn conn(&self, place: usize) -> Option<ConnId> {
-        let place = place.checked_rem(self.world.destinations.len())?;
-        self.world.destinations.keys().nth(place).copied()
+    fn conn(&self, index: usize) -> Option<ConnId> {
+        let index = index.checked_rem(self.world.destinations.len())?;
+        self.world.destinations.keys().nth(index).copied()
     }
 
     fn play(&mut self, step: Step) {
@@ -330,7 +330,7 @@ impl Player {
         if world.destroyed().is_some() {
             world.circuits.remove(&CIRCUIT);
             self.acknowledged = 0;
-            let reads = core::mem::replace(&mut world.ends[0].reads, true);
+            let reads = core::mem::replace(&mut world.peers[0].reads, true);
             world.read_link(usize::MAX);
             world.create(CIRCUIT);
             world.set_reads(reads);
@@ -338,11 +338,11 @@ impl Player {
         match step {
             Step::Begin(stream, true) => world.begin(stream, "a.b", 80),
             Step::Begin(stream, false) => world.begin(stream, "192.0.2.1", 80),
-            Step::Directory(stream) => world.say(RelayCommand::BEGIN_DIR, stream, &[]),
-            Step::Resolve(stream) => world.say(RelayCommand::RESOLVE, stream, b"a.b"),
-            Step::Data(stream, len) => world.say(RelayCommand::DATA, stream, &content(len)),
-            Step::End(stream) => world.say(RelayCommand::END, stream, &[6]),
-            Step::Sendme(stream) => world.say(RelayCommand::SENDME, stream, &[]),
+            Step::Directory(stream) => world.send(RelayCommand::BEGIN_DIR, stream, &[]),
+            Step::Resolve(stream) => world.send(RelayCommand::RESOLVE, stream, b"a.b"),
+            Step::Data(stream, len) => world.send(RelayCommand::DATA, stream, &content(len)),
+            Step::End(stream) => world.send(RelayCommand::END, stream, &[6]),
+            Step::Sendme(stream) => world.send(RelayCommand::SENDME, stream, &[]),
             Step::Acknowledge => {
                 let tags = &world.circuits[&CIRCUIT].tags;
                 if let Some(tag) = tags.get(self.acknowledged * 100 + 99).copied() {
@@ -351,35 +351,35 @@ impl Player {
                     assert!(world.destroyed().is_none(), "it was due");
                 }
             }
-            Step::Connect(place) => {
-                if let Some(conn) = self.conn(place)
+            Step::Connect(index) => {
+                if let Some(conn) = self.conn(index)
                     && !self.world.destination(conn).is_connected
                 {
                     self.world.connect(conn);
                 }
             }
-            Step::Lose(place) => {
-                if let Some(conn) = self.conn(place) {
-                    self.world.lose(conn, CloseCause::ByPeer);
+            Step::Lose(index) => {
+                if let Some(conn) = self.conn(index) {
+                    self.world.close_destination(conn, CloseCause::ByPeer);
                 }
             }
-            Step::Feed(place, len) => {
-                if let Some(conn) = self.conn(place)
+            Step::Feed(index, len) => {
+                if let Some(conn) = self.conn(index)
                     && self.world.destination(conn).is_connected
                 {
                     self.world.feed(conn, &content(len));
                 }
             }
-            Step::Read(place, reads) => {
-                if let Some(conn) = self.conn(place) {
+            Step::Read(index, reads) => {
+                if let Some(conn) = self.conn(index) {
                     self.world.destination(conn).reads = reads;
                     if reads && self.world.destination(conn).is_connected {
-                        self.world.release(conn);
+                        self.world.resume(conn);
                     }
                 }
             }
             Step::DnsAnswer(how) => {
-                if !world.questions.is_empty() {
+                if !world.queries.is_empty() {
                     let addresses = vec![[192, 0, 2, 1].into()];
                     world.answer(match how % 4 {
                         0 => DnsAnswer::Failed,
@@ -395,7 +395,7 @@ impl Player {
                 }
             }
             Step::ReadLink(most) => world.read_link(most),
-            Step::Pass(time_ms) => world.pass(Duration::from_millis(time_ms)),
+            Step::Pass(time_ms) => world.advance(Duration::from_millis(time_ms)),
         }
     }
 }
@@ -423,11 +423,11 @@ proptest! {
             }
         }
         let mut world = player.world;
-        world.hang_up();
+        world.close_link();
         prop_assert_eq!(world.router.open_circuits(), 0);
         while let Some((conn, _)) = world.destinations.first_key_value() {
             let conn = *conn;
-            world.lose(conn, CloseCause::Reset);
+            world.close_destination(conn, CloseCause::Reset);
         }
         prop_assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
         prop_assert_eq!(world.router.poll_timeout(), None);

@@ -31,21 +31,21 @@ fn cells(world: &World) -> usize {
     world.circuits[&CIRCUIT].tags.len()
 }
 
-/// Acknowledges the 31 cells from this many on.
+/// Acknowledges 31 cells; `thirty_one` counts from zero.
 fn acknowledge(world: &mut World, thirty_one: usize) {
     let tag = world.circuits[&CIRCUIT].tags[thirty_one * 31 + 30];
     let mut data = Vec::new();
     Sendme::Tagged(&tag).encode_into(&mut data);
-    world.say_on(CIRCUIT, RelayCommand::SENDME, 0, &data);
+    world.send_on(CIRCUIT, RelayCommand::SENDME, 0, &data);
 }
 
 #[test]
-fn the_circuits_window_grows_with_its_sendmes_and_streams_have_none() {
+fn sendmes_grow_the_circuits_window_and_streams_have_no_windows() {
     let (mut world, conn) = stream();
     world.feed(conn, &flood());
     assert_eq!(cells(&world), 124);
     for thirty_one in 0..20 {
-        world.pass(Duration::from_millis(5));
+        world.advance(Duration::from_millis(5));
         acknowledge(&mut world, thirty_one);
         assert_eq!(world.circuits[&CIRCUIT].destroyed, None);
         world.feed(conn, &flood());
@@ -54,33 +54,34 @@ fn the_circuits_window_grows_with_its_sendmes_and_streams_have_none() {
 }
 
 #[test]
-fn a_stream_sendme_ends_such_a_circuit() {
+fn with_congestion_control_a_stream_sendme_ends_the_circuit() {
     let (mut world, conn) = stream();
     world.feed(conn, &content(100 * MAX_DATA_LEN));
-    world.say_on(CIRCUIT, RelayCommand::SENDME, 5, &[]);
+    world.send_on(CIRCUIT, RelayCommand::SENDME, 5, &[]);
     assert_eq!(world.circuits[&CIRCUIT].destroyed, Some(DestroyReason::PROTOCOL));
 }
 
 #[test]
-fn every_window_has_bytes_that_nobody_can_know() {
+fn every_window_has_random_padding_bytes() {
     let (mut world, conn) = stream();
     world.feed(conn, &vec![0; 124 * MAX_DATA_LEN]);
-    let lens: Vec<usize> = world.circuits[&CIRCUIT].heard.iter().map(|it| it.data.len()).collect();
+    let lens: Vec<usize> =
+        world.circuits[&CIRCUIT].messages.iter().map(|it| it.data.len()).collect();
     for window in lens.chunks(31) {
         assert!(window.iter().any(|len| *len <= MAX_DATA_LEN - 20), "{window:?}");
     }
 }
 
 #[test]
-fn xoff_stops_a_destination_and_xon_lets_it_go_on() {
+fn xoff_stops_a_destination_and_xon_resumes_it() {
     let (mut world, conn) = stream();
-    world.say_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
+    world.send_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
     assert_eq!(world.router.receive_limit(conn), 0);
-    // A second one, and what cannot be read, change nothing.
-    world.say_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
-    world.say_on(CIRCUIT, RelayCommand::XON, 5, &[1, 0, 0, 0, 0]);
+    // A second XOFF and a malformed XON change nothing.
+    world.send_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
+    world.send_on(CIRCUIT, RelayCommand::XON, 5, &[1, 0, 0, 0, 0]);
     assert_eq!((world.router.receive_limit(conn), &world.readable[..]), (0, &[][..]));
-    world.say_on(CIRCUIT, RelayCommand::XON, 5, &xon(0));
+    world.send_on(CIRCUIT, RelayCommand::XON, 5, &xon(0));
     assert_eq!(world.readable, [conn]);
     world.feed(conn, &flood());
     assert_eq!(cells(&world), 124);
@@ -89,8 +90,8 @@ fn xoff_stops_a_destination_and_xon_lets_it_go_on() {
 #[test]
 fn xon_limits_the_rate_of_a_destination() {
     let (mut world, conn) = stream();
-    // Twenty thousand bytes per second; the circuit would let more pass.
-    world.say_on(CIRCUIT, RelayCommand::XON, 5, &xon(20));
+    // 20,000 bytes per second; the circuit would permit more.
+    world.send_on(CIRCUIT, RelayCommand::XON, 5, &xon(20));
     let (mut taken, mut acknowledged, began) = (0, 0, world.now);
     for _ in 0..40 {
         world.readable.clear();
@@ -100,8 +101,8 @@ fn xon_limits_the_rate_of_a_destination() {
             acknowledged += 1;
         }
         let wake = world.router.poll_timeout();
-        assert!(wake.is_some(), "it is to be read later");
-        world.pass(Duration::from_millis(100));
+        assert!(wake.is_some(), "the stream is to be read later");
+        world.advance(Duration::from_millis(100));
     }
     let took = world.now - began;
     assert!((4..5).contains(&took.as_secs()), "{took:?}");
@@ -109,29 +110,29 @@ fn xon_limits_the_rate_of_a_destination() {
     let most = due + 20_000 + 498;
     assert!(taken <= most && taken > due - 20_000, "{taken} bytes in {took:?}");
     assert_eq!(world.readable, [conn]);
-    // Not while it is stopped.
+    // After XOFF, the stream is not read.
     world.readable.clear();
     world.feed(conn, &flood());
-    world.say_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
-    world.pass(Duration::from_secs(3));
+    world.send_on(CIRCUIT, RelayCommand::XOFF, 5, &[0]);
+    world.advance(Duration::from_secs(3));
     assert_eq!(world.readable, []);
 }
 
 #[test]
-fn a_client_is_told_when_its_destination_takes_nothing_and_when_it_does_again() {
+fn a_client_gets_xoff_when_its_destination_stops_reading_and_xon_when_it_resumes() {
     let (mut world, conn) = stream();
     world.destination(conn).reads = false;
     let signals = |world: &mut World| {
-        let heard = &mut world.circuits.get_mut(&CIRCUIT).expect("one").heard;
-        heard.retain(|it| it.stream_id == 5);
-        heard.drain(..).map(|it| it.command).collect::<Vec<_>>()
+        let messages = &mut world.circuits.get_mut(&CIRCUIT).expect("one").messages;
+        messages.retain(|it| it.stream_id == 5);
+        messages.drain(..).map(|it| it.command).collect::<Vec<_>>()
     };
     for _ in 0..600 {
-        world.pass(Duration::from_millis(1));
-        world.say_on(CIRCUIT, RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+        world.advance(Duration::from_millis(1));
+        world.send_on(CIRCUIT, RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
     }
     assert_eq!(signals(&mut world), [RelayCommand::XOFF]);
-    world.release(conn);
+    world.resume(conn);
     assert_eq!(signals(&mut world).last(), Some(&RelayCommand::XON));
 }
 
@@ -142,18 +143,18 @@ fn a_client_that_does_not_stop_loses_the_stream() {
     let most = 16 << 20;
     let mut sent = 0;
     while world.destinations.contains_key(&conn) {
-        world.say_on(CIRCUIT, RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+        world.send_on(CIRCUIT, RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
         world
             .circuits
             .get_mut(&CIRCUIT)
             .expect("one")
-            .heard
+            .messages
             .retain(|it| it.command == RelayCommand::END);
         sent += MAX_DATA_LEN;
         assert!(world.router.queued_bytes() <= most && sent <= most + MAX_DATA_LEN);
     }
     assert!(sent > most);
-    let end = world.hear_on(CIRCUIT);
+    let end = world.next_message_on(CIRCUIT);
     assert_eq!(
         (end.command, &end.data[..]),
         (RelayCommand::END, &[EndReason::RESOURCE_LIMIT.0][..])

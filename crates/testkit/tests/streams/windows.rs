@@ -1,4 +1,4 @@
-//! Flow control of both ends with fixed windows, and its forgeries.
+//! Flow control with fixed windows, and forged SENDMEs.
 
 use super::world::{CIRCUIT, World, content};
 use onion::cell::msg::{DestroyReason, Sendme};
@@ -8,7 +8,7 @@ use testkit::fixture::RUN;
 
 const PROTOCOL: Option<DestroyReason> = Some(DestroyReason::PROTOCOL);
 
-/// More than any window lets pass.
+/// More data than any window permits.
 fn flood() -> Vec<u8> {
     content(2000 * MAX_DATA_LEN)
 }
@@ -26,12 +26,12 @@ fn a_destination_fills_the_streams_window_and_no_more() {
     assert_eq!(cells(&world), 500);
     assert!(taken > 499 * MAX_DATA_LEN && taken < 500 * MAX_DATA_LEN, "{taken} bytes");
     assert!(!world.destination(conn).is_readable);
-    world.say(RelayCommand::SENDME, 5, &[]);
+    world.send(RelayCommand::SENDME, 5, &[]);
     assert!(world.destination(conn).is_readable);
     let more = world.feed(conn, &flood[taken..]);
     assert_eq!(cells(&world), 550);
-    assert_eq!(world.hear_data(5), flood[..taken + more]);
-    world.hear_nothing();
+    assert_eq!(world.take_data(5), flood[..taken + more]);
+    world.expect_nothing();
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn all_streams_together_fill_the_circuits_window_and_no_more() {
         world.feed(conn, &flood());
     }
     assert_eq!(cells(&world), 1000);
-    // On the way there was room in the circuit's queue for all now and then; now the window is full.
+    // The circuit's queue had space at times; now the window is used up.
     world.readable.clear();
-    world.pass(RUN);
+    world.advance(RUN);
     assert_eq!(world.readable, []);
     world.acknowledge(0);
-    // Two have used up their own windows.
+    // Two streams have used up their own windows.
     assert_eq!(world.readable, [conns[2]]);
     for conn in conns {
         world.feed(conn, &flood());
@@ -60,24 +60,25 @@ fn all_streams_together_fill_the_circuits_window_and_no_more() {
 }
 
 #[test]
-fn each_stream_has_its_turn_when_there_is_room_again() {
+fn streams_take_turns_when_the_window_reopens() {
     let mut world = World::exit();
     let conns: Vec<ConnId> = (5..9).map(|stream_id| world.open(stream_id)).collect();
     let mut cells_of = [0; 4];
     let mut turns = Vec::new();
     world.readable.clone_from(&conns);
     for round in 0..28 {
-        // The first takes all the room that there is, as a driver reads that finds one socket full.
+        // The first stream fills the window, as with a driver that finds one socket full of data.
         turns.push(world.readable[0]);
         for conn in core::mem::take(&mut world.readable) {
             world.feed(conn, &flood());
         }
-        let heard = core::mem::take(&mut world.circuits.get_mut(&CIRCUIT).expect("one").heard);
-        for cell in heard {
+        let messages =
+            core::mem::take(&mut world.circuits.get_mut(&CIRCUIT).expect("one").messages);
+        for cell in messages {
             let count = &mut cells_of[usize::from(cell.stream_id) - 5];
             *count += 1;
             if *count % 50 == 0 {
-                world.say(RelayCommand::SENDME, cell.stream_id, &[]);
+                world.send(RelayCommand::SENDME, cell.stream_id, &[]);
             }
         }
         if cells(&world) == 1000 + round * 100 {
@@ -92,11 +93,12 @@ fn each_stream_has_its_turn_when_there_is_room_again() {
 }
 
 #[test]
-fn one_cell_in_some_has_bytes_that_nobody_can_know() {
+fn one_in_31_cells_has_random_padding_bytes() {
     let mut world = World::exit();
     let conn = world.open(5);
     world.feed(conn, &vec![0; 400 * MAX_DATA_LEN]);
-    let lens: Vec<usize> = world.circuits[&CIRCUIT].heard.iter().map(|it| it.data.len()).collect();
+    let lens: Vec<usize> =
+        world.circuits[&CIRCUIT].messages.iter().map(|it| it.data.len()).collect();
     for window in lens.windows(31) {
         assert!(window.iter().any(|len| *len <= MAX_DATA_LEN - 20), "{window:?}");
     }
@@ -105,7 +107,7 @@ fn one_cell_in_some_has_bytes_that_nobody_can_know() {
 }
 
 #[test]
-fn a_sendme_that_proves_nothing_ends_the_circuit() {
+fn a_circuit_sendme_without_the_right_tag_ends_the_circuit() {
     let forgeries: [fn(&World) -> Vec<u8>; 7] = [
         |_| Vec::new(),
         |_| vec![0, 0, 0],
@@ -120,7 +122,7 @@ fn a_sendme_that_proves_nothing_ends_the_circuit() {
         let conn = world.open(5);
         world.feed(conn, &content(150 * MAX_DATA_LEN));
         let forged = forge(&world);
-        world.say(RelayCommand::SENDME, 0, &forged);
+        world.send(RelayCommand::SENDME, 0, &forged);
         assert_eq!(world.destroyed(), PROTOCOL, "number {number}");
         assert_eq!(world.closed, [conn]);
     }
@@ -133,8 +135,8 @@ fn tagged(tag: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_sendme_that_nobody_waits_for_ends_the_circuit() {
-    // Before there is any stream, and before a hundred cells were sent.
+fn an_unexpected_circuit_sendme_ends_the_circuit() {
+    // Before any stream exists, and before a hundred cells were sent.
     let mut world = World::exit();
     world.send_sendme(&[0; 20]);
     assert_eq!(world.destroyed(), PROTOCOL);
@@ -144,7 +146,7 @@ fn a_sendme_that_nobody_waits_for_ends_the_circuit() {
     let tag = *world.circuits[&CIRCUIT].tags.last().expect("some");
     world.send_sendme(&tag);
     assert_eq!(world.destroyed(), PROTOCOL);
-    // The same one twice.
+    // The same SENDME twice.
     let mut world = World::exit();
     let conn = world.open(5);
     world.feed(conn, &content(150 * MAX_DATA_LEN));
@@ -155,16 +157,16 @@ fn a_sendme_that_nobody_waits_for_ends_the_circuit() {
 }
 
 #[test]
-fn a_stream_sendme_must_be_due_but_not_for_streams_that_are_gone() {
+fn a_stream_sendme_must_be_due_unless_the_stream_has_ended() {
     let mut world = World::exit();
-    world.say(RelayCommand::SENDME, 9, &[]);
+    world.send(RelayCommand::SENDME, 9, &[]);
     world.begin(5, "192.0.2.1", 80);
-    world.say(RelayCommand::SENDME, 5, &[]);
-    world.hear_nothing();
+    world.send(RelayCommand::SENDME, 5, &[]);
+    world.expect_nothing();
     let conn = world.dialled();
     world.connect(conn);
     world.feed(conn, &content(48 * MAX_DATA_LEN));
-    world.say(RelayCommand::SENDME, 5, &[]);
+    world.send(RelayCommand::SENDME, 5, &[]);
     assert_eq!(world.destroyed(), PROTOCOL);
 }
 
@@ -172,13 +174,13 @@ fn a_stream_sendme_must_be_due_but_not_for_streams_that_are_gone() {
 fn xon_and_xoff_without_congestion_control_are_ignored() {
     let mut world = World::exit();
     let conn = world.open(5);
-    world.say(RelayCommand::XOFF, 5, &[0]);
-    world.say(RelayCommand::XON, 5, &[0, 0, 0, 0, 1]);
-    world.say(RelayCommand::XON, 5, &[]);
-    world.say(RelayCommand::XOFF, 9, &[0]);
+    world.send(RelayCommand::XOFF, 5, &[0]);
+    world.send(RelayCommand::XON, 5, &[0, 0, 0, 0, 1]);
+    world.send(RelayCommand::XON, 5, &[]);
+    world.send(RelayCommand::XOFF, 9, &[0]);
     world.feed(conn, b"on");
-    assert_eq!(world.hear_data(5), b"on");
-    world.hear_nothing();
+    assert_eq!(world.take_data(5), b"on");
+    world.expect_nothing();
 }
 
 #[test]
@@ -186,52 +188,52 @@ fn each_hundred_cells_are_acknowledged_with_the_tag_of_the_last() {
     let mut world = World::exit();
     let conn = world.open(5);
     for number in 1..=350u32 {
-        // Data for streams that are gone counts, too.
+        // Data for ended streams counts as well.
         let stream_id = if number % 3 == 0 { 9 } else { 5 };
-        world.say(RelayCommand::DATA, stream_id, &number.to_be_bytes());
+        world.send(RelayCommand::DATA, stream_id, &number.to_be_bytes());
         let tag = world.circuits[&CIRCUIT].hop.sent_tag();
         if number % 100 == 0 {
-            let sendme = world.hear();
+            let sendme = world.next_message();
             assert_eq!((sendme.command, sendme.stream_id), (RelayCommand::SENDME, 0));
             assert_eq!(Sendme::parse(&sendme.data), Ok(Sendme::Tagged(&tag)));
         }
         let of_stream = number - number / 3;
         if number % 3 != 0 && of_stream % 50 == 0 {
-            let sendme = world.hear();
+            let sendme = world.next_message();
             assert_eq!((sendme.command, sendme.stream_id), (RelayCommand::SENDME, 5));
             assert!(sendme.data.is_empty());
         }
     }
-    world.hear_nothing();
+    world.expect_nothing();
     assert_eq!(world.destination(conn).received.len(), 234 * 4);
 }
 
 #[test]
-fn a_stream_whose_destination_takes_nothing_gets_no_sendmes() {
+fn a_stream_whose_destination_reads_nothing_gets_no_sendmes() {
     let mut world = World::exit();
     let conn = world.open(5);
     world.destination(conn).reads = false;
     let sendmes = |world: &mut World| {
-        let heard = &mut world.circuits.get_mut(&CIRCUIT).expect("one").heard;
-        let count = heard.iter().filter(|it| it.stream_id == 5).count();
-        assert!(heard.iter().all(|it| it.command == RelayCommand::SENDME));
-        heard.clear();
+        let messages = &mut world.circuits.get_mut(&CIRCUIT).expect("one").messages;
+        let count = messages.iter().filter(|it| it.stream_id == 5).count();
+        assert!(messages.iter().all(|it| it.command == RelayCommand::SENDME));
+        messages.clear();
         count
     };
     for _ in 0..500 {
-        world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+        world.send(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
     }
     assert_eq!(sendmes(&mut world), 0);
     assert_eq!(world.router.queued_bytes(), 500 * MAX_DATA_LEN);
-    world.release(conn);
+    world.resume(conn);
     assert_eq!(sendmes(&mut world), 10);
     world.destination(conn).reads = false;
     for _ in 0..500 {
-        world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+        world.send(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
     }
     assert_eq!(world.destroyed(), None);
-    world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
-    assert_eq!(world.destroyed(), PROTOCOL, "more than the window");
+    world.send(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+    assert_eq!(world.destroyed(), PROTOCOL, "the window is exceeded");
 }
 
 #[test]
@@ -244,11 +246,11 @@ fn a_client_that_reads_nothing_stops_its_destinations() {
         assert_eq!(world.router.receive_limit(conn), 0);
     }
     assert_eq!(world.router.queued_bytes(), 256 * 514);
-    // Until ten are left nobody is woken.
+    // Streams are not read until ten cells are left.
     world.read_link(245 * 514);
     assert_eq!(world.readable, []);
     world.read_link(514);
-    assert_eq!(world.readable, [conns[1], conns[0]], "the one that was read last comes last");
+    assert_eq!(world.readable, [conns[1], conns[0]], "the stream that was read last is last");
     world.feed(conns[1], &flood());
     assert_eq!(world.router.queued_bytes(), 256 * 514);
     world.set_reads(true);

@@ -1,6 +1,6 @@
 //! A router, one client's link to it, and destinations controlled by the test.
 
-mod hearing;
+mod receiving;
 
 use onion::Duration;
 use onion::cell::msg::{Begin, BeginFlags, DestroyReason};
@@ -14,14 +14,13 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use testkit::fixture::{Fixture, RUN};
+use testkit::fixture::{FAST_SECRET, Fixture, RUN};
 use testkit::vectors;
 
-/// A relay message that has come from the router.
+/// A relay message from the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct Message {
     pub(crate) command: RelayCommand,
     pub(crate) stream_id: u16,
     pub(crate) data: Vec<u8>,
@@ -30,13 +29,13 @@ pub(crate) struct Heard {
 /// A circuit of one hop.
 pub(crate) struct Circuit {
     pub(crate) hop: ClientHop,
-    pub(crate) heard: VecDeque<Heard>,
-    /// Tags of the DATA cells that have come.
+    pub(crate) messages: VecDeque<Message>,
+    /// The tags of received DATA cells.
     pub(crate) tags: Vec<[u8; 20]>,
     pub(crate) destroyed: Option<DestroyReason>,
 }
 
-/// After each act the scheduler has a run, so that all is heard that is said.
+/// A router and its client. The scheduler runs after each event, so that no cells stay queued.
 pub(crate) struct World {
     fixture: Fixture<ChaCha8Rng>,
     /// The latest CREATED2.
@@ -44,24 +43,12 @@ pub(crate) struct World {
     pub(crate) circuits: BTreeMap<CircId, Circuit>,
 }
 
-impl Deref for World {
-    type Target = Fixture<ChaCha8Rng>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.fixture
-    }
-}
-
-impl DerefMut for World {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.fixture
-    }
-}
+testkit::deref_to_fixture!(World);
 
 /// The client's link.
 const LINK: usize = 0;
 
-/// A relay that lets everything out.
+/// The configuration of an exit to all addresses.
 pub(crate) fn exit() -> RouterConfig {
     let policy = ExitPolicy::accept_all();
     let exit = Some(ExitConfig { policy, ipv6: true, allows_single_hop: false });
@@ -69,26 +56,26 @@ pub(crate) fn exit() -> RouterConfig {
     RouterConfig { exit, directory, ..middle() }
 }
 
-/// A relay that lets nothing out.
+/// The configuration of a relay that is no exit.
 pub(crate) fn middle() -> RouterConfig {
-    vectors::PARTIES.config()
+    vectors::IDENTITIES.config()
 }
 
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
 
 impl World {
-    /// The client's link comes from another relay, unless the client `is_alone`; one circuit is open.
+    /// With one open circuit. Its client is directly connected if `is_alone`, else behind another relay.
     pub(crate) fn new(config: RouterConfig, is_alone: bool) -> Self {
         let rng = ChaCha8Rng::from_seed([1; 32]);
-        let fixture = Fixture::new(vectors::PARTIES.clone(), config, rng);
+        let fixture = Fixture::new(vectors::IDENTITIES.clone(), config, rng);
         let mut world = Self { fixture, created: None, circuits: BTreeMap::new() };
         let authentication = match is_alone {
             true => Authentication::Anonymous,
-            false => Authentication::AsRelay(Arc::clone(&vectors::PARTIES.other)),
+            false => Authentication::AsRelay(Arc::clone(&vectors::IDENTITIES.other)),
         };
         assert_eq!(world.dial(Some(authentication), [7; 32]), LINK);
         world.exchange();
-        assert!(world.ends[LINK].is_open());
+        assert!(world.peers[LINK].is_open());
         world.create(CIRCUIT);
         world
     }
@@ -97,44 +84,44 @@ impl World {
         Self::new(exit(), false)
     }
 
-    /// The router hears what the client's end of the link has to say, and what it says to that is heard.
+    /// Transmits the client's queued cells, and receives the answers.
     pub(crate) fn exchange(&mut self) {
         self.fixture.exchange(LINK);
-        self.pass(RUN);
+        self.advance(RUN);
     }
 
-    /// Sends a cell of any kind; nothing is answered yet.
+    /// Queues a cell of any kind.
     pub(crate) fn queue(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         self.fixture.queue(LINK, circ_id, command, body);
     }
 
     pub(crate) fn create(&mut self, circ_id: CircId) {
-        self.queue(circ_id, Command::CREATE_FAST, &[3; 20]);
+        self.queue(circ_id, Command::CREATE_FAST, &FAST_SECRET);
         self.exchange();
     }
 
-    /// A circuit by ntor of version 3, with congestion control.
+    /// Creates a circuit by ntor v3, with congestion control.
     pub(crate) fn create_with_congestion_control(&mut self, circ_id: CircId) {
-        let (client, body) = vectors::PARTIES.ask_for_congestion_control();
+        let (client, body) = vectors::IDENTITIES.congestion_control_handshake();
         self.queue(circ_id, Command::CREATE2, &body);
         self.exchange();
         let created = self.created.take().expect("answered");
-        let (_, keys) = client.finish(&created, RelayFormat::V0).expect("honest");
-        self.add_circuit(circ_id, keys.tor1().expect("nothing else was asked for"));
+        let (_, keys) = client.finish(&created, RelayFormat::V0).expect("valid");
+        self.add_circuit(circ_id, keys.tor1().expect("keys of tor1"));
     }
 
     fn add_circuit(&mut self, circ_id: CircId, keys: &HopKeys) {
         let circuit = Circuit {
             hop: ClientHop::new(keys),
-            heard: VecDeque::new(),
+            messages: VecDeque::new(),
             tags: Vec::new(),
             destroyed: None,
         };
         self.circuits.insert(circ_id, circuit);
     }
 
-    /// Says something on a circuit.
-    pub(crate) fn say_on(
+    /// Sends a relay message on a circuit.
+    pub(crate) fn send_on(
         &mut self,
         circ_id: CircId,
         command: RelayCommand,
@@ -145,7 +132,7 @@ impl World {
         self.exchange();
     }
 
-    /// Sends a relay message; nothing is answered yet.
+    /// Queues a relay message.
     pub(crate) fn queue_message(
         &mut self,
         circ_id: CircId,
@@ -158,28 +145,28 @@ impl World {
         self.queue(circ_id, command, &body);
     }
 
-    /// For a message that must be sent in RELAY_EARLY.
-    pub(crate) fn say_early(&mut self, circ_id: CircId, command: RelayCommand, data: &[u8]) {
+    /// Sends a relay message in RELAY_EARLY.
+    pub(crate) fn send_early(&mut self, circ_id: CircId, command: RelayCommand, data: &[u8]) {
         let message = RelayMessage { command, stream_id: 0, data };
         self.queue_message(circ_id, Command::RELAY_EARLY, message);
         self.exchange();
     }
 
-    pub(crate) fn say(&mut self, command: RelayCommand, stream_id: u16, data: &[u8]) {
-        self.say_on(CIRCUIT, command, stream_id, data);
+    pub(crate) fn send(&mut self, command: RelayCommand, stream_id: u16, data: &[u8]) {
+        self.send_on(CIRCUIT, command, stream_id, data);
     }
 
     pub(crate) fn begin_with(&mut self, stream_id: u16, host: &str, port: u16, flags: BeginFlags) {
         let mut data = Vec::new();
         Begin { host, port, flags }.encode_into(&mut data);
-        self.say(RelayCommand::BEGIN, stream_id, &data);
+        self.send(RelayCommand::BEGIN, stream_id, &data);
     }
 
     pub(crate) fn begin(&mut self, stream_id: u16, host: &str, port: u16) {
         self.begin_with(stream_id, host, port, BeginFlags::default());
     }
 
-    /// An open stream, and its connection.
+    /// Opens a stream. Returns the connection to its destination.
     #[track_caller]
     pub(crate) fn open(&mut self, stream_id: u16) -> ConnId {
         self.open_on(CIRCUIT, stream_id)
@@ -188,18 +175,18 @@ impl World {
     #[track_caller]
     pub(crate) fn open_on(&mut self, circ_id: CircId, stream_id: u16) -> ConnId {
         let known: Vec<ConnId> = self.destinations.keys().copied().collect();
-        self.say_on(circ_id, RelayCommand::BEGIN, stream_id, b"192.0.2.1:80\0");
+        self.send_on(circ_id, RelayCommand::BEGIN, stream_id, b"192.0.2.1:80\0");
         let conn = self.destinations.keys().copied().find(|conn| !known.contains(conn));
-        let conn = conn.expect("it is dialled");
+        let conn = conn.expect("the router dials");
         self.connect(conn);
-        let connected = self.hear_on(circ_id);
+        let connected = self.next_message_on(circ_id);
         assert_eq!((connected.command, connected.stream_id), (RelayCommand::CONNECTED, stream_id));
         self.destination(conn).is_readable = false;
         self.readable.clear();
         conn
     }
 
-    /// The only connection that was dialled.
+    /// The only connection that the router dialled.
     #[track_caller]
     pub(crate) fn dialled(&self) -> ConnId {
         assert_eq!(self.destinations.len(), 1);
@@ -208,54 +195,54 @@ impl World {
 
     pub(crate) fn connect(&mut self, conn: ConnId) {
         self.fixture.connect(conn);
-        self.pass(RUN);
+        self.advance(RUN);
     }
 
-    /// The destination closes, or could not be connected to.
-    pub(crate) fn lose(&mut self, conn: ConnId, cause: CloseCause) {
-        self.fixture.lose(conn, cause);
-        self.pass(RUN);
+    /// The destination closes or refuses the connection.
+    pub(crate) fn close_destination(&mut self, conn: ConnId, cause: CloseCause) {
+        self.fixture.close_destination(conn, cause);
+        self.advance(RUN);
     }
 
     pub(crate) fn answer(&mut self, answer: DnsAnswer) {
         self.fixture.answer(answer);
-        self.pass(RUN);
+        self.advance(RUN);
     }
 
-    /// The destination sends as much of this as is taken from it; returns how much.
+    /// The destination sends these bytes, as far as the router accepts them. Returns the number sent.
     pub(crate) fn feed(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        let taken = self.fixture.send(conn, bytes);
-        self.hear_all();
+        let taken = self.fixture.send_from(conn, bytes);
+        self.receive_all();
         taken
     }
 
-    /// The destination reads its queued data.
-    pub(crate) fn release(&mut self, conn: ConnId) {
+    /// The destination reads its queued data, and continues reading.
+    pub(crate) fn resume(&mut self, conn: ConnId) {
         self.destination(conn).reads = true;
         self.flush(conn);
         self.settle();
-        self.pass(RUN);
+        self.advance(RUN);
     }
 
-    pub(crate) fn pass(&mut self, time: Duration) {
-        self.fixture.pass(time);
-        self.hear_all();
+    pub(crate) fn advance(&mut self, time: Duration) {
+        self.fixture.advance(time);
+        self.receive_all();
     }
 
-    /// The client's link goes.
-    pub(crate) fn hang_up(&mut self) {
+    /// Closes the client's link.
+    pub(crate) fn close_link(&mut self) {
         self.close(LINK, CloseCause::ByPeer);
     }
 
-    /// The client reads what its link brings, or does not.
+    /// Whether the client reads from its link.
     pub(crate) fn set_reads(&mut self, reads: bool) {
-        self.ends[LINK].reads = reads;
+        self.peers[LINK].reads = reads;
     }
 
     /// Reads at most this number of queued bytes of the client's link.
     pub(crate) fn read_link(&mut self, most: usize) {
         self.read(LINK, most);
-        self.hear_all();
+        self.receive_all();
     }
 }
 

@@ -63,7 +63,7 @@ fn dials(proxy: &mut Proxy, now: Instant) -> BTreeMap<ConnId, SocketAddr> {
 
 /// The guard of a set that stands dies, and cannot be reached: its legs go by others, one after another until one can be.
 #[test]
-fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
+fn a_leg_of_a_linked_set_is_replaced_through_another_guard() {
     let mut proxy = proxy(20);
     let mut now = Instant::ORIGIN;
     let mut links = dials(&mut proxy, now);
@@ -98,7 +98,7 @@ fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
 
 /// A leg timeout is not attributed: otherwise an exit could lead its client from guard to guard.
 #[test]
-fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard() {
+fn an_exit_with_silent_legs_does_not_make_the_client_use_other_guards() {
     let mut proxy = proxy(20);
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
@@ -123,7 +123,7 @@ fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard()
 
 /// C tor's bug 40811: legs were launched without end while a set did not come to stand. An exit that lets them fail sees no more guards.
 #[test]
-fn legs_of_a_set_that_does_not_stand_are_tried_again_three_times_in_all() {
+fn an_unlinked_set_gets_at_most_three_replacement_legs() {
     let mut proxy = proxy(20);
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
@@ -139,7 +139,7 @@ fn legs_of_a_set_that_does_not_stand_are_tried_again_three_times_in_all() {
 
 /// Each leg has its own path, and its outcome is reported once.
 #[test]
-fn a_strategy_learns_of_each_leg_whether_it_has_come_to_stand() {
+fn a_strategy_is_informed_once_of_each_legs_outcome() {
     let told = Told::default();
     let mut proxy = proxy_by(20, Box::new(Noting(Arc::clone(&told))));
     let _links = dials(&mut proxy, Instant::ORIGIN);
@@ -169,7 +169,7 @@ fn a_strategy_learns_of_each_leg_whether_it_has_come_to_stand() {
 
 /// C tor's bug 40862: once sets had failed, no more were built ahead.
 #[test]
-fn sets_are_built_ahead_again_after_all_of_them_have_failed() {
+fn spare_sets_are_built_again_after_all_have_failed() {
     let mut proxy = proxy(20);
     let mut now = Instant::ORIGIN;
     let mut links = dials(&mut proxy, now);
@@ -199,7 +199,7 @@ fn sets_are_built_ahead_again_after_all_of_them_have_failed() {
 
 /// C tor's bug 40876: what guards had done was lost for circuits that were linked, and others were sampled in their place.
 #[test]
-fn guards_of_legs_that_stood_are_confirmed_and_kept() {
+fn guards_of_linked_legs_are_confirmed_and_kept() {
     let mut proxy = proxy(20);
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
@@ -220,7 +220,7 @@ fn guards_of_legs_that_stood_are_confirmed_and_kept() {
 
 /// C tor's bug 40801: streams that waited for a set were not begun in the order in which they had been asked for.
 #[test]
-fn streams_that_wait_for_a_set_are_begun_in_the_order_in_which_they_were_asked_for() {
+fn streams_that_wait_for_a_set_begin_in_order_of_request() {
     let mut proxy = proxy(20);
     let now = Instant::ORIGIN;
     let _links = dials(&mut proxy, now);

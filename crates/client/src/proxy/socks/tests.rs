@@ -48,7 +48,7 @@ fn isolated(user: &[u8], password: &[u8]) -> Isolation {
 }
 
 #[test]
-fn connect_by_name_and_address_is_understood_however_it_is_cut() {
+fn connect_by_name_and_address_is_parsed_however_bytes_are_split() {
     let by_name: &[u8] = b"\x05\x01\x00\x03\x0bexample.org\x01\xbb";
     for step in 1..40 {
         let (request, early, answer) = wanted(&[NO_NAME, by_name], step);
@@ -91,7 +91,7 @@ fn connect_by_name_and_address_is_understood_however_it_is_cut() {
 
 /// C tor writes the second answer over the first, so this is not compared with it.
 #[test]
-fn messages_that_come_at_once_get_an_answer_each() {
+fn messages_received_at_once_get_one_reply_each() {
     let resolve: &[u8] = b"\x05\xf0\x00\x01\xc0\x00\x02\x01\x00\x50";
     let (_, _, answer) = wanted(&[WITH_NAME, ALICE, resolve], 1000);
     assert_eq!(answer, [5, 2, 1, 0]);
@@ -101,7 +101,7 @@ fn messages_that_come_at_once_get_an_answer_each() {
 }
 
 #[test]
-fn questions_are_asked_and_answered() {
+fn lookups_are_parsed_and_answered() {
     let (request, _, _) = wanted(&[NO_NAME, b"\x05\xf0\x00\x03\x06a.test\x00\x00"], 100);
     assert!(request.is_lookup());
     assert_eq!(carried(&request), Destination::Lookup("a.test".to_owned()));
@@ -137,7 +137,7 @@ fn questions_are_asked_and_answered() {
 
 /// C tor sends such a name to an exit, which learns it.
 #[test]
-fn a_name_under_onion_or_exit_stays_here_also_with_a_dot_behind_it() {
+fn a_name_under_onion_or_exit_never_leaves_the_client_even_with_a_trailing_dot() {
     for name in ["ab.onion.", "ab.exit.", "AB.ONION."] {
         let len = u8::try_from(name.len()).expect("short");
         for (command, reply) in
@@ -152,7 +152,7 @@ fn a_name_under_onion_or_exit_stays_here_also_with_a_dot_behind_it() {
 }
 
 #[test]
-fn flags_say_which_families_a_program_can_use() {
+fn begin_flags_depend_on_the_programs_address_family() {
     let flags = |parts: &[&[u8]]| match carried(&wanted(parts, 100).0) {
         Destination::Host(_, _, flags) => flags,
         other => panic!("{other:?}"),
@@ -167,7 +167,7 @@ fn flags_say_which_families_a_program_can_use() {
 }
 
 #[test]
-fn each_end_has_its_status() {
+fn each_end_reason_has_its_status() {
     for (reason, status) in [
         (EndReason::CONNECT_REFUSED, 5),
         (EndReason::CONN_RESET, 5),
@@ -186,7 +186,7 @@ fn each_end_has_its_status() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic_and_it_never_says_more_than_it_must(
+    fn no_bytes_cause_a_panic_or_an_overlong_reply(
         parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..4),
         is_greeted: bool,
         step in 1_usize..400,
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn how_messages_are_cut_does_not_matter(
+    fn results_do_not_depend_on_how_messages_are_split(
         tail in prop::collection::vec(any::<u8>(), 0..40),
         command in prop::sample::select(vec![1_u8, 2, 3, 9, 0xf0, 0xf1]),
         step in 1_usize..40,

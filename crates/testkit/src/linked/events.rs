@@ -1,6 +1,6 @@
-//! Events of a set, read from bytes: for fuzzing, and for random runs.
+//! Events of a set, selected by bytes: for fuzzing and random runs.
 
-use super::{LegEnd, Linked, LinkedPlan};
+use super::{LegEnd, LinkedPair, LinkedParams};
 use crate::script::Script;
 use alloc::vec::Vec;
 use onion::Duration;
@@ -14,12 +14,12 @@ use onion::cell_model::{
 use onion::tunnel::conflux::schedulers;
 
 /// Maximum number of transfers in one run.
-const ERRANDS_MAX: usize = 6;
+const TRANSFERS_MAX: usize = 6;
 
-impl LinkedPlan {
-    /// The parameters that two bytes choose: legs, scheduler, buffer limit, and retransmission.
+impl LinkedParams {
+    /// The parameters that two bytes select.
     #[must_use]
-    pub fn of_bytes([first, second]: [u8; 2]) -> Self {
+    pub fn from_bytes([first, second]: [u8; 2]) -> Self {
         let early_max_cells = [1 << 15, 1 << 15, 64, 8][usize::from(first / 32 % 4)];
         Self {
             legs: 1 + usize::from(first % 4),
@@ -32,22 +32,22 @@ impl LinkedPlan {
     }
 }
 
-impl Linked {
-    /// Performs the events of the bytes, and calls `check` after each. No message is sent in the name of an end
-    /// unless `may_lie`.
-    pub fn play(&mut self, script: &[u8], may_lie: bool, mut check: impl FnMut(&Self)) {
+impl LinkedPair {
+    /// Applies the events that the bytes select, and calls `check` after each. Cells are forged only if
+    /// `may_forge`.
+    pub fn run_script(&mut self, script: &[u8], may_forge: bool, mut check: impl FnMut(&Self)) {
         let mut script = Script(script);
         while !script.0.is_empty() {
-            self.act(&mut script, may_lie);
+            self.apply(&mut script, may_forge);
             check(self);
         }
     }
 
-    fn act(&mut self, script: &mut Script<'_>, may_lie: bool) {
+    fn apply(&mut self, script: &mut Script<'_>, may_forge: bool) {
         let link = script.below(self.links());
         match script.next() % 16 {
             0..=2 => _ = self.deliver(link, LegEnd::Exit, 1 + script.below(40)),
-            // Everything sent arrives.
+            // Delivers everything in flight.
             3 => {
                 for link in 0..self.links() {
                     self.deliver(link, LegEnd::Exit, 1000);
@@ -55,40 +55,42 @@ impl Linked {
                 }
             }
             4..=8 => _ = self.deliver(link, LegEnd::Client, 1 + script.below(40)),
-            9 => self.act_begin(script),
+            9 => self.apply_begin(script),
             10 | 11 => {
-                let number = script.below(self.errands.len());
+                let number = script.below(self.transfers.len());
                 self.feed(number, u64::from(script.next()) << (script.next() % 10));
             }
             12 => {
-                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 16)));
+                self.advance(Duration::from_micros(
+                    u64::from(script.next()) << (script.next() % 16),
+                ));
             }
-            13 => self.act_cut(link, script),
+            13 => self.apply_cut(link, script),
             14 => self.add_leg(),
-            _ if may_lie => self.act_lie(link, script),
+            _ if may_forge => self.apply_forgery(link, script),
             _ => {}
         }
     }
 
-    fn act_begin(&mut self, script: &mut Script<'_>) {
+    fn apply_begin(&mut self, script: &mut Script<'_>) {
         let bytes = |script: &mut Script<'_>| u64::from(script.next()) << (script.next() % 12);
-        if self.errands.len() < ERRANDS_MAX {
+        if self.transfers.len() < TRANSFERS_MAX {
             let (download, upload) = (bytes(script), bytes(script));
             self.begin(download, upload);
         }
     }
 
-    fn act_cut(&mut self, link: usize, script: &mut Script<'_>) {
+    fn apply_cut(&mut self, link: usize, script: &mut Script<'_>) {
         match script.next() % 4 {
-            // Rarely: surviving runs are more interesting.
+            // Seldom: runs without cuts reach more states.
             0 => self.cut(link, Self::end_of(script.next())),
-            1 => _ = self.tell_cuts(),
+            1 => _ = self.report_cuts(),
             _ => {}
         }
     }
 
     /// Replaces, drops or duplicates the next cell of a leg.
-    fn act_lie(&mut self, link: usize, script: &mut Script<'_>) {
+    fn apply_forgery(&mut self, link: usize, script: &mut Script<'_>) {
         let to = Self::end_of(script.next());
         let (command, stream_id, data) = match script.next() % 10 {
             0 => return self.drop_next(link, to),
@@ -113,7 +115,7 @@ impl Linked {
                 (RelayCommand(script.next()), StreamId(script.next().into()), Vec::from([1, 2, 3]))
             }
         };
-        self.say_instead(link, to, command, stream_id, &data);
+        self.replace_message(link, to, command, stream_id, &data);
     }
 
     fn link_data(&self, script: &mut Script<'_>) -> Vec<u8> {
@@ -134,7 +136,7 @@ impl Linked {
         if let Some(cells) = self.cells_to(link, to)
             && cells.pop_front().is_some()
         {
-            self.has_lied = true;
+            self.has_forged = true;
         }
     }
 
@@ -143,12 +145,12 @@ impl Linked {
             && let Some(first) = cells.front().cloned()
         {
             cells.push_front(first);
-            self.has_lied = true;
+            self.has_forged = true;
         }
     }
 
     /// Replaces the message of the next relay cell to an end.
-    fn say_instead(
+    fn replace_message(
         &mut self,
         link: usize,
         to: LegEnd,
@@ -170,7 +172,7 @@ impl Linked {
         if written.is_err() {
             return;
         }
-        // The layers do not matter: the true ends continue to count.
+        // Fresh layers suffice: header-only layers only record the format and the hop.
         match to {
             LegEnd::Client => {
                 <HeaderOnly as CellModel>::Layer::new(&format).originate(&mut body);
@@ -182,18 +184,18 @@ impl Linked {
             }
         }
         first.2 = body;
-        self.has_lied = true;
+        self.has_forged = true;
     }
 
     fn cells_to(
         &mut self,
         link: usize,
         to: LegEnd,
-    ) -> Option<&mut alloc::collections::VecDeque<super::Moved>> {
+    ) -> Option<&mut alloc::collections::VecDeque<super::QueuedCell>> {
         let it = self.links.get_mut(link)?;
         Some(match to {
-            LegEnd::Exit => &mut it.forth,
-            LegEnd::Client => &mut it.back,
+            LegEnd::Exit => &mut it.forward,
+            LegEnd::Client => &mut it.backward,
         })
     }
 }

@@ -1,6 +1,6 @@
-//! Events on a stage, read from bytes: for fuzzing, and for random runs.
+//! Events on a stage, selected by bytes: for fuzzing and random runs.
 
-use super::{Cast, Handshaking, Pace, Stage};
+use super::{HandshakeKind, Pace, Stage, StageModel};
 use crate::script::Script;
 use alloc::vec::Vec;
 use onion::cell::relay::RelayCommand;
@@ -26,49 +26,49 @@ impl Script<'_> {
     }
 }
 
-impl<S: Cast, R: Rng> Stage<S, R> {
-    /// Performs the events of the bytes, and calls `check` after each.
-    pub fn play(&mut self, script: &[u8], mut check: impl FnMut(&Self)) {
+impl<S: StageModel, R: Rng> Stage<S, R> {
+    /// Applies the events that the bytes select, and calls `check` after each.
+    pub fn run_script(&mut self, script: &[u8], mut check: impl FnMut(&Self)) {
         let mut script = Script(script);
         while !script.0.is_empty() {
-            self.act(&mut script);
+            self.apply(&mut script);
             check(self);
         }
     }
 
-    fn act(&mut self, script: &mut Script<'_>) {
+    fn apply(&mut self, script: &mut Script<'_>) {
         let link = script.below(self.links.len());
         match script.next() % 16 {
-            0 if self.links.len() < LINKS_MAX => self.act_accept(script),
+            0 if self.links.len() < LINKS_MAX => self.apply_accept(script),
             0 | 1 => {
                 let kinds = [
-                    Handshaking::Fast,
-                    Handshaking::Ntor,
-                    Handshaking::Congestion,
-                    Handshaking::Cgo,
+                    HandshakeKind::Fast,
+                    HandshakeKind::Ntor,
+                    HandshakeKind::Congestion,
+                    HandshakeKind::Cgo,
                 ];
                 let (circ_id, kind) = (script.circ_id(), kinds[script.below(4)]);
                 self.create(link, circ_id, kind);
             }
             2 => {
-                let kinds = [Handshaking::Ntor, Handshaking::Congestion, Handshaking::Cgo];
+                let kinds = [HandshakeKind::Ntor, HandshakeKind::Congestion, HandshakeKind::Cgo];
                 let kind = kinds[script.below(3)];
                 let (circ_id, to) = (script.circ_id(), script.next() % 4);
                 self.extend(link, circ_id, kind, to);
             }
-            3 | 4 => self.act_say(link, script),
+            3 | 4 => self.apply_message(link, script),
             5 => {
                 let circ_id = script.circ_id();
                 for _ in 0..=script.next() % 32 {
                     let hop = self.hops(link, circ_id).saturating_sub(1);
-                    self.say_data(link, circ_id, hop, StreamId(1), 498);
+                    self.send_data(link, circ_id, hop, StreamId(1), 498);
                 }
             }
             6 => {
                 let circ_id = script.circ_id();
                 while self.acknowledge(link, circ_id) && !script.next().is_multiple_of(4) {}
             }
-            7 => self.act_reply(script),
+            7 => self.apply_reply(script),
             8 => {
                 let (number, bytes) = (script.below(self.destinations()), script.next());
                 self.feed(number, u32::from(bytes) << (script.next() % 10));
@@ -77,25 +77,27 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             10 => {
                 let number = script.below(self.destinations());
                 let cause = [CloseCause::ByPeer, CloseCause::Refused, CloseCause::TimedOut];
-                self.lose(number, &cause[script.below(3)]);
+                self.close_destination(number, &cause[script.below(3)]);
             }
-            11 => self.act_answer(script),
+            11 => self.apply_answer(script),
             12 => {
-                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 20)));
+                self.advance(Duration::from_micros(
+                    u64::from(script.next()) << (script.next() % 20),
+                ));
             }
-            13 => self.act_pace(link, script),
-            14 => self.act_configure(script),
-            _ => self.act_raw(link, script),
+            13 => self.apply_pace(link, script),
+            14 => self.apply_configure(script),
+            _ => self.apply_raw(link, script),
         }
     }
 
-    fn act_accept(&mut self, script: &mut Script<'_>) {
+    fn apply_accept(&mut self, script: &mut Script<'_>) {
         let relay = (!script.next().is_multiple_of(3)).then_some(7);
         let pace = Pace { cells_per_ms: u32::from(script.next() % 40), buffer_cells: 64 };
         self.accept(relay, (!script.next().is_multiple_of(3)).then_some(pace));
     }
 
-    fn act_say(&mut self, link: usize, script: &mut Script<'_>) {
+    fn apply_message(&mut self, link: usize, script: &mut Script<'_>) {
         let (circ_id, stream_id) = (script.circ_id(), script.stream_id());
         let hop = script.below(3).min(self.hops(link, circ_id));
         let (command, bytes): (RelayCommand, &[u8]) = match script.next() % 12 {
@@ -107,19 +109,19 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             7 => (RelayCommand::XOFF, &[0]),
             8 => (RelayCommand::XON, &[0, 0, 0, 4, 0]),
             9 => (RelayCommand::SENDME, &[0]),
-            // The client keeps its layers: there is one too many only if there is no next hop.
+            // The client keeps the layer of the truncated hop, so it may send TRUNCATE only without a next hop.
             10 if self.hops(link, circ_id) < 2 => (RelayCommand::TRUNCATE, &[1]),
             _ => (RelayCommand(script.next()), &[1, 2, 3]),
         };
-        self.say(link, circ_id, (hop, command), stream_id, bytes);
+        self.send_message(link, circ_id, (hop, command), stream_id, bytes);
     }
 
     /// A next hop sends a message on one of its circuits.
-    fn act_reply(&mut self, script: &mut Script<'_>) {
+    fn apply_reply(&mut self, script: &mut Script<'_>) {
         let hops: Vec<usize> = self.next_hops().collect();
         let Some(link) = hops.get(script.below(hops.len())).copied() else { return };
-        let begun = self.begun(link);
-        let Some(circ_id) = begun.get(script.below(begun.len())).copied() else { return };
+        let circuits = self.created_circuits(link);
+        let Some(circ_id) = circuits.get(script.below(circuits.len())).copied() else { return };
         match script.next() % 4 {
             0 => self.send_bytes(link, circ_id, Command::DESTROY, &[2]),
             1 => self.reply(link, circ_id, RelayCommand::CONNECTED, StreamId(1), &[]),
@@ -131,7 +133,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    fn act_answer(&mut self, script: &mut Script<'_>) {
+    fn apply_answer(&mut self, script: &mut Script<'_>) {
         let answer = match script.next() % 4 {
             0 => DnsAnswer::NoSuchName,
             1 => DnsAnswer::Failed,
@@ -140,21 +142,21 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.answer(&answer);
     }
 
-    fn act_pace(&mut self, link: usize, script: &mut Script<'_>) {
+    fn apply_pace(&mut self, link: usize, script: &mut Script<'_>) {
         match script.next() % 4 {
-            0 => self.hang_up(link),
+            0 => self.close_link(link),
             1 => self.set_pace(link, None),
             2 => {
                 let (circ_id, cells) = (script.circ_id(), u16::from(script.next()));
-                // Some lie, or are malformed.
+                // Some reports are malformed or false.
                 if cells % 32 == 31 {
                     let body = [script.next(), script.next(), script.next(), script.next(), 0, 0];
                     let len = script.below(body.len() + 1);
-                    self.feed_back_bytes(link, &body[..len]);
+                    self.send_feedback_bytes(link, &body[..len]);
                 } else if cells % 8 == 7 {
-                    self.feed_back(link, circ_id, cells);
+                    self.send_feedback(link, circ_id, cells);
                 } else {
-                    self.pass_on(link, circ_id, cells);
+                    self.report_forwarded(link, circ_id, cells);
                 }
             }
             _ => {
@@ -164,7 +166,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    fn act_configure(&mut self, script: &mut Script<'_>) {
+    fn apply_configure(&mut self, script: &mut Script<'_>) {
         let rate = Rate::from_byte_per_s(u64::from(script.next()) * 10_000 + 1);
         let limit = RateLimit { rate, burst_bytes: u64::from(script.next()) * 1000 };
         let interval = Duration::from_millis(u64::from(script.next() % 10) + 1);
@@ -185,13 +187,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// A cell that no honest peer sends.
-    fn act_raw(&mut self, link: usize, script: &mut Script<'_>) {
+    fn apply_raw(&mut self, link: usize, script: &mut Script<'_>) {
         let (circ_id, command) = (script.circ_id(), Command::new(script.next() % 13));
         if command.is_variable_length() {
             return;
         }
         let bytes = [script.next(), script.next(), script.next()];
-        // Noise desynchronizes layers: its sender has no usable circuit afterwards.
+        // Noise desynchronizes the layers: the circuit is unusable afterwards.
         self.forget_circuit(link, circ_id);
         self.send_bytes(link, circ_id, command, &bytes);
     }

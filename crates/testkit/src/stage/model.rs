@@ -5,7 +5,7 @@ use onion::cell_model::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, 
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 
 /// A cell model that a [`Stage`](super::Stage) supports.
-pub trait Cast: CellModel {
+pub trait StageModel: CellModel {
     /// A relay's identity; different numbers are different relays.
     fn identity(number: u8) -> Self::Identity;
 
@@ -19,7 +19,7 @@ pub trait Cast: CellModel {
     fn with_room<T>(most: u32, take: impl FnOnce(Self::Room<'_>) -> T) -> T;
 }
 
-impl Cast for Tor {
+impl StageModel for Tor {
     fn identity(number: u8) -> Arc<OwnIdentity> {
         Arc::new(OwnIdentity {
             rsa: RsaId([number + 1; 20]),
@@ -50,7 +50,7 @@ impl Cast for Tor {
     }
 }
 
-impl Cast for HeaderOnly {
+impl StageModel for HeaderOnly {
     fn identity(number: u8) -> RelayIds {
         RelayIds { rsa: RsaId([number + 1; 20]), ed25519: Some(Ed25519Id([number + 3; 32])) }
     }
