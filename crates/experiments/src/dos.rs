@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment dos`: our relays and C tor's under the same attacks.
+//! `flashflow-lab experiment dos`: our relay and C tor under the same attacks.
 
 mod honest;
 mod judge;
@@ -16,58 +16,57 @@ use crate::reporting::{self, parameter, print_case};
 use clap::{Args, ValueEnum};
 use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
-use lab::attacks::{self, Assault, Kind, Reader, Spent};
-use lab::processors::{Load, Reading};
+use lab::attacks::{AttackTarget, Kind, Reader, RunningAttack};
+use lab::processors::Reading;
 use name_leak::NameLeak;
 use onion::{Duration, Rate};
-use plan::{Plan, Side};
+use plan::{Plan, Side, case_name};
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
 };
-use scene::{FRESH, Scene};
+use scene::{FRESH, Scene, Subject};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use watch::{Memory, Witness};
+use watch::{Witness, memory};
 
 /// Does our relay withstand attacks better than C tor?
 ///
-/// One private network with a relay for each case: of ours and stock tor, with the same bound on memory and the defences
-/// of the public network's consensus. Stock clients download through it, and build circuits through it, for some seconds in peace
-/// and for some more under attack. Attacks come from addresses of their own (127.66.0.0/16) and send no more than --rate. What
-/// honest clients keep is reported as a share of their service before the attack; memory and processor time of the relay are
-/// the kernel's word. All of it stays on loopback, and attacks accept no other place.
+/// A private network has a separate relay for each attack: one of ours and one of C tor, with the same memory limit and the DoS defences
+/// of the public network's consensus. C tor clients download and build circuits through it, first undisturbed and then during the attack.
+/// The attacker uses separate addresses (127.66.0.0/16) and sends at most --rate. The result is the share of their service that honest
+/// clients keep. The kernel reports the relay's memory and CPU time. All traffic stays on loopback; attacks accept no other address.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab experiment dos --quick --attacks sniper-wide,create2-flood --out results
 
-An attack is held if honest downloads keep 80 % of their rate, 99 % of honest circuits live (those that stood, and those asked for
-meanwhile), 95 % of honest directory requests are answered, and the relay's memory grows by no more than its bound.")]
+A relay withstands an attack if honest downloads keep 80 % of their rate, 99 % of honest circuits survive (open ones and those requested
+during the attack), 95 % of honest directory requests are answered, and its memory grows by at most its memory limit.")]
 pub(super) struct Options {
-    /// Attacks to be played; all by default.
+    /// Attacks to run; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ATTACK,…")]
     attacks: Vec<Kind>,
-    /// Relays to be attacked.
+    /// Relays to attack.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RELAY,…",
         default_values_t = [Side::Ours, Side::Tor])]
     relays: Vec<Side>,
-    /// Length of each attack in seconds, 3 to 600; 30 by default, 6 if --quick. Some attacks need longer, and last longer.
+    /// Duration of each attack in seconds, 3 to 600; 30 by default, 6 if --quick. Some attacks need more time and last longer.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
     seconds: Option<u32>,
     #[command(flatten)]
-    force: Force,
+    limits: Limits,
 }
 
-/// How much attackers and honest clients do, and what relays may hold.
+/// Limits of the attacker, of honest downloads, and of the relay.
 #[derive(Debug, Args)]
-struct Force {
-    /// What an attacker sends at most, in Mbit/s.
+struct Limits {
+    /// Maximum rate of the attacker, in Mbit/s.
     #[arg(long, default_value_t = 50.0, value_parser = mbit, value_name = "MBIT")]
     rate: f64,
-    /// What honest downloads take at most, in Mbit/s: less than relay and machine can, so that they lack nothing in peace.
+    /// Maximum rate of honest downloads, in Mbit/s. Choose less than the relay and the machine can carry.
     #[arg(long, default_value_t = 20.0, value_parser = mbit, value_name = "MBIT")]
     demand: f64,
-    /// What peers may have each relay hold in memory (MaxMemInQueues), in MiB: little, so that attacks come to it. Stock tor
-    /// takes what compressing a consensus needs from it, and with less than 256 it destroys circuits in peace.
+    /// Memory limit of each relay for queues (MaxMemInQueues), in MiB. A small limit makes attacks reach it. C tor counts the
+    /// memory for compressing a consensus, so with less than 256 it destroys circuits even without an attack.
     #[arg(long, default_value_t = 256, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(64..=8192))]
     memory: u32,
@@ -76,31 +75,34 @@ struct Force {
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
     link::raise_descriptor_limit();
-    let plan = plan(options, session.common.quick);
-    let mut report = begin(&plan);
+    let plan = plan(options, session);
+    let mut report =
+        ExperimentReport { parameters: parameters(&plan), ..reporting::report("dos", TEXT) };
     let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(report) };
     let mut findings: Vec<Finding> = Vec::new();
-    while !scene.subjects.is_empty() && !interrupt.is_requested() {
-        let (kind, side) = (scene.subjects[0].kind, scene.subjects[0].side);
-        let found = play(&mut scene, &plan, session);
+    for subject in std::mem::take(&mut scene.subjects) {
         if interrupt.is_requested() {
             break;
         }
-        scene.subjects.remove(0).end();
+        let found = scene
+            .target(&subject, &plan)
+            .and_then(|target| attack(&mut scene, &subject, subject.kind, target, &plan, session));
+        if interrupt.is_requested() {
+            break;
+        }
+        let (kind, side) = (subject.kind, subject.side);
+        subject.end();
         let case = match found {
             Ok(finding) => {
+                let case = finding.case();
                 findings.push(finding);
-                findings[findings.len() - 1].case()
+                case
             }
-            // What cannot be played is a case that failed; the others are played all the same.
-            Err(error) => {
-                let name = format!("{} on {}", kind.word(), side.word());
-                let case = Case::named(name)
-                    .column("attack", kind.word())
-                    .column("relay", side.word())
-                    .column("held", false);
-                case.ended(CaseVerdict::Failed, error.to_string())
-            }
+            // The other attacks still run.
+            Err(error) => reporting::failed_case(case_name(kind, side), &error)
+                .column("attack", kind.word())
+                .column("relay", side.word())
+                .column("held", false),
         };
         print_case(&case, output);
         report.cases.push(case);
@@ -109,7 +111,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     Ok(report)
 }
 
-fn plan(options: &Options, is_quick: bool) -> Plan {
+fn plan(options: &Options, session: Session<'_>) -> Plan {
     let unique: BTreeSet<Kind> = options.attacks.iter().copied().collect();
     let attacks = if unique.is_empty() {
         Kind::value_variants().to_vec()
@@ -117,117 +119,97 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
         unique.into_iter().collect()
     };
     let sides: BTreeSet<Side> = options.relays.iter().copied().collect();
-    let seconds = options.seconds.unwrap_or(if is_quick { 6 } else { 30 });
+    let seconds = session.or(options.seconds, 6, 30);
     Plan {
         attacks,
         sides: sides.into_iter().collect(),
-        peace_s: if is_quick { 4.min(seconds) } else { seconds.min(15) },
+        peace_s: seconds.min(session.or(None, 4, 15)),
         seconds,
-        rate: Rate::from_mbit_per_s(options.force.rate),
-        demand: Rate::from_mbit_per_s(options.force.demand),
-        memory_mib: options.force.memory,
-        standing: 20,
+        rate: Rate::from_mbit_per_s(options.limits.rate),
+        demand: Rate::from_mbit_per_s(options.limits.demand),
+        memory_mib: options.limits.memory,
+        open_circuits: 20,
         is_soak: false,
     }
 }
 
 const TEXT: &str = include_str!("../../../docs/experiments/dos.md");
 
-fn begin(plan: &Plan) -> ExperimentReport {
-    let report = reporting::report("dos", TEXT);
-    ExperimentReport {
-        parameters: vec![
-            parameter("attacker's rate", plan.rate),
-            parameter("honest downloads take", plan.demand),
-            parameter("peace before each attack", format!("{} s", plan.peace_s)),
-            parameter("length of each attack", format!("{} s", plan.seconds)),
-            parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
-            parameter("parameters of the consensus", scene::PARAMETERS.to_owned()),
-        ],
-        ..report
-    }
+fn parameters(plan: &Plan) -> Vec<(String, String)> {
+    vec![
+        parameter("attacker's rate", plan.rate),
+        parameter("honest downloads take", plan.demand),
+        parameter("peace before each attack", format!("{} s", plan.peace_s)),
+        parameter("length of each attack", format!("{} s", plan.seconds)),
+        parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
+        parameter("parameters of the consensus", scene::PARAMETERS),
+    ]
 }
 
-/// Attacks the first of the relays that are left.
-fn play(scene: &mut Scene, plan: &Plan, session: Session<'_>) -> Result<Finding> {
-    let prey = scene.prey(0, plan)?;
-    // It leaves the scene while the scene works for it.
-    let subject = scene.subjects.remove(0);
-    let found = play_attack(scene, &subject, subject.kind, prey, plan, session);
-    scene.subjects.insert(0, subject);
-    found
-}
-
-/// Peace, then an attack, with all that is seen meanwhile.
-fn play_attack(
+/// Observes honest clients of a relay before and during an attack.
+fn attack(
     scene: &mut Scene,
-    subject: &scene::Subject,
+    subject: &Subject,
     kind: Kind,
-    prey: attacks::Prey,
+    target: AttackTarget,
     plan: &Plan,
     session: Session<'_>,
 ) -> Result<Finding> {
     let Session { output, interrupt, .. } = session;
     let (side, pid, clock) = (subject.side, subject.pid, scene.clock);
-    let name = format!("{} on {}", kind.word(), side.word());
-    output.doing(format!("{name}: honest clients begin"));
+    let name = case_name(kind, side);
+    output.doing(format!("{name}: starting honest clients"));
     scene.pin(subject)?;
     let downloads = BackgroundDownloads::start(scene.downloads(), &name, DOWNLOAD)?;
     let mut circuits = Circuits::default();
-    // Where links to new relays matter, these are left for later.
-    if !kind.is_on_dials() {
-        circuits.stand(scene, subject, plan, interrupt)?;
+    // If the attack is on new links, no circuit may have opened them before.
+    if !kind.targets_dials() {
+        circuits.open(scene, subject, plan.open_circuits, interrupt)?;
     }
     downloads.wait_until_completed(PARALLEL / 2, clock, interrupt)?;
     let watchlist = scene.watchlist(kind);
-    let prey = match &watchlist {
+    let target = match &watchlist {
         Some(watchlist) => {
-            scene.ask_for(watchlist, &name)?;
-            prey.watching(Arc::clone(watchlist))
+            scene.request_names(watchlist, &name)?;
+            target.with_watchlist(Arc::clone(watchlist))
         }
-        None => prey,
+        None => target,
     };
-    output.doing(format!("{name}: peace"));
-    let reader = Reader::start(prey.clone(), clock)?;
+    output.doing(format!("{name}: before the attack"));
+    let reader = Reader::start(target.clone(), clock)?;
     let mut wait = || interrupt.wait(Duration::from_millis(50));
     let peace_from = clock.now();
     let cpu = || lab::cpu_time(pid).unwrap_or_default();
     let (in_peace, under_attack) =
-        if kind.is_on_dials() { (0..2, 2..FRESH) } else { (0..FRESH, 0..FRESH) };
-    let mut used = cpu();
-    let mut peace_cpu = Duration::ZERO;
-    let mut on_end = || peace_cpu = cpu().saturating_sub(used);
+        if kind.targets_dials() { (0..2, 2..FRESH) } else { (0..FRESH, 0..FRESH) };
+    let cpu_before = cpu();
     let watched = Watched { subject, paths: in_peace, seconds: plan.peace_s };
-    let peace = circuits.watch(scene, watched, &downloads, &mut on_end, interrupt)?;
+    let interval = circuits.watch(scene, watched, &downloads, interrupt)?;
+    let peace_cpu = cpu().saturating_sub(cpu_before);
+    let peace = circuits.settle(scene, interval, interrupt);
     let reads_peace = reader.reads(peace_from, clock.now(), &mut wait);
-    let memory = Memory::of(pid)?;
+    let before_mib = memory(pid)?.now_mib;
     output.doing(format!("{name}: under attack"));
     let witness = Witness::start(pid)?;
-    let began = clock.now();
-    used = cpu();
-    let assault = Assault::start(kind, prey, plan.rate, clock)?;
-    let (mut attacked_cpu, mut spent) = (Duration::ZERO, Spent::default());
-    let (before, mut load) = (Reading::take(pid, began), Load::default());
-    let mut ended = began;
-    let mut on_end = || {
-        (attacked_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
-        load = Reading::take(pid, clock.now()).since(&before);
-        ended = clock.now();
-    };
+    let (started, cpu_before) = (clock.now(), cpu());
+    let running = RunningAttack::start(kind, target, plan.rate, clock)?;
+    let before = Reading::take(pid, started);
     let watched = Watched { subject, paths: under_attack, seconds: plan.seconds_of(kind) };
-    let mut attacked = circuits.watch(scene, watched, &downloads, &mut on_end, interrupt)?;
-    let reads = reader.reads(began, ended, &mut wait);
-    let (witnessed_bytes, witnessed_connections) = witness.seen(pid);
-    let (stood, losses) = circuits.alive_of_before(began);
-    for (why, count) in losses {
-        *attacked.losses.entry(format!("{why} of those that stood")).or_default() += count;
+    let interval = circuits.watch(scene, watched, &downloads, interrupt)?;
+    let (attacked_cpu, spent) = (cpu().saturating_sub(cpu_before), running.spent());
+    let load = Reading::take(pid, clock.now()).since(&before);
+    let ended = clock.now();
+    let mut attacked = circuits.settle(scene, interval, interrupt);
+    let reads = reader.reads(started, ended, &mut wait);
+    let (witnessed_bytes, witnessed_connections) = witness.counts(pid);
+    let (open_before, losses) = circuits.survivors(started);
+    for (reason, count) in losses {
+        *attacked.losses.entry(format!("{reason} of those open before")).or_default() += count;
     }
-    drop(assault);
-    let peak_mib = Memory::of(pid)?.peak_mib;
+    drop(running);
+    let peak_mib = memory(pid)?.peak_mib;
     drop((witness, downloads, reader));
     circuits.close(scene);
-    let told = watchlist.map(|watchlist| NameLeak::of(&watchlist.heard()));
-    let (before_mib, bound_mib) = (memory.now_mib, f64::from(plan.memory_mib));
     Ok(Finding {
         kind,
         side,
@@ -235,100 +217,92 @@ fn play_attack(
         attacked,
         reads_peace,
         reads,
-        stood,
+        open_before,
         before_mib,
         peak_mib,
-        bound_mib,
+        limit_mib: f64::from(plan.memory_mib),
         peace_cpu,
         attacked_cpu,
         load,
         spent,
         witnessed_bytes,
         witnessed_connections,
-        told,
+        leak: watchlist.map(|watchlist| NameLeak::of(&watchlist.probes())),
     })
 }
 
-/// The answer, the figures, and where ours is worse.
+/// Adds the answer, the figures, and the columns in which our relay is worse than C tor.
 fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
     let of = |kind: Kind, side: Side| {
         findings.iter().find(|finding| (finding.kind, finding.side) == (kind, side))
     };
     for kind in &plan.attacks {
-        let both: Vec<&Finding> = plan.sides.iter().filter_map(|side| of(*kind, *side)).collect();
-        if !both.is_empty() {
-            report.figures.push(figure(*kind, plan, &both));
+        let all: Vec<&Finding> = plan.sides.iter().filter_map(|side| of(*kind, *side)).collect();
+        if !all.is_empty() {
+            report.figures.push(figure(*kind, plan, &all));
         }
         let Some((ours, tor)) = of(*kind, Side::Ours).zip(of(*kind, Side::Tor)) else { continue };
         let worse = ours.worse_than(tor);
         if !worse.is_empty() {
-            report.notes.push(format!(
-                "{}: ours is worse than stock tor in {}.",
-                kind.word(),
-                worse.join(", ")
-            ));
+            let worse = worse.join(", ");
+            report
+                .notes
+                .push(format!("{}: our relay is worse than C tor in {worse}.", kind.word()));
         }
         if let Some(case) = report.cases.iter_mut().find(|case| case.name == ours.name()) {
             case.columns.push(("worse_than_tor_in".to_owned(), worse.into()));
         }
     }
-    // What is asked is how ours does; stock tor is there to be compared with.
-    let (ours, others): (Vec<&Case>, Vec<&Case>) = report
-        .cases
-        .iter()
-        .partition(|case| case.name.ends_with(&format!(" on {}", Side::Ours.word())));
+    // The promise is about our relay only.
+    let suffix = format!(" on {}", Side::Ours.word());
+    let (ours, others): (Vec<&Case>, Vec<&Case>) =
+        report.cases.iter().partition(|case| case.name.ends_with(&suffix));
     let held = |cases: &[&Case]| cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
-    let answer = format!(
-        "Ours held {} of {} attacks, stock tor {} of {}.",
+    report.answer = format!(
+        "Our relay withstood {} of {} attacks, C tor {} of {}.",
         held(&ours),
         ours.len(),
         held(&others),
         others.len()
     );
+    let is_held = held(&ours) == ours.len() && !report.cases.is_empty();
     let misses = others.iter().filter(|case| case.verdict == CaseVerdict::Missed);
     let misses = misses.map(|case| Miss {
         case: case.name.clone(),
-        explanation: "Stock tor, for comparison.".to_owned(),
+        explanation: "C tor, for comparison.".to_owned(),
     });
     report.misses = misses.collect();
-    let is_held = held(&ours) == ours.len() && !report.cases.is_empty();
     report.promise = Promise::Decided { held: is_held, rule: reporting::rule(TEXT) };
-    report.answer = answer;
     report.notes.extend([
-        "Attackers, honest clients, all relays and the server share this machine's processors: what the attacker's \
-         program itself uses is lost to the others. Honest clients' address is that of relays of the consensus, which the \
-         defences exempt; attackers' addresses are not."
+        "The attacker, honest clients, all relays and the server share the processors of this machine, so the attacker's own CPU \
+         time is lost to the others. Honest clients have the address of relays in the consensus, which the defences exempt; the \
+         attacker's addresses are not exempt."
             .to_owned(),
-        "The attacker's Mbit/s are what he hands to TCP, TLS included, and 200 bytes for each connection. What the relay's \
-         sockets received of it is the kernel's count, looked at every 0.4 s: a lower bound."
+        "The attacker's rate counts the bytes given to TCP, including TLS, and 200 bytes for each connection. The received bytes are \
+         those that the kernel counted at the relay's sockets every 0.4 s, which is a lower bound."
             .to_owned(),
     ]);
-    report
-        .notes
-        .extend(plan.attacks.iter().map(|kind| format!("{}: {}", kind.word(), kind.help())));
+    let help = plan.attacks.iter().map(|kind| format!("{}: {}", kind.word(), kind.help()));
+    report.notes.extend(help);
 }
 
-/// Honest downloads over time, of all relays under one attack.
+/// Honest downloads over time, for all relays under one attack.
 fn figure(kind: Kind, plan: &Plan, findings: &[&Finding]) -> ExperimentFigure {
     let word = kind.word();
     let figure = ExperimentFigure::new(
         &word,
         &format!("Honest downloads: {word}"),
-        Axis::new("seconds since the attack began"),
+        Axis::new("seconds since the start of the attack"),
         Axis::new("Mbit/s"),
     )
     .mark(On::X, 0.0, "attack", Role::Truth)
     .caption(kind.help());
+    let series = |mbit: &[f64], from: f64| -> Vec<(f64, f64)> {
+        (1..).map(|second| from + f64::from(second)).zip(mbit.iter().copied()).collect()
+    };
     findings.iter().enumerate().fold(figure, |figure, (nth, finding)| {
-        let begin = -f64::from(plan.peace_s);
-        let all = finding.peace.mbit.iter().map(|mbit| (true, mbit));
-        let all = all.chain(finding.attacked.mbit.iter().map(|mbit| (false, mbit)));
-        let (mut peace, mut attacked) = (begin, 0.0);
-        let points = all.map(|(is_peace, mbit)| {
-            let at = if is_peace { &mut peace } else { &mut attacked };
-            *at += 1.0;
-            (*at, *mbit)
-        });
-        figure.with(Series::line(finding.side.word(), Role::Nth(nth), points.collect()))
+        let mut points = series(&finding.peace.mbit, -f64::from(plan.peace_s));
+        points.extend(series(&finding.attacked.mbit, 0.0));
+        figure.with(Series::line(finding.side.word(), Role::Nth(nth), points))
     })
 }

@@ -1,41 +1,42 @@
 //! Attacks on a relay by malicious clients with few resources.
 //!
-//! Each attack implements `Attack`, over real sockets, with the engine's links, handshakes and circuits. Similar attacks share a
-//! file. All attacks use a `Field`: connections to the relay (lines), each from a separate address of the attacker, and a token
-//! bucket that limits their total rate. An [`Assault`] runs an attack. A [`Reader`] is an honest client of the relay's directory.
+//! Each attack implements `Attack` over real sockets, with the engine's links, handshakes and circuits. Similar attacks share a
+//! file. All of them use an `Attacker`: connections to the relay (lines), each from a separate address, and a token bucket that
+//! limits their total rate. A [`RunningAttack`] runs an attack on its own thread. A [`Reader`] is an honest client of the relay's
+//! directory.
 //!
-//! **Safety.** These programs disable relays. A [`Prey`] accepts only addresses on loopback, and a `Field` connects to no other
-//! address, so no attack can target another host.
+//! **Safety.** These programs disable relays. An [`AttackTarget`] accepts only addresses on loopback, and an `Attacker` connects
+//! to no other address, so no attack can reach another host.
 
+mod attacker;
 mod bomb;
 mod circuits;
 mod connections;
 mod dials;
 mod dir_port;
 mod directory;
-mod field;
 mod handshakes;
 mod idle;
 mod line;
 mod messages;
-mod prey;
 mod probing;
 mod reader;
 mod requests;
 mod snipers;
 mod streams;
+mod target;
 mod watchlist;
 
+pub use attacker::{Counts, Spent};
 pub use bomb::Interceptor;
-pub use field::{Counts, Spent};
-pub use prey::{ATTACKERS, Prey};
 pub use reader::{Reader, Reads};
 pub use requests::DocumentNames;
+pub use target::{ATTACKERS, AttackTarget};
 pub use watchlist::{Probe, Watchlist};
 
 use crate::background::Background;
+use attacker::{Attacker, LineId};
 use circuits::Circuit;
-use field::{Field, LineId};
 use link::Clock;
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::{Duration, Rate};
@@ -78,15 +79,15 @@ struct CircuitAt {
 /// An attack on a relay.
 trait Attack: Send {
     /// Does what is possible now: connects, opens circuits, and sends while a line has room. Called repeatedly.
-    fn act(&mut self, field: &mut Field);
+    fn act(&mut self, attacker: &mut Attacker);
 
-    /// Handles a circuit that was [begun](Field::begin) and is now open.
-    fn handle_built(&mut self, _field: &mut Field, _circuit: Circuit) {}
+    /// Handles a circuit that was [begun](Attacker::begin) and is now open.
+    fn handle_built(&mut self, _attacker: &mut Attacker, _circuit: Circuit) {}
 
     /// Handles a cell on a circuit that is not being built.
     fn handle_cell(
         &mut self,
-        _field: &mut Field,
+        _attacker: &mut Attacker,
         _at: CircuitAt,
         _command: Command,
         _body: &[u8; BODY_LEN],
@@ -175,22 +176,22 @@ impl Kind {
 
 impl Kind {
     /// Whether the attack targets the relay as an exit.
-    pub const fn is_on_exit(self) -> bool {
+    pub const fn targets_exit(self) -> bool {
         matches!(self, Self::ResolveFlood | Self::DnsProbing)
     }
 
     /// Whether the attack targets names that the relay resolves as an exit.
-    pub const fn is_on_names(self) -> bool {
+    pub const fn targets_names(self) -> bool {
         matches!(self, Self::DnsProbing)
     }
 
     /// Whether the attack goes through another relay, which honest circuits share.
-    pub const fn comes_by_another(self) -> bool {
+    pub const fn uses_another_relay(self) -> bool {
         matches!(self, Self::IdleCircuits)
     }
 
     /// Whether the attack targets the relay's directory port.
-    pub const fn is_on_dir_port(self) -> bool {
+    pub const fn targets_dir_port(self) -> bool {
         matches!(self, Self::DirPortWork | Self::DirPortSlow)
     }
 
@@ -200,15 +201,15 @@ impl Kind {
     }
 
     /// Whether the attack consists of directory requests, or of answers to them.
-    pub const fn has_requests(self) -> bool {
-        self.is_on_dir_port()
+    pub const fn uses_requests(self) -> bool {
+        self.targets_dir_port()
             || self.intercepts()
             || matches!(self, Self::DirectoryWork | Self::DirectorySlow)
     }
 
     /// The minimum duration of the attack in seconds: until idle circuits have filled the relay at this rate, with a margin, or
     /// until the relay has requested several consensuses.
-    pub fn least_s(self, memory_mib: u32, rate: Rate) -> u32 {
+    pub fn min_duration_s(self, memory_mib: u32, rate: Rate) -> u32 {
         match self {
             Self::IdleFast | Self::IdleCreate2 | Self::IdleThin => {
                 let fill_s = idle::bytes_for(memory_mib) / rate.as_byte_per_s().max(1);
@@ -222,23 +223,23 @@ impl Kind {
     }
 
     /// Whether honest circuits extend to relays to which there is no link yet.
-    pub const fn is_on_dials(self) -> bool {
+    pub const fn targets_dials(self) -> bool {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
     }
 
-    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>, AttackError> {
+    fn program(self, target: &AttackTarget) -> Result<Box<dyn Attack>, AttackError> {
         Ok(match self {
             Self::SniperWide => Box::new(snipers::wide()),
             Self::SniperDeep => Box::new(snipers::deep()),
-            Self::Create2Flood => Box::new(handshakes::Flood::ntor(prey)),
-            Self::Create2V3Flood => Box::new(handshakes::Flood::ntor_v3(prey, true)?),
-            Self::Create2WrongFlood => Box::new(handshakes::Flood::ntor_v3(prey, false)?),
+            Self::Create2Flood => Box::new(handshakes::Flood::ntor(target)),
+            Self::Create2V3Flood => Box::new(handshakes::Flood::ntor_v3(target, true)?),
+            Self::Create2WrongFlood => Box::new(handshakes::Flood::ntor_v3(target, false)?),
             Self::CreateFastFlood => Box::new(handshakes::Flood::fast()),
             Self::DialExhaustion => Box::new(dials::BlackHoles::new(dials::After::Wait)?),
             Self::WaitAndDie => Box::new(dials::BlackHoles::new(dials::After::Destroy)?),
             Self::BeginDirFlood => Box::new(streams::Flood::begin_dir()),
             Self::ResolveFlood => Box::new(streams::Flood::resolve()),
-            Self::DnsProbing => Box::new(probing::Prober::new(prey)),
+            Self::DnsProbing => Box::new(probing::Prober::new(target)),
             Self::IdleCircuits => Box::new(circuits::Idle::default()),
             Self::ConnectionFlood => Box::new(connections::Idle::default()),
             Self::HalfOpen => Box::new(connections::HalfOpen::default()),
@@ -246,47 +247,52 @@ impl Kind {
             Self::PaddingFlood => Box::new(messages::Padding::default()),
             Self::SendmeFlood => Box::new(messages::Sendmes),
             Self::Garbage => Box::new(messages::Garbage::default()),
-            Self::IdleFast => Box::new(idle::Idle::fast(prey)),
-            Self::IdleCreate2 => Box::new(idle::Idle::create2(prey)),
-            Self::IdleThin => Box::new(idle::Idle::thin(prey)),
-            Self::DirectoryWork => Box::new(directory::Work::new(prey)),
-            Self::DirPortWork => Box::new(dir_port::Work::new(prey)),
+            Self::IdleFast => Box::new(idle::Idle::fast(target)),
+            Self::IdleCreate2 => Box::new(idle::Idle::create2(target)),
+            Self::IdleThin => Box::new(idle::Idle::thin(target)),
+            Self::DirectoryWork => Box::new(directory::Work::new(target)),
+            Self::DirPortWork => Box::new(dir_port::Work::new(target)),
             Self::DirectorySlow => Box::new(directory::SlowReaders::default()),
             Self::DirPortSlow => Box::new(dir_port::SlowReaders::default()),
             Self::ConsensusDiffBomb => {
                 let none = || AttackError::NoInterceptor;
-                Box::new(bomb::Bombs::new(prey.interceptor().ok_or_else(none)?))
+                Box::new(bomb::Bombs::new(target.interceptor().ok_or_else(none)?))
             }
         })
     }
 }
 
 /// A running attack on a separate thread. Dropping it ends the attack.
-pub struct Assault {
+pub struct RunningAttack {
     counts: Arc<Counts>,
     _thread: Background,
 }
 
-impl Assault {
+impl RunningAttack {
     /// Starts the attack at this rate at most.
-    pub fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, AttackError> {
-        Self::run(kind.program(&prey)?, prey, rate, clock)
+    pub fn start(
+        kind: Kind,
+        target: AttackTarget,
+        rate: Rate,
+        clock: Clock,
+    ) -> Result<Self, AttackError> {
+        Self::run(kind.program(&target)?, target, rate, clock)
     }
 
     /// Runs an [`Attack`] at this rate at most.
     fn run(
         mut attack: Box<dyn Attack>,
-        prey: Prey,
+        target: AttackTarget,
         rate: Rate,
         clock: Clock,
     ) -> Result<Self, AttackError> {
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(AttackError::Random)?;
         let counts = Arc::new(Counts::default());
-        let mut field = Field::new(prey, rate, clock, rng, Arc::clone(&counts))?;
+        let mut attacker = Attacker::new(target, rate, clock, rng, Arc::clone(&counts))?;
         let thread = Background::start("attack", move || {
-            field.begin_turn();
-            attack.act(&mut field);
-            if field.turn(&mut *attack) { Duration::ZERO } else { Field::PAUSE }
+            attacker.begin_turn();
+            attack.act(&mut attacker);
+            if attacker.turn(&mut *attack) { Duration::ZERO } else { Attacker::PAUSE }
         })?;
         Ok(Self { counts, _thread: thread })
     }

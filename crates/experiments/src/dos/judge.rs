@@ -1,79 +1,85 @@
-//! What was found of one relay under one attack, and what follows from it.
+//! The result of one attack on one relay, and its verdict.
 
-use super::honest::Stretch;
+use super::honest::Service;
 use super::name_leak::{self, NameLeak};
-use super::plan::Side;
+use super::plan::{Side, case_name};
+use crate::columns::rounded;
 use crate::reporting::median;
 use lab::attacks::{Kind, Reads, Spent};
 use lab::processors::Load;
 use onion::Duration;
-use report::experiment::{Case, CaseVerdict, Value};
+use report::experiment::{Case, CaseVerdict};
 
-/// Of honest throughput, kept at least.
-pub(super) const THROUGHPUT: f64 = 0.8;
+/// The minimum share of the rate of honest downloads before the attack.
+const THROUGHPUT: f64 = 0.8;
 
-/// Of honest circuits, kept at least.
-pub(super) const ALIVE: f64 = 0.99;
+/// The minimum share of honest circuits that survive.
+const ALIVE: f64 = 0.99;
 
-/// Of honest requests to its directory, answered at least.
-pub(super) const ANSWERED: f64 = 0.95;
+/// The minimum share of honest directory requests that are answered.
+const ANSWERED: f64 = 0.95;
 
-/// Shares that differ by less are the same: these are a few seconds on a shared machine.
+/// Smaller differences of shares are ignored, because an interval is a few seconds on a shared machine.
 const THROUGHPUT_SCATTER: f64 = 0.05;
 const ALIVE_SCATTER: f64 = 0.01;
 const READ_SCATTER: f64 = 0.05;
 
-/// Times that differ by less are the same: a factor, and milliseconds.
+/// Smaller differences of build times are ignored: a factor plus milliseconds.
 const BUILD_SCATTER: (f64, f64) = (1.25, 25.0);
 
-/// Memory that differs by less is the same, in MiB.
+/// Smaller differences of memory are ignored, in MiB.
 const MEMORY_SCATTER_MIB: f64 = 8.0;
 
-/// What one relay did under one attack.
+/// The result of one attack on one relay.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) kind: Kind,
     pub(super) side: Side,
-    pub(super) peace: Stretch,
-    pub(super) attacked: Stretch,
-    /// What an honest client got of the relay's directory.
+    /// The service before the attack.
+    pub(super) peace: Service,
+    /// The service during the attack.
+    pub(super) attacked: Service,
+    /// The results of an honest client of the relay's directory.
     pub(super) reads_peace: Reads,
     pub(super) reads: Reads,
-    /// Of the circuits that stood when the attack began: alive at its end, and all.
-    pub(super) stood: (usize, usize),
-    /// Memory before the attack and the most ever, in MiB.
+    /// Of the circuits that were open when the attack began: the number that are open at its end, and their total.
+    pub(super) open_before: (usize, usize),
+    /// Memory before the attack, and its maximum since the relay started, in MiB.
     pub(super) before_mib: f64,
     pub(super) peak_mib: f64,
-    pub(super) bound_mib: f64,
-    /// Processor time of the relay.
+    pub(super) limit_mib: f64,
+    /// CPU time of the relay.
     pub(super) peace_cpu: Duration,
     pub(super) attacked_cpu: Duration,
-    /// Who had the processors during the attack.
+    /// The use of the processors during the attack.
     pub(super) load: Load,
     pub(super) spent: Spent,
-    /// What the relay's sockets received from attackers by the kernel, at least, and their most connections at a time.
+    /// The kernel's counters at the relay: a lower bound of the bytes received from attackers, and the maximum number of their connections.
     pub(super) witnessed_bytes: u64,
     pub(super) witnessed_connections: usize,
-    /// Where names were probed: what answers reveal, or why they reveal nothing.
-    pub(super) told: Option<Result<NameLeak, String>>,
+    /// For DNS probing: what the answers reveal, or why there is no result.
+    pub(super) leak: Option<Result<NameLeak, String>>,
 }
 
 impl Finding {
     pub(super) fn name(&self) -> String {
-        format!("{} on {}", self.kind.word(), self.side.word())
+        case_name(self.kind, self.side)
     }
 
-    /// What honest downloads kept of their rate in peace.
+    /// The rate of honest downloads as a share of their rate before the attack.
     pub(super) fn throughput_share(&self) -> f64 {
         self.attacked.mean_mbit() / self.peace.mean_mbit()
     }
 
-    /// Of the circuits that stood and those that were asked for during the attack: how many live at its end.
+    /// The share of circuits that are open at the end, of those open before and those requested during the attack.
     pub(super) fn alive_share(&self) -> f64 {
-        share(self.stood.0 + self.attacked.alive, self.stood.1 + self.attacked.asked)
+        share(
+            self.open_before.0 + self.attacked.alive,
+            self.open_before.1 + self.attacked.requested,
+        )
     }
 
-    /// What the attacker sent, in Mbit/s.
+    /// The attacker's mean rate, in Mbit/s.
     pub(super) fn attacker_mbit(&self) -> f64 {
         megabytes(self.spent.sent_bytes) * 8.0 / self.attacked.seconds.max(1e-9)
     }
@@ -82,142 +88,140 @@ impl Finding {
         self.peak_mib - self.before_mib
     }
 
-    /// What did not hold.
-    fn failings(&self) -> Vec<String> {
-        let mut failings = Vec::new();
+    /// The criteria that are not met.
+    fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
         let share = self.throughput_share();
         if share.is_nan() || share < THROUGHPUT {
-            failings.push(format!("{:.0} % of honest throughput", share * 100.0));
+            failures.push(format!("{:.0} % of honest throughput", share * 100.0));
         }
         let share = self.alive_share();
         if share < ALIVE {
-            failings.push(format!(
-                "{:.1} % of honest circuits ({} of {} that stood, {} of {} asked for{})",
+            failures.push(format!(
+                "{:.1} % of honest circuits ({} of {} open ones, {} of {} requested ones{})",
                 share * 100.0,
-                self.stood.0,
-                self.stood.1,
+                self.open_before.0,
+                self.open_before.1,
                 self.attacked.alive,
-                self.attacked.asked,
+                self.attacked.requested,
                 reasons(&self.attacked)
             ));
         }
         let Reads { asked, answered, .. } = self.reads;
         if self.reads.share() < ANSWERED {
-            failings.push(format!("{answered} of {asked} honest directory requests answered"));
+            failures.push(format!("{answered} of {asked} honest directory requests answered"));
         }
-        if self.grown_mib() > self.bound_mib {
-            failings.push(format!(
-                "{:.0} MiB more memory than before, with a bound of {:.0}",
+        if self.grown_mib() > self.limit_mib {
+            failures.push(format!(
+                "{:.0} MiB more memory than before, with a limit of {:.0}",
                 self.grown_mib(),
-                self.bound_mib
+                self.limit_mib
             ));
         }
-        if let Some(told) = self.told()
-            && told.by_ttl > name_leak::BY_TTL
+        if let Some(leak) = self.leak()
+            && leak.by_ttl > name_leak::BY_TTL
         {
-            failings.push(format!(
-                "lifetimes in answers ({:?} s) distinguish {:.0} % of names that others have asked for from names that nobody has",
-                told.ttls_s,
-                told.by_ttl * 100.0
+            failures.push(format!(
+                "TTLs in answers ({:?} s) classify {:.0} % of names correctly as requested before or not",
+                leak.ttls_s,
+                leak.by_ttl * 100.0
             ));
         }
-        failings
+        failures
     }
 
-    fn told(&self) -> Option<&NameLeak> {
-        self.told.as_ref()?.as_ref().ok()
+    fn leak(&self) -> Option<&NameLeak> {
+        self.leak.as_ref()?.as_ref().ok()
     }
 
     pub(super) fn held(&self) -> bool {
-        self.failings().is_empty()
+        self.failures().is_empty()
     }
 
-    /// Why it says nothing, if it does not: an attack that never came, or peace that was none.
+    /// The reason that there is no result, if there is none: the attack did not reach the relay, or the service was bad without it.
     fn problem(&self) -> Option<String> {
         if self.witnessed_bytes == 0
             && self.witnessed_connections == 0
-            && !self.kind.comes_by_another()
-            && !self.kind.is_on_exit()
+            && !self.kind.uses_another_relay()
+            && !self.kind.targets_exit()
         {
-            return Some("the kernel has seen nothing of the attack at the relay".to_owned());
+            return Some("the kernel saw no traffic of the attack at the relay".to_owned());
         }
-        if let Some(Err(problem)) = &self.told {
+        if let Some(Err(problem)) = &self.leak {
             return Some(problem.clone());
         }
-        if self.kind.has_requests() && self.spent.requests == 0 {
-            return Some("no directory request was part of the attack".to_owned());
+        if self.kind.uses_requests() && self.spent.requests == 0 {
+            return Some("the attack contained no directory request".to_owned());
         }
         let Reads { asked, answered, .. } = self.reads_peace;
         if asked == 0 || share((answered + 1).min(asked), asked) < ANSWERED {
             return Some(format!(
-                "in peace {answered} of {asked} directory requests were answered"
+                "before the attack, {answered} of {asked} directory requests were answered"
             ));
         }
-        let Stretch { asked, alive, .. } = self.peace;
-        // Of few, one that is lost by chance is more than a hundredth.
-        if asked == 0 || share((alive + 1).min(asked), asked) < ALIVE {
-            let why = reasons(&self.peace);
-            return Some(format!("in peace {alive} of {asked} circuits were built{why}"));
+        let Service { requested, alive, .. } = self.peace;
+        // One circuit may fail by chance, which is more than 1 % of a small number.
+        if requested == 0 || share((alive + 1).min(requested), requested) < ALIVE {
+            let reasons = reasons(&self.peace);
+            return Some(format!(
+                "before the attack, {alive} of {requested} circuits were built{reasons}"
+            ));
         }
         let mean = self.peace.mean_mbit();
-        (mean <= 0.0).then(|| "in peace nothing was downloaded".to_owned())
+        (mean <= 0.0).then(|| "nothing was downloaded before the attack".to_owned())
     }
 
     pub(super) fn case(&self) -> Case {
-        let number = |value: f64, digits: i32| {
-            let scale = 10f64.powi(digits);
-            Value::from((value * scale).round() / scale)
-        };
-        let some = |value: Option<f64>| value.map_or(Value::Null, |value| number(value, 1));
+        let some = |value: Option<f64>| value.and_then(|value| rounded(value, 1));
         let case = Case::named(self.name())
             .column("attack", self.kind.word())
             .column("relay", self.side.word())
-            .column("honest_throughput_share", number(self.throughput_share(), 3))
-            .column("honest_circuits_alive_share", number(self.alive_share(), 4))
+            .column("honest_throughput_share", rounded(self.throughput_share(), 3))
+            .column("honest_circuits_alive_share", rounded(self.alive_share(), 4))
             .column("build_time_ms", some(self.attacked.median_build_ms()))
             .column("build_time_peace_ms", some(self.peace.median_build_ms()))
-            .column("peak_memory_mib", number(self.peak_mib, 1))
-            .column("memory_before_mib", number(self.before_mib, 1))
-            .column("attacker_mbit_per_s", number(self.attacker_mbit(), 2))
+            .column("peak_memory_mib", rounded(self.peak_mib, 1))
+            .column("memory_before_mib", rounded(self.before_mib, 1))
+            .column("attacker_mbit_per_s", rounded(self.attacker_mbit(), 2))
             .column("held", self.held() && self.problem().is_none())
-            .column("honest_peace_mbit_per_s", number(self.peace.mean_mbit(), 2))
+            .column("honest_peace_mbit_per_s", rounded(self.peace.mean_mbit(), 2))
             .column("broken_downloads", self.attacked.broken_downloads)
-            .column("circuits_stood", self.stood.1)
-            .column("circuits_stood_alive", self.stood.0)
-            .column("circuits_asked", self.attacked.asked)
+            .column("circuits_stood", self.open_before.1)
+            .column("circuits_stood_alive", self.open_before.0)
+            .column("circuits_asked", self.attacked.requested)
             .column("circuits_built_alive", self.attacked.alive)
-            .column("directory_answers_share", number(self.reads.share(), 3))
+            .column("directory_answers_share", rounded(self.reads.share(), 3))
             .column("directory_requests", self.reads.asked)
             .column("directory_answer_ms", some(median(self.reads.ms.iter().copied())))
             .column("directory_answer_peace_ms", some(median(self.reads_peace.ms.iter().copied())))
-            .column("relay_cpu_s", number(self.attacked_cpu.as_secs_f64(), 2))
-            .column("relay_cpu_peace_s", number(self.peace_cpu.as_secs_f64(), 2))
-            .column("relay_waited_percent", number(self.load.waited * 100.0, 1))
-            .column("machine_busy_percent", number(self.load.machine * 100.0, 1))
-            .column("attacker_cpu_s", number(self.spent.cpu.as_secs_f64(), 2))
+            .column("relay_cpu_s", rounded(self.attacked_cpu.as_secs_f64(), 2))
+            .column("relay_cpu_peace_s", rounded(self.peace_cpu.as_secs_f64(), 2))
+            .column("relay_waited_percent", rounded(self.load.waited * 100.0, 1))
+            .column("machine_busy_percent", rounded(self.load.machine * 100.0, 1))
+            .column("attacker_cpu_s", rounded(self.spent.cpu.as_secs_f64(), 2))
             .column("attacker_cells", self.spent.cells)
             .column("attacker_requests", self.spent.requests)
             .column("attacker_connections", self.spent.dialled)
             .column("attacker_links", self.spent.opened)
             .column("attacker_lost", self.spent.lost)
-            .column("attacker_received_mb", number(megabytes(self.spent.received_bytes), 2))
-            .column("witnessed_mb", number(megabytes(self.witnessed_bytes), 2))
+            .column("attacker_received_mb", rounded(megabytes(self.spent.received_bytes), 2))
+            .column("witnessed_mb", rounded(megabytes(self.witnessed_bytes), 2))
             .column("witnessed_connections", self.witnessed_connections);
-        let case = match self.told() {
-            Some(told) => case
-                .column("names_told_by_time", number(told.by_time, 3))
-                .column("names_told_by_ttl", number(told.by_ttl, 3))
-                .column("answer_asked_ms", number(told.asked_ms, 1))
-                .column("answer_fresh_ms", number(told.fresh_ms, 1))
-                .column("ttls_told_s", format!("{:?}", told.ttls_s)),
+        let case = match self.leak() {
+            Some(leak) => case
+                .column("names_told_by_time", rounded(leak.by_time, 3))
+                .column("names_told_by_ttl", rounded(leak.by_ttl, 3))
+                .column("answer_asked_ms", rounded(leak.asked_ms, 1))
+                .column("answer_fresh_ms", rounded(leak.fresh_ms, 1))
+                .column("ttls_told_s", format!("{:?}", leak.ttls_s)),
             None => case,
         };
         if let Some(problem) = self.problem() {
             return case.ended(CaseVerdict::Failed, problem);
         }
-        let failings = self.failings();
-        let told = format!(
-            "throughput {:.0} %, circuits {:.1} %, directory {:.0} %, built in {:.0} ms ({:.0} in peace), {:.0} MiB, {:.1} Mbit/s of attack",
+        let failures = self.failures();
+        let mut detail = format!(
+            "throughput {:.0} %, circuits {:.1} %, directory {:.0} %, build time {:.0} ms ({:.0} before), {:.0} MiB, attacker {:.1} Mbit/s",
             self.throughput_share() * 100.0,
             self.alive_share() * 100.0,
             self.reads.share() * 100.0,
@@ -226,23 +230,22 @@ impl Finding {
             self.peak_mib,
             self.attacker_mbit(),
         );
-        let told = match self.told() {
-            Some(of) => format!(
-                "{told}; names told right by the time of answers {:.0} %, by their lifetimes {:.0} %",
-                of.by_time * 100.0,
-                of.by_ttl * 100.0
-            ),
-            None => told,
-        };
-        if failings.is_empty() {
-            case.ended(CaseVerdict::Held, told)
+        if let Some(leak) = self.leak() {
+            detail += &format!(
+                "; names classified correctly by the time of answers {:.0} %, by their TTLs {:.0} %",
+                leak.by_time * 100.0,
+                leak.by_ttl * 100.0
+            );
+        }
+        if failures.is_empty() {
+            case.ended(CaseVerdict::Held, detail)
         } else {
-            let failings = failings.join("; ");
-            case.ended(CaseVerdict::Missed, format!("{told}. Not held: {failings}"))
+            let failures = failures.join("; ");
+            case.ended(CaseVerdict::Missed, format!("{detail}. Not held: {failures}"))
         }
     }
 
-    /// In which columns it is worse than another.
+    /// The aspects in which it is worse than another relay.
     pub(super) fn worse_than(&self, other: &Self) -> Vec<&'static str> {
         let build = |it: &Self| it.attacked.median_build_ms().unwrap_or(f64::INFINITY);
         let (factor, more) = BUILD_SCATTER;
@@ -257,9 +260,9 @@ impl Finding {
     }
 }
 
-/// Why circuits were lost.
-fn reasons(stretch: &Stretch) -> String {
-    let reasons = stretch.losses.iter().map(|(why, count)| format!("{count}× {why}"));
+/// The reasons of lost circuits.
+fn reasons(service: &Service) -> String {
+    let reasons = service.losses.iter().map(|(reason, count)| format!("{count}× {reason}"));
     let reasons: Vec<String> = reasons.collect();
     if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
 }
@@ -269,7 +272,7 @@ fn share(part: usize, all: usize) -> f64 {
     if all == 0 { 0.0 } else { part as f64 / all as f64 }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure")]
+#[expect(clippy::cast_precision_loss, reason = "rounded for display")]
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
@@ -277,10 +280,12 @@ fn megabytes(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::experiment::Value;
 
-    fn stretch(mbit: f64, asked: usize, alive: usize, build_ms: f64) -> Stretch {
+    fn service(mbit: f64, requested: usize, alive: usize, build_ms: f64) -> Service {
         let build_ms = vec![build_ms; alive];
-        Stretch { seconds: 4.0, mbit: vec![mbit; 4], asked, alive, build_ms, ..Stretch::default() }
+        let mbit = vec![mbit; 4];
+        Service { seconds: 4.0, mbit, requested, alive, build_ms, ..Service::default() }
     }
 
     fn reads(asked: usize, answered: usize) -> Reads {
@@ -291,41 +296,41 @@ mod tests {
         Finding {
             kind: Kind::SniperWide,
             side: Side::Ours,
-            peace: stretch(20.0, 50, 50, 10.0),
-            attacked: stretch(16.0, 50, 50, 20.0),
+            peace: service(20.0, 50, 50, 10.0),
+            attacked: service(16.0, 50, 50, 20.0),
             reads_peace: reads(20, 20),
             reads: reads(20, 19),
-            stood: (50, 50),
+            open_before: (50, 50),
             before_mib: 20.0,
             peak_mib: 84.0,
-            bound_mib: 64.0,
+            limit_mib: 64.0,
             peace_cpu: Duration::ZERO,
             attacked_cpu: Duration::from_secs(1),
             load: Load::default(),
             spent: Spent { sent_bytes: 25_000_000, ..Spent::default() },
             witnessed_bytes: 24_000_000,
             witnessed_connections: 10,
-            told: None,
+            leak: None,
         }
     }
 
-    fn told(by_time: f64, by_ttl: f64) -> Option<Result<NameLeak, String>> {
+    fn leak(by_time: f64, by_ttl: f64) -> Option<Result<NameLeak, String>> {
         let ttls_s = vec![60, 600];
         Some(Ok(NameLeak { by_time, by_ttl, asked_ms: 1.0, fresh_ms: 50.0, ttls_s }))
     }
 
     #[test]
-    fn lifetimes_that_tell_who_has_asked_are_a_failing_and_too_few_answers_no_result() {
-        let it = Finding { told: told(1.0, 0.75), ..finding() };
+    fn ttls_that_reveal_requests_are_a_miss_and_too_few_answers_are_no_result() {
+        let it = Finding { leak: leak(1.0, 0.75), ..finding() };
         assert_eq!(it.case().verdict, CaseVerdict::Held, "by chance");
-        let it = Finding { told: told(1.0, 0.8), ..finding() };
+        let it = Finding { leak: leak(1.0, 0.8), ..finding() };
         assert_eq!(it.case().verdict, CaseVerdict::Missed);
-        let it = Finding { told: Some(Err("too few".to_owned())), ..finding() };
+        let it = Finding { leak: Some(Err("too few".to_owned())), ..finding() };
         assert_eq!(it.case().verdict, CaseVerdict::Failed);
     }
 
     #[test]
-    fn an_attack_is_held_at_the_bounds_and_not_beyond_any_of_them() {
+    fn an_attack_is_withstood_at_the_limits_and_not_beyond_any_of_them() {
         let case = finding().case();
         assert_eq!(case.verdict, CaseVerdict::Held, "{}", case.detail);
         let column =
@@ -335,24 +340,24 @@ mod tests {
         assert_eq!(column("attacker_mbit_per_s"), Value::from(50.0));
         assert_eq!(column("held"), Value::from(true));
         let missed = [
-            Finding { attacked: stretch(15.9, 50, 50, 20.0), ..finding() },
-            Finding { attacked: stretch(16.0, 50, 48, 20.0), ..finding() },
-            Finding { stood: (48, 50), ..finding() },
+            Finding { attacked: service(15.9, 50, 50, 20.0), ..finding() },
+            Finding { attacked: service(16.0, 50, 48, 20.0), ..finding() },
+            Finding { open_before: (48, 50), ..finding() },
             Finding { peak_mib: 84.5, ..finding() },
             Finding { reads: reads(20, 18), ..finding() },
         ];
         for it in missed {
             assert_eq!((it.case().verdict, it.held()), (CaseVerdict::Missed, false), "{it:?}");
         }
-        assert!(Finding { stood: (49, 50), ..finding() }.held(), "99 % live");
+        assert!(Finding { open_before: (49, 50), ..finding() }.held(), "99 % live");
     }
 
     #[test]
-    fn without_peace_or_without_an_attack_there_is_no_result() {
+    fn without_good_service_before_or_without_an_attack_there_is_no_result() {
         let failed = [
             Finding { witnessed_bytes: 0, witnessed_connections: 0, ..finding() },
-            Finding { peace: stretch(20.0, 50, 40, 10.0), ..finding() },
-            Finding { peace: stretch(0.0, 50, 50, 10.0), ..finding() },
+            Finding { peace: service(20.0, 50, 40, 10.0), ..finding() },
+            Finding { peace: service(0.0, 50, 50, 10.0), ..finding() },
             Finding { reads_peace: reads(20, 10), ..finding() },
             Finding { kind: Kind::DirectoryWork, ..finding() },
         ];
@@ -365,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn worse_is_worse_by_more_than_chance() {
+    fn small_differences_are_not_worse() {
         let tor = Finding { side: Side::Tor, ..finding() };
         assert!(finding().worse_than(&tor).is_empty());
         let slower =
-            Finding { attacked: stretch(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
+            Finding { attacked: service(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
         assert_eq!(slower.worse_than(&tor), ["throughput", "build time", "memory"]);
         assert!(tor.worse_than(&slower).is_empty());
-        let lost = Finding { stood: (40, 50), ..finding() };
+        let lost = Finding { open_before: (40, 50), ..finding() };
         assert_eq!(lost.worse_than(&tor), ["circuits"]);
     }
 }

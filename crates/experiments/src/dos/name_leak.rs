@@ -1,39 +1,39 @@
-//! What an exit's answers reveal about names that others have resolved.
+//! What an exit's answers reveal about names that other clients have resolved.
 
 use crate::reporting::median;
 use lab::attacks::Probe;
 
-/// Fewer answers of either kind say nothing.
-const LEAST: usize = 10;
+/// The minimum number of answers of each kind.
+const MIN_ANSWERS: usize = 10;
 
-/// Of names classified correctly by the lifetimes in answers, at most: half are right by chance, and somewhat more by the best of all
-/// thresholds.
+/// The maximum share of names that the TTLs in answers may classify correctly. Half are correct by chance, and some more because the
+/// threshold is the best one.
 pub(super) const BY_TTL: f64 = 0.75;
 
-/// How well names that others have asked for can be distinguished from names that nobody has.
+/// How well names that other clients have requested can be distinguished from names that they have not.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NameLeak {
-    /// Names classified correctly by the best threshold for the time of an answer, as a share.
+    /// The share of names that the best threshold for the time of an answer classifies correctly.
     pub(super) by_time: f64,
-    /// The share by the lifetimes in answers.
+    /// The share for the best threshold for the TTL of an answer.
     pub(super) by_ttl: f64,
-    /// Median time of answers to names that somebody has asked for, in milliseconds.
+    /// The median time of answers for names that were requested before, in milliseconds.
     pub(super) asked_ms: f64,
-    /// The median of the others.
+    /// The median time for the others.
     pub(super) fresh_ms: f64,
-    /// Lifetimes in answers, in seconds, each once.
+    /// The distinct TTLs in answers, in seconds.
     pub(super) ttls_s: Vec<u32>,
 }
 
 impl NameLeak {
     /// # Errors
-    /// Where too few answers came; says how many.
+    /// There are too few answers.
     pub(super) fn of(probes: &[Probe]) -> Result<Self, String> {
         let (asked, fresh): (Vec<&Probe>, Vec<&Probe>) =
             probes.iter().partition(|probe| probe.was_asked);
-        if asked.len().min(fresh.len()) < LEAST {
+        if asked.len().min(fresh.len()) < MIN_ANSWERS {
             return Err(format!(
-                "the stranger got {} answers about names that were asked for, and {} about others",
+                "the attacker got {} answers for names that were requested before, and {} for others",
                 asked.len(),
                 fresh.len()
             ));
@@ -58,7 +58,7 @@ impl NameLeak {
     }
 }
 
-/// The share of values that the best threshold puts on the right side: each kind counts as much as the other. One half says nothing.
+/// The share of values that the best threshold classifies correctly, with equal weight for both kinds. By chance it is one half.
 #[expect(clippy::cast_precision_loss, reason = "some dozens of values")]
 fn best_guess(one: &[f64], other: &[f64]) -> f64 {
     let below = |values: &[f64], bound: f64| {
@@ -75,7 +75,7 @@ mod tests {
     use onion::Duration;
 
     #[test]
-    fn what_differs_tells_and_what_is_the_same_does_not() {
+    fn a_threshold_separates_different_values_and_not_equal_ones() {
         assert_eq!(best_guess(&[1.0, 2.0, 3.0], &[4.0, 5.0]), 1.0);
         assert_eq!(best_guess(&[4.0, 5.0], &[1.0, 2.0, 3.0]), 1.0);
         assert_eq!(best_guess(&[60.0; 5], &[60.0; 7]), 0.5);
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_both_kinds_are_compared_and_too_few_say_nothing() {
+    fn a_leak_needs_enough_answers_of_both_kinds() {
         let probe =
             |was_asked, ms, ttl_s| Probe { was_asked, took: Duration::from_millis(ms), ttl_s };
         let mut probes: Vec<Probe> = (0..20).map(|ms| probe(ms % 2 == 0, ms, 60)).collect();
-        let told = NameLeak::of(&probes).expect("enough");
-        assert_eq!((told.by_ttl, told.ttls_s.clone()), (0.5, vec![60]));
-        assert!(told.by_time < 0.6, "{told:?}");
+        let leak = NameLeak::of(&probes).expect("enough");
+        assert_eq!((leak.by_ttl, leak.ttls_s.clone()), (0.5, vec![60]));
+        assert!(leak.by_time < 0.6, "{leak:?}");
         probes.iter_mut().filter(|it| it.was_asked).for_each(|it| it.ttl_s = 59);
         assert_eq!(NameLeak::of(&probes).expect("enough").by_ttl, 1.0);
         let error = NameLeak::of(&probes[..15]).expect_err("too few");

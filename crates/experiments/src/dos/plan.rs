@@ -1,15 +1,15 @@
-//! What is to be tried.
+//! The attacks to run and their parameters.
 
 use clap::ValueEnum;
 use lab::attacks::Kind;
 use onion::Rate;
 
-/// Whose relay.
+/// The software of the attacked relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Side {
-    /// A `flashflow relay`.
+    /// `flashflow relay`.
     Ours,
-    /// Stock tor.
+    /// C tor.
     Tor,
 }
 
@@ -22,34 +22,39 @@ impl Side {
     }
 }
 
-/// What is the same for all cases.
+/// The name of a case.
+pub(super) fn case_name(kind: Kind, side: Side) -> String {
+    format!("{} on {}", kind.word(), side.word())
+}
+
+/// The parameters of all cases.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) attacks: Vec<Kind>,
     pub(super) sides: Vec<Side>,
-    /// Of peace before each attack.
+    /// The time before each attack, in seconds.
     pub(super) peace_s: u32,
-    /// Of each attack; some [last longer](Self::seconds_of).
+    /// The duration of each attack; some [last longer](Self::seconds_of).
     pub(super) seconds: u32,
-    /// What the attacker sends at most.
+    /// The maximum rate of the attacker.
     pub(super) rate: Rate,
-    /// What honest downloads take at most.
+    /// The maximum rate of honest downloads.
     pub(super) demand: Rate,
-    /// `MaxMemInQueues` of either relay, in MiB.
+    /// `MaxMemInQueues` of each relay, in MiB.
     pub(super) memory_mib: u32,
-    /// Honest circuits that are open when the attack begins.
-    pub(super) standing: usize,
-    /// Whether one relay suffers all attacks, whatever its case is called.
+    /// The number of honest circuits that are open when the attack begins.
+    pub(super) open_circuits: usize,
+    /// Whether all attacks target the same relay.
     pub(super) is_soak: bool,
 }
 
 impl Plan {
-    /// The length of this attack, in seconds.
+    /// The duration of this attack, in seconds.
     pub(super) fn seconds_of(&self, kind: Kind) -> u32 {
-        self.seconds.max(kind.least_s(self.memory_mib, self.rate))
+        self.seconds.max(kind.min_duration_s(self.memory_mib, self.rate))
     }
 
-    /// Each attack on each relay in turn; who is first alternates.
+    /// Each attack on each relay; the order of the relays alternates.
     pub(super) fn cases(&self) -> impl Iterator<Item = (Kind, Side)> + '_ {
         self.attacks.iter().enumerate().flat_map(move |(nth, kind)| {
             let count = self.sides.len();

@@ -1,4 +1,4 @@
-//! The private network, a relay for each case, and stock clients.
+//! The private network, the relays to attack, and C tor clients.
 
 use super::plan::{Plan, Side};
 use super::ports;
@@ -10,7 +10,7 @@ use crate::testbed;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
-use lab::attacks::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
+use lab::attacks::{AttackTarget, DocumentNames, Interceptor, Kind, Watchlist};
 use lab::{
     Client, Content, ContentServer, LabError, NameServer, Network, NetworkSpec, Node, OwnRelay,
     OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
@@ -27,102 +27,95 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Far more than a consensus of all takes.
+/// The timeout of a consensus that lists all relays.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Defences and scheduling as in the consensus of the public network, autumn 2025.
+/// DoS defences and scheduling as in the consensus of the public network, autumn 2025.
 pub(super) const PARAMETERS: &str = "DoSCircuitCreationEnabled=1 DoSCircuitCreationMinConnections=2 \
     DoSCircuitCreationRate=2 DoSCircuitCreationBurst=60 DoSConnectionEnabled=1 \
     DoSConnectionMaxConcurrentCount=50 DoSRefuseSingleHopClientRendezvous=1 \
     circ_max_cell_queue_size=1750 circ_max_cell_queue_size_out=1500 dos_num_circ_max_outq=5 \
     KISTSchedRunInterval=3 CircuitPriorityHalflifeMsec=30000";
 
-/// How far away the name server is of exits whose names are probed: as one that has to ask others, and long compared with the path to the exit.
+/// The delay of the name server of exits: as long as a recursive lookup, and long compared with the path to the exit.
 const NAMES_DELAY: Duration = Duration::from_millis(50);
 
-/// What it says of how long its answers hold: an hour.
+/// The TTL of the name server's answers.
 const NAMES_TTL_S: u32 = 3_600;
 
-/// A name that is not found in so long is not found.
+/// The timeout of a download whose name is resolved.
 const NAME_PATIENCE: Duration = Duration::from_secs(20);
 
-/// A download of so little is there to have its name looked up.
+/// A small download, made only to have a name resolved.
 const LOOKED_UP: Content = Content { len: 1_000, seed: 7 };
 
-/// The parameter that [`Scene::change_parameter`] replaces. It has no influence on attacks.
+/// The parameter that [`Scene::change_parameter`] replaces. It does not affect attacks.
 const REPLACED: &str = "CircuitPriorityHalflifeMsec=30000";
 
 /// The authorities vote every ten seconds, and a relay fetches the next consensus within ten more. A relay under attack may miss some.
 const VOTED: Duration = Duration::from_secs(60);
 
-/// Relays of which each is fresh once for each relay under attack: there is no link to it yet.
+/// The number of relays to which a relay under attack has no link at first.
 pub(super) const FRESH: usize = 6;
 
-/// A relay that is to be attacked once.
+/// A relay to attack.
 pub(super) struct Subject {
     pub(super) kind: Kind,
     pub(super) side: Side,
     pub(super) target: Target,
     pub(super) pid: u32,
-    holder: Holder,
-    /// The proxy on the path to its directory authorities, if an attacker is there.
+    process: Process,
+    /// The proxy on the path to its directory authorities, if the attack uses one.
     interceptor: Option<Arc<Interceptor>>,
 }
 
-enum Holder {
-    /// It ends with this.
+enum Process {
     Ours(Box<OwnRelay>),
     Tor(Box<Node>),
 }
 
 impl Subject {
-    /// Its fingerprint.
+    /// Its RSA fingerprint.
     pub(super) const fn rsa(&self) -> [u8; 20] {
         self.target.ids.rsa.0
     }
 
-    /// The file of its onion key, if it is ours.
+    /// Our relay, if it is one.
+    fn ours(&self) -> Option<&OwnRelay> {
+        match &self.process {
+            Process::Ours(relay) => Some(relay),
+            Process::Tor(_) => None,
+        }
+    }
+
+    /// The file of the onion key, if this is our relay.
     pub(super) fn onion_key(&self) -> Option<PathBuf> {
-        match &self.holder {
-            Holder::Ours(relay) => Some(relay.keys.join("secret_onion_key_ntor")),
-            Holder::Tor(_) => None,
-        }
+        Some(self.ours()?.keys.join("secret_onion_key_ntor"))
     }
 
-    /// The configuration file, if the subject is our relay.
+    /// The configuration file, if this is our relay.
     pub(super) fn configuration(&self) -> Option<PathBuf> {
-        match &self.holder {
-            Holder::Ours(relay) => Some(relay.keys.with_file_name("relay.toml")),
-            Holder::Tor(_) => None,
-        }
+        Some(self.ours()?.keys.with_file_name("relay.toml"))
     }
 
-    /// Waits until the relay, if it is ours, uses a consensus of this time or later.
-    fn wait_for_consensus(&self, valid_after: u64) -> Result<()> {
-        match &self.holder {
-            Holder::Ours(relay) => Ok(relay.wait_until_it_uses(valid_after, VOTED)?),
-            Holder::Tor(_) => Ok(()),
-        }
-    }
-
-    /// Ends it: nothing of it is to disturb the next.
+    /// Endpoints the relay, so that it does not disturb the next attack.
     pub(super) fn end(self) {
-        if let Holder::Tor(node) = &self.holder {
+        if let Process::Tor(node) = &self.process {
             node.kill();
         }
     }
 }
 
-/// All that takes part.
+/// All processes of the experiment.
 pub(super) struct Scene {
-    // In this order: clients end before the network does.
-    /// Downloads.
+    // The order of fields matters: clients are dropped before the network.
+    /// BackgroundDownloads.
     pub(super) loader: Client,
     /// Builds circuits.
     pub(super) builder: Client,
     server: ContentServer,
     _names: NameServer,
-    /// In the order in which they are attacked.
+    /// The relays, in the order of the attacks.
     pub(super) subjects: Vec<Subject>,
     network: Network,
     pub(super) clock: Clock,
@@ -130,7 +123,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts it all; `None` if the user has had enough.
+    /// Starts all processes; `None` if the user has interrupted.
     pub(super) fn start(plan: &Plan, session: Session<'_>) -> Result<Option<Self>> {
         let Session { output, interrupt, .. } = session;
         let folder = testbed::temporary_folder()?;
@@ -162,30 +155,27 @@ impl Scene {
                             Some(interceptor) => interceptor.addresses().to_vec(),
                             None => network.directory_addrs(),
                         },
-                        is_open_exit: kind.is_on_exit(),
-                        name_server: kind.is_on_names().then(|| names.address()),
+                        is_open_exit: kind.targets_exit(),
+                        name_server: kind.targets_names().then(|| names.address()),
                         arguments: vec![format!("--max-mem-in-queues-mib={}", plan.memory_mib)],
                         ..OwnRelaySpec::new(name, key)
                     };
                     let relay = OwnRelay::start(spec, folder.path(), clock)?;
                     let (target, pid) = (relay.target, relay.process.pid());
-                    let holder = Holder::Ours(Box::new(relay));
-                    Subject { kind, side, target, pid, holder, interceptor }
+                    let process = Process::Ours(Box::new(relay));
+                    Subject { kind, side, target, pid, process, interceptor }
                 }
             });
         }
         let ours = subjects.iter().filter(|subject| subject.side == Side::Ours);
         let ours: Vec<[u8; 20]> = ours.map(Subject::rsa).collect();
         output.doing("waiting for the consensus that lists them");
-        let relays = subjects.iter().filter_map(|subject| match &subject.holder {
-            Holder::Ours(relay) => Some(relay.as_ref()),
-            Holder::Tor(_) => None,
-        });
+        let relays = subjects.iter().filter_map(Subject::ours);
         testbed::wait_until_known(&network, &ours, relays, PATIENCE)?;
         if interrupt.is_requested() {
             return Ok(None);
         }
-        output.doing("starting stock clients");
+        output.doing("starting C tor clients");
         let known = testbed::all_relays(&network, &ours);
         let loader = Client::start(&network, "loader", &loader_torrc(plan), &known, PATIENCE)?;
         let builder = Client::start(&network, "builder", &builder_torrc(), &known, PATIENCE)?;
@@ -207,8 +197,8 @@ impl Scene {
         Ok(self.network.authorities().get(place).ok_or_else(none)?)
     }
 
-    /// Where honest circuits enter that do not enter by the relay itself: each relay's clients by another one, since defences
-    /// count them there as well.
+    /// The guard of honest circuits that do not use the relay as guard. It depends on the relay, because DoS defences count clients
+    /// at the guard as well.
     fn entry(&self, subject: &Subject) -> Result<&Node> {
         self.authority(usize::from(subject.side == Side::Tor))
     }
@@ -218,33 +208,33 @@ impl Scene {
         Ok(self.network.node(nickname).ok_or_else(none)?)
     }
 
-    /// The path of the honest circuit with this number through a relay. Where links are what is attacked, its second hop is a
-    /// relay to which there is none yet, for the first circuit that goes there.
+    /// The path of the honest circuit with this number through a relay. If the attack is on new links, the second hop is a relay to
+    /// which the first such circuit must open a link.
     pub(super) fn path(&self, subject: &Subject, number: usize) -> Result<[[u8; 20]; 3]> {
         let (rsa, kind) = (subject.rsa(), subject.kind);
         let exit = self.stock(EXIT)?.rsa();
-        Ok(if kind.is_on_exit() {
-            // Defences of relays on the way count honest clients as well: no more than half of the circuits by one.
+        Ok(if kind.targets_exit() {
+            // DoS defences count honest clients at the guard as well, so each of two guards gets half of the circuits.
             let entry =
                 if number.is_multiple_of(2) { self.entry(subject)? } else { self.stock(EXIT)? };
             [entry.rsa(), self.authority(2)?.rsa(), rsa]
-        } else if kind.comes_by_another() {
+        } else if kind.uses_another_relay() {
             [self.entry(subject)?.rsa(), rsa, exit]
-        } else if kind.is_on_dials() {
+        } else if kind.targets_dials() {
             [rsa, self.stock(&fresh(number % FRESH))?.rsa(), exit]
         } else {
             [rsa, self.authority(number % 3)?.rsa(), exit]
         })
     }
 
-    /// Makes downloads go through a relay.
+    /// Restricts downloads to paths through a relay.
     pub(super) fn pin(&mut self, subject: &Subject) -> Result<()> {
         let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
         let entry = vec![self.entry(subject)?.rsa()];
         let (rsa, exit) = (subject.rsa(), self.stock(EXIT)?.rsa());
-        let pins = if subject.kind.is_on_exit() {
+        let pins = if subject.kind.targets_exit() {
             Pins { entry, middle: vec![authority(2)?], exit: vec![rsa] }
-        } else if subject.kind.comes_by_another() {
+        } else if subject.kind.uses_another_relay() {
             Pins { entry, middle: vec![rsa], exit: vec![exit] }
         } else {
             Pins { entry: vec![rsa], middle: vec![authority(2)?], exit: vec![exit] }
@@ -257,60 +247,61 @@ impl Scene {
         Endpoints { socks: self.loader.socks(), server: self.server.address() }
     }
 
-    /// The names that are watched under this attack, if it is on names. No others before were called so.
+    /// Names for the attack that were never used before, if it targets names.
     pub(super) fn watchlist(&self, kind: Kind) -> Option<Arc<Watchlist>> {
         let tag = (self.clock.now() - Instant::ORIGIN).as_millis();
         let tag = u32::try_from(tag).unwrap_or_default();
-        kind.is_on_names().then(|| Arc::new(Watchlist::new(tag, self.server.address().port())))
+        kind.targets_names().then(|| Arc::new(Watchlist::new(tag, self.server.address().port())))
     }
 
-    /// Has the downloading client go to those of the names that somebody is to ask for, through the exit that it is pinned to.
-    pub(super) fn ask_for(&self, names: &Watchlist, isolation: &str) -> Result<()> {
+    /// Makes the exit under attack resolve the names that another client is to request.
+    pub(super) fn request_names(&self, names: &Watchlist, isolation: &str) -> Result<()> {
         for name in names.to_be_asked() {
             let from = (name.as_str(), self.server.address().port());
-            let done = download(self.loader.socks(), from, LOOKED_UP, isolation, NAME_PATIENCE);
-            let done = done.map_err(|error| Error::Clients(format!("{name}: {error}")))?;
-            if !done.is_right {
-                return Err(Error::Clients(format!("{name} leads elsewhere")));
+            let result = download(self.loader.socks(), from, LOOKED_UP, isolation, NAME_PATIENCE);
+            let result = result.map_err(|error| Error::clients(format!("{name}: {error}")))?;
+            if !result.is_right {
+                return Err(Error::clients(format!("{name}: wrong content")));
             }
         }
         Ok(())
     }
 
-    /// A relay as attackers see it.
-    pub(super) fn prey(&mut self, place: usize, plan: &Plan) -> Result<Prey> {
-        let none = || Error::Failed("no such relay".to_owned());
-        let subject = self.subjects.get(place).ok_or_else(none)?;
-        // Honest circuits to an exit come by others.
-        let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
-        let by = by.target();
-        let subject = self.subjects.remove(place);
-        let prey = self.prey_of(&subject, subject.kind, by, plan);
-        self.subjects.insert(place, subject);
-        prey
+    /// A relay as the target of its own attack.
+    pub(super) fn target(&mut self, subject: &Subject, plan: &Plan) -> Result<AttackTarget> {
+        // If the relay is an exit, the attack must not use the guards of honest circuits.
+        let via = if subject.kind.targets_exit() { self.authority(2) } else { self.entry(subject) };
+        let via = via?.target();
+        self.target_via(subject, subject.kind, via, plan)
     }
 
-    /// A relay as attackers see it that come by the authority in this place where they come by another relay.
-    pub(super) fn prey_by(
+    /// A relay as the target of an attack, which goes through the authority with this index if it uses another relay.
+    pub(super) fn target_via_authority(
         &mut self,
         subject: &Subject,
         kind: Kind,
-        place: usize,
+        index: usize,
         plan: &Plan,
-    ) -> Result<Prey> {
-        let by = self.authority(place)?.target();
-        self.prey_of(subject, kind, by, plan)
+    ) -> Result<AttackTarget> {
+        let via = self.authority(index)?.target();
+        self.target_via(subject, kind, via, plan)
     }
 
-    fn prey_of(&mut self, subject: &Subject, kind: Kind, by: Target, plan: &Plan) -> Result<Prey> {
-        let relay = self.hop(subject.target)?;
-        let by = self.hop(by)?;
-        let prey = Prey::new(relay, by)?.holding(plan.memory_mib, self.documents()?);
-        let prey = prey.intercepted(subject.interceptor.clone());
-        if kind.is_on_dir_port() {
-            return Ok(prey.with_dir_port(ports::directory(subject.pid)?)?);
+    fn target_via(
+        &mut self,
+        subject: &Subject,
+        kind: Kind,
+        via: Target,
+        plan: &Plan,
+    ) -> Result<AttackTarget> {
+        let (relay, via) = (self.hop(subject.target)?, self.hop(via)?);
+        let target = AttackTarget::new(relay, via)?
+            .with_documents(plan.memory_mib, self.documents()?)
+            .with_interceptor(subject.interceptor.clone());
+        if kind.targets_dir_port() {
+            return Ok(target.with_dir_port(ports::directory(subject.pid)?)?);
         }
-        Ok(prey)
+        Ok(target)
     }
 
     /// Makes the authorities vote for a different value of a parameter in each round.
@@ -319,7 +310,7 @@ impl Scene {
         for authority in self.network.authorities() {
             let set =
                 authority.control()?.request(&format!("SETCONF ConsensusParams=\"{parameters}\""));
-            set.map_err(|error| Error::Clients(error.to_string()))?;
+            set.map_err(Error::clients)?;
         }
         Ok(())
     }
@@ -327,19 +318,22 @@ impl Scene {
     /// Waits until a relay uses a consensus with the parameter of this round.
     pub(super) fn wait_for_parameter(&self, subject: &Subject, round: u32) -> Result<()> {
         let parameter = replaced(round);
-        let mut has_it = |text: &str| {
+        let mut has_parameter = |text: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix("params "));
             line.is_some_and(|it| it.split(' ').any(|it| it == parameter))
         };
-        let text = self.network.wait_for_consensus(None, &mut has_it, VOTED)?;
+        let text = self.network.wait_for_consensus(None, &mut has_parameter, VOTED)?;
         let consensus = Consensus::parse(text.as_bytes());
-        let consensus = consensus.map_err(|error| Error::Clients(error.to_string()))?;
-        subject.wait_for_consensus(consensus.valid_after)
+        let consensus = consensus.map_err(Error::clients)?;
+        match subject.ours() {
+            Some(relay) => Ok(relay.wait_until_it_uses(consensus.valid_after, VOTED)?),
+            None => Ok(()),
+        }
     }
 
-    /// The documents of the network's relays, as its consensuses name them now.
+    /// The documents of the network's relays, by the current consensuses.
     fn documents(&self) -> Result<DocumentNames> {
-        let unusable = |error: String| Error::Clients(format!("no usable consensus: {error}"));
+        let unusable = |error: String| Error::clients(format!("no usable consensus: {error}"));
         let authority = self.network.directory_addrs().first().copied();
         let authority = authority.ok_or_else(|| unusable("no authority".to_owned()))?;
         let consensus = |what: Resource| {
@@ -351,12 +345,12 @@ impl Scene {
         Ok(DocumentNames::of(&ns, &consensus(Resource::ConsensusMicrodesc)?))
     }
 
-    /// What a client knows of a relay, by its microdescriptor.
+    /// A relay as a hop of a circuit, with the onion key from its microdescriptor.
     fn hop(&mut self, target: Target) -> Result<NextHop> {
-        let unusable = || Error::Clients("a relay's microdescriptor has no onion key".to_owned());
+        let unusable = || Error::clients("a relay's microdescriptor has no onion key".to_owned());
         let key = format!("md/id/{}", hex::encode_upper(target.ids.rsa.0));
         let text = self.builder.control().get_info(&key);
-        let text = text.map_err(|error| Error::Clients(error.to_string()))?;
+        let text = text.map_err(Error::clients)?;
         let key = text.lines().find_map(|line| line.strip_prefix("ntor-onion-key "));
         let key = key.ok_or_else(unusable)?.trim().trim_end_matches('=');
         let key = STANDARD_NO_PAD.decode(key).ok().and_then(|key| key.try_into().ok());
@@ -390,12 +384,12 @@ fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Sub
         redirect(node, interceptor)?;
     }
     let (target, pid) = (node.target(), node.pid());
-    let holder = Holder::Tor(Box::new(node.clone()));
-    Ok(Subject { kind, side: Side::Tor, target, pid, holder, interceptor })
+    let process = Process::Tor(Box::new(node.clone()));
+    Ok(Subject { kind, side: Side::Tor, target, pid, process, interceptor })
 }
 
-/// The longest answer that a relay takes from an authority, in bytes: `max_bytes` of ours, C tor's `MAX_DIRECTORY_OBJECT_SIZE`; less
-/// what the head of an answer takes.
+/// The maximum length of a directory answer that a relay accepts, in bytes: `max_bytes` of ours, C tor's `MAX_DIRECTORY_OBJECT_SIZE`,
+/// less the head of the answer.
 const fn answer_max(side: Side) -> u64 {
     match side {
         Side::Ours => (32 << 20) - 65_536,
@@ -403,7 +397,7 @@ const fn answer_max(side: Side) -> u64 {
     }
 }
 
-/// A proxy on the path to the authorities, if there is to be one.
+/// Starts a proxy on the path to the authorities, if wanted.
 fn intercept(
     is_wanted: bool,
     side: Side,
@@ -418,29 +412,30 @@ fn intercept(
     Ok(Some(Arc::new(started.map_err(failed)?)))
 }
 
-/// Has a running C tor send all its directory requests by a proxy. The ports in `DirAuthority` do not matter once it has a consensus.
+/// Makes a running C tor send all directory requests through a proxy. Changing `DirAuthority` would have no effect once it has a
+/// consensus.
 fn redirect(node: &Node, by: &Interceptor) -> Result<()> {
     let Some(proxy) = by.addresses().first() else { return Ok(()) };
     let set = node.control()?.request(&format!("SETCONF HTTPProxy={proxy}"));
-    set.map_err(|error| Error::Clients(error.to_string()))?;
+    set.map_err(Error::clients)?;
     Ok(())
 }
 
 fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
     let mut relays = vec![RelaySpec::open_exit(EXIT)];
-    if plan.attacks.iter().any(|kind| kind.is_on_dials()) {
+    if plan.attacks.iter().any(|kind| kind.targets_dials()) {
         relays.extend((0..FRESH).map(|number| RelaySpec::new(&fresh(number))));
     }
     for (kind, _) in plan.cases().filter(|(_, side)| *side == Side::Tor) {
         let name = nickname(kind, Side::Tor);
         let mut relay =
-            if kind.is_on_exit() { RelaySpec::open_exit(&name) } else { RelaySpec::new(&name) };
+            if kind.targets_exit() { RelaySpec::open_exit(&name) } else { RelaySpec::new(&name) };
         relay.extra_torrc.push(format!("MaxMemInQueues {} MB", plan.memory_mib));
-        if kind.is_on_names() {
+        if kind.targets_names() {
             let resolver = resolver.display();
             relay.extra_torrc.push(format!("ServerDNSResolvConfFile {resolver}"));
         }
-        if kind.is_on_dir_port() {
+        if kind.targets_dir_port() {
             relay.extra_torrc.push("DirPort 127.0.0.1:auto".to_owned());
         }
         relays.push(relay);
@@ -452,7 +447,7 @@ fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
     }
 }
 
-/// A client of one guard that is limited to this rate.
+/// The configuration of the downloading client, with its rate limit.
 fn loader_torrc(plan: &Plan) -> Vec<String> {
     let bytes = plan.demand.as_byte_per_s();
     vec![
@@ -462,7 +457,7 @@ fn loader_torrc(plan: &Plan) -> Vec<String> {
     ]
 }
 
-/// A client whose circuits are made on command, and judged by us.
+/// The configuration of the client that builds circuits on command.
 fn builder_torrc() -> Vec<String> {
     ["ConfluxEnabled 0", "LearnCircuitBuildTimeout 0", "CircuitBuildTimeout 20"]
         .map(str::to_owned)
@@ -483,12 +478,12 @@ mod tests {
     }
 
     #[test]
-    fn each_case_has_a_relay_of_its_own_name() {
+    fn each_case_has_a_relay_with_a_unique_nickname() {
         let sides = [Side::Ours, Side::Tor];
         let all = Kind::value_variants().iter();
         let all: Vec<String> =
             all.flat_map(|kind| sides.map(|side| nickname(*kind, side))).collect();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
-        assert!(all.iter().all(|name| name.len() <= 19), "tor takes no longer one: {all:?}");
+        assert!(all.iter().all(|name| name.len() <= 19), "too long for tor: {all:?}");
     }
 }

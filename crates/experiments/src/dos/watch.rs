@@ -1,115 +1,98 @@
-//! The kernel's counters of the relay: memory, processor time, and bytes from the attackers.
+//! The kernel's counters of the relay: its memory over time, and the bytes that it receives from attackers.
 
 use crate::error::{Error, Result};
+use crate::process;
 use lab::Background;
 use lab::attacks::ATTACKERS;
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How often the relay's sockets are looked at.
+/// The interval at which the relay's sockets are read.
 const STEP: Duration = Duration::from_millis(400);
 
-/// Memory of a process, in MiB: now, and the most it ever had (`VmRSS` and `VmHWM`).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Memory {
-    pub(super) now_mib: f64,
-    pub(super) peak_mib: f64,
+/// The memory of the relay.
+///
+/// # Errors
+/// The relay has ended.
+pub(super) fn memory(pid: u32) -> Result<process::Memory> {
+    let ended = || Error::Witness(format!("the relay's process {pid} has ended"));
+    process::Memory::of(pid).ok_or_else(ended)
 }
 
-impl Memory {
-    pub(super) fn of(pid: u32) -> Result<Self> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        Self::parse(&status).ok_or_else(|| {
-            Error::Witness(format!("the relay's process {pid} has ended, or shows no memory"))
-        })
-    }
-
-    fn parse(status: &str) -> Option<Self> {
-        let mib = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            let kib: u32 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-            Some(f64::from(kib) / 1024.0)
-        };
-        Some(Self { now_mib: mib("VmRSS:")?, peak_mib: mib("VmHWM:")? })
-    }
-}
-
-/// Looks at a process' memory once a second, until it is dropped.
+/// Samples the memory of a process once a second, until it is dropped.
 pub(super) struct Sampler {
-    taken: Arc<Mutex<Vec<(f64, f64)>>>,
+    samples: Arc<Mutex<Vec<(f64, f64)>>>,
     _thread: Background,
 }
 
 impl Sampler {
     pub(super) fn start(pid: u32, clock: Clock) -> Result<Self> {
-        let taken = Arc::<Mutex<Vec<_>>>::default();
-        let theirs = Arc::clone(&taken);
+        let samples = Arc::<Mutex<Vec<_>>>::default();
+        let shared = Arc::clone(&samples);
         let thread = Background::start("memory", move || {
             // A process that has ended has no memory.
-            if let Ok(memory) = Memory::of(pid) {
+            if let Some(memory) = process::Memory::of(pid) {
                 let at_s = (clock.now() - Instant::ORIGIN).as_secs_f64();
-                theirs.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
             }
             Duration::from_secs(1)
         })
         .map_err(Error::clients)?;
-        Ok(Self { taken, _thread: thread })
+        Ok(Self { samples, _thread: thread })
     }
 
-    /// All so far: seconds of the clock, MiB.
-    pub(super) fn taken(&self) -> Vec<(f64, f64)> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The samples up to now: seconds of the clock, MiB.
+    pub(super) fn samples(&self) -> Vec<(f64, f64)> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Counts what a relay's sockets receive from attackers' addresses, for as long as it lives.
+/// Counts the bytes that a relay's sockets receive from attackers' addresses, until it is dropped.
 pub(super) struct Witness {
-    seen: Arc<Mutex<Seen>>,
+    counts: Arc<Mutex<Counts>>,
     _thread: Background,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// The most of each socket. What a socket received since the last look before its end is not seen.
+struct Counts {
+    /// The last counter of each socket, by inode. Bytes received between the last reading and the end of a socket are missing.
     received: BTreeMap<u64, u64>,
-    most_connections: usize,
+    max_connections: usize,
 }
 
 impl Witness {
-    /// Begins to count.
+    /// Starts counting.
     pub(super) fn start(pid: u32) -> Result<Self> {
-        let seen = Arc::<Mutex<Seen>>::default();
-        let theirs = Arc::clone(&seen);
-        let look = move || {
-            theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
+        let counts = Arc::<Mutex<Counts>>::default();
+        let shared = Arc::clone(&counts);
+        let step = move || {
+            shared.lock().unwrap_or_else(PoisonError::into_inner).update(pid);
             STEP
         };
-        Ok(Self { seen, _thread: Background::start("witness", look).map_err(Error::clients)? })
+        Ok(Self { counts, _thread: Background::start("witness", step).map_err(Error::clients)? })
     }
 
-    /// Bytes that came from attackers, at least, and their most connections at a time.
-    pub(super) fn seen(&self, pid: u32) -> (u64, usize) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.look(pid);
-        (seen.received.values().sum(), seen.most_connections)
+    /// A lower bound of the bytes received from attackers, and the maximum number of their simultaneous connections.
+    pub(super) fn counts(&self, pid: u32) -> (u64, usize) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.update(pid);
+        (counts.received.values().sum(), counts.max_connections)
     }
 }
 
-impl Seen {
-    fn look(&mut self, pid: u32) {
+impl Counts {
+    fn update(&mut self, pid: u32) {
         // A relay that has ended has no connections.
         let all = lab::connections(pid).unwrap_or_default();
-        let mut count = 0;
-        for connection in all.iter().filter(|it| is_attacker(it.peer.ip())) {
-            count += 1;
-            let most = self.received.entry(connection.inode).or_default();
-            *most = (*most).max(connection.bytes.received);
+        let attackers = all.iter().filter(|it| is_attacker(it.peer.ip()));
+        self.max_connections = self.max_connections.max(attackers.clone().count());
+        for connection in attackers {
+            let received = self.received.entry(connection.inode).or_default();
+            *received = (*received).max(connection.bytes.received);
         }
-        self.most_connections = self.most_connections.max(count);
     }
 }
 
@@ -122,16 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_as_the_kernel_tells_it() {
-        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
-        let memory = Memory { now_mib: 1.0, peak_mib: 2.0 };
-        assert_eq!(Memory::parse(status), Some(memory));
-        assert_eq!(Memory::parse("VmRSS: 12 kB"), None);
-        assert!(Memory::of(std::process::id()).expect("this process").peak_mib > 1.0);
-    }
-
-    #[test]
-    fn attackers_are_known_by_their_network() {
+    fn attackers_are_identified_by_their_network() {
         assert!(is_attacker(IpAddr::from([127, 66, 3, 4])));
         assert!(is_attacker("::ffff:127.66.0.0".parse().expect("an address")));
         assert!(!is_attacker(IpAddr::from([127, 0, 0, 1])));

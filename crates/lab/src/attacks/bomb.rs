@@ -1,9 +1,9 @@
 //! Consensus diffs that are bombs: the relay asks its directory authorities for the next consensus as a diff, over plain HTTP, and
-//! whoever is on the path answers with tens of millions of empty lines. A line takes one byte on the wire; a reader that keeps an
+//! an attacker on the path answers with tens of millions of empty lines. A line takes one byte on the wire; a reader that keeps an
 //! entry for each takes many times that before it can verify anything.
 
 use super::Attack;
-use super::field::{Counts, Field};
+use super::attacker::{Attacker, Counts};
 use link::Clock;
 use onion::flow::TokenBucket;
 use onion::{Duration, Rate};
@@ -85,7 +85,7 @@ impl Drop for Interceptor {
     fn drop(&mut self) {
         self.shared.must_stop.store(true, Ordering::Release);
         for address in &self.addresses {
-            // Wakes the thread that accepts; if it has ended, nobody listens.
+            // Wakes the thread that accepts; it fails if that thread has ended.
             let _ended = TcpStream::connect(address);
         }
     }
@@ -148,13 +148,13 @@ impl Shared {
         let head = format!(
             "HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: identity\r\nContent-Length: {len}\r\n\r\n"
         );
-        let mut purse =
+        let mut bucket =
             TokenBucket::new(*rate, Duration::from_millis(20), 65_536, self.clock.now());
         let mut send = |bytes: &[u8]| -> io::Result<()> {
-            while purse.available_bytes(self.clock.now()) < bytes.len() as u64 {
-                thread::park_timeout(Field::PAUSE);
+            while bucket.available_bytes(self.clock.now()) < bytes.len() as u64 {
+                thread::park_timeout(Attacker::PAUSE);
             }
-            purse.take(bytes.len() as u64);
+            bucket.take(bytes.len() as u64);
             client.write_all(bytes)?;
             counts.count_sent(bytes.len() as u64);
             Ok(())
@@ -186,11 +186,11 @@ fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The target of a request in absolute form, which a client sends to its proxy (RFC 9112, section 3.2.2). C tor's directory
+/// The host that a request in absolute form names, which a client sends to its proxy (RFC 9112, section 3.2.2). C tor's directory
 /// servers accept this form as well.
 fn named(head: &[u8]) -> Option<SocketAddr> {
-    let target = std::str::from_utf8(head).ok()?.split(' ').nth(1)?;
-    target.strip_prefix("http://")?.split('/').next()?.parse().ok()
+    let authority = std::str::from_utf8(head).ok()?.split(' ').nth(1)?;
+    authority.strip_prefix("http://")?.split('/').next()?.parse().ok()
 }
 
 /// The digest of the consensus from which the client accepts a diff, if this requests a consensus diff.
@@ -221,10 +221,10 @@ impl Bombs {
 }
 
 impl Attack for Bombs {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         if !self.is_armed {
             self.is_armed = true;
-            self.interceptor.arm(Some(Armed { rate: field.rate(), counts: field.counts() }));
+            self.interceptor.arm(Some(Armed { rate: attacker.rate(), counts: attacker.counts() }));
         }
     }
 }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_that_accept_a_diff_are_answered_falsely_and_only_while_armed() {
+    fn only_an_armed_proxy_answers_requests_that_accept_a_diff() {
         let clock = Clock::start();
         let proxy = Interceptor::start(&[authority()], 1_000_000, clock).expect("listens");
         let address = proxy.addresses()[0];
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_names_the_authority_reaches_that_one_and_nobody_else() {
+    fn a_request_that_names_an_authority_reaches_only_that_authority() {
         let (first, second) = (authority(), authority());
         let proxy =
             Interceptor::start(&[first, second], 1_000_000, Clock::start()).expect("listens");

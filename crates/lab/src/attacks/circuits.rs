@@ -1,6 +1,6 @@
 //! Circuits of an attacker, and idle circuits through another relay.
 
-use super::field::{Field, LineId};
+use super::attacker::{Attacker, LineId};
 use super::{Attack, CircuitAt};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -24,18 +24,18 @@ impl Circuit {
     /// Sends a message to the last hop of the circuit.
     pub(super) fn send(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         command: RelayCommand,
         stream_id: u16,
         data: &[u8],
     ) {
-        self.send_in(field, Command::RELAY, command, stream_id, data);
+        self.send_in(attacker, Command::RELAY, command, stream_id, data);
     }
 
     /// Sends a message to the last hop in a cell with this command.
     pub(super) fn send_in(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         cell: Command,
         command: RelayCommand,
         stream_id: u16,
@@ -44,7 +44,7 @@ impl Circuit {
         // Messages of attacks always fit into a cell.
         if let Ok(mut body) = (RelayMessage { command, stream_id, data }).to_body() {
             self.layers.seal(self.layers.len().saturating_sub(1), cell, &mut body);
-            field.send(self.line, self.circ_id, cell, &body);
+            attacker.send(self.line, self.circ_id, cell, &body);
         }
     }
 
@@ -57,19 +57,19 @@ impl Circuit {
     }
 
     /// Destroys the circuit.
-    pub(super) fn destroy(self, field: &mut Field) {
-        field.send(self.line, self.circ_id, Command::DESTROY, &[0]);
+    pub(super) fn destroy(self, attacker: &mut Attacker) {
+        attacker.send(self.line, self.circ_id, Command::DESTROY, &[0]);
     }
 }
 
 /// Circuits that are being built.
 #[derive(Default)]
-pub(super) struct Yard {
+pub(super) struct PendingCircuits {
     building: BTreeMap<CircuitAt, Builder>,
     begun: BTreeMap<LineId, u32>,
 }
 
-impl Yard {
+impl PendingCircuits {
     /// Forgets a lost line and its circuits.
     pub(super) fn handle_lost(&mut self, line: LineId) {
         self.building.retain(|at, _| at.line != line);
@@ -77,25 +77,25 @@ impl Yard {
     }
 }
 
-impl Field {
+impl Attacker {
     /// The number of circuits that are being built.
     pub(super) fn building(&self) -> usize {
-        self.yard.building.len()
+        self.pending.building.len()
     }
 
     /// Whether a circuit is being built.
     pub(super) fn is_building(&self, line: LineId, circ_id: CircId) -> bool {
-        self.yard.building.contains_key(&CircuitAt { line, circ_id })
+        self.pending.building.contains_key(&CircuitAt { line, circ_id })
     }
 
     /// The number of circuits that were begun on a line.
     pub(super) fn begun(&self, line: LineId) -> u32 {
-        self.yard.begun.get(&line).copied().unwrap_or_default()
+        self.pending.begun.get(&line).copied().unwrap_or_default()
     }
 
     /// A circuit ID that was never used on the line.
     pub(super) fn next_id(&mut self, line: LineId) -> CircId {
-        let begun = self.yard.begun.entry(line).or_default();
+        let begun = self.pending.begun.entry(line).or_default();
         *begun += 1;
         CircId::of_initiator(*begun)
     }
@@ -110,7 +110,7 @@ impl Field {
         if let Some((command, body)) = builder.create() {
             self.send(line, circ_id, command, &body);
         }
-        self.yard.building.insert(CircuitAt { line, circ_id }, builder);
+        self.pending.building.insert(CircuitAt { line, circ_id }, builder);
         circ_id
     }
 
@@ -123,7 +123,7 @@ impl Field {
         body: &[u8; BODY_LEN],
     ) -> Option<Circuit> {
         let at = CircuitAt { line, circ_id };
-        let builder = self.yard.building.get_mut(&at)?;
+        let builder = self.pending.building.get_mut(&at)?;
         match builder.handle_cell(command, body) {
             Ok(Step::Send { command, body }) => {
                 self.send(line, circ_id, command, &body);
@@ -131,12 +131,12 @@ impl Field {
             }
             Ok(Step::Built) => {
                 let layers = builder.take_built().layers;
-                self.yard.building.remove(&at);
+                self.pending.building.remove(&at);
                 Some(Circuit { line, circ_id, layers })
             }
             // Refused.
             Err(_) => {
-                self.yard.building.remove(&at);
+                self.pending.building.remove(&at);
                 None
             }
         }
@@ -146,7 +146,7 @@ impl Field {
 /// Idle circuits to the relay through another one: a limit for the links of clients may also apply to the links of relays.
 #[derive(Default)]
 pub(super) struct Idle {
-    standing: Vec<Circuit>,
+    circuits: Vec<Circuit>,
 }
 
 impl Idle {
@@ -156,21 +156,21 @@ impl Idle {
 }
 
 impl Attack for Idle {
-    fn act(&mut self, field: &mut Field) {
-        let relay = *field.prey().relay();
-        let lines = field.keep_to_other(Self::LINES);
+    fn act(&mut self, attacker: &mut Attacker) {
+        let relay = *attacker.target().relay();
+        let lines = attacker.keep_via(Self::LINES);
         for line in lines {
-            if field.building() < Self::AT_ONCE && field.takes(line) {
-                field.begin(line, &[relay]);
+            if attacker.building() < Self::AT_ONCE && attacker.can_send(line) {
+                attacker.begin(line, &[relay]);
             }
         }
     }
 
-    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
-        self.standing.push(circuit);
+    fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
+        self.circuits.push(circuit);
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.standing.retain(|circuit| circuit.line != line);
+        self.circuits.retain(|circuit| circuit.line != line);
     }
 }

@@ -1,7 +1,7 @@
 //! Connections that cost the relay more than the attacker.
 
 use super::Attack;
-use super::field::{Field, LineId};
+use super::attacker::{Attacker, LineId};
 use super::line::Depth;
 use onion::cell::Command;
 use std::collections::VecDeque;
@@ -17,22 +17,22 @@ const AT_ONCE: usize = 20;
 
 /// Lines from changing addresses. The oldest are closed for new ones.
 #[derive(Default)]
-struct Crowd {
+struct ChangingLines {
     all: VecDeque<LineId>,
     dialled: u32,
 }
 
-impl Crowd {
-    fn more(&mut self, field: &mut Field, depth: Depth) {
+impl ChangingLines {
+    fn more(&mut self, attacker: &mut Attacker, depth: Depth) {
         for _ in 0..AT_ONCE {
-            let Some(line) = field.dial(self.dialled / PER_ADDRESS, depth) else { return };
+            let Some(line) = attacker.dial(self.dialled / PER_ADDRESS, depth) else { return };
             self.dialled += 1;
             self.all.push_back(line);
         }
         while self.all.len() > LINES
             && let Some(oldest) = self.all.pop_front()
         {
-            field.close(oldest);
+            attacker.close(oldest);
         }
     }
 
@@ -44,33 +44,33 @@ impl Crowd {
 /// Open links that send nothing. At some thousands the oldest are closed for new ones.
 #[derive(Default)]
 pub(super) struct Idle {
-    crowd: Crowd,
+    lines: ChangingLines,
 }
 
 impl Attack for Idle {
-    fn act(&mut self, field: &mut Field) {
-        self.crowd.more(field, Depth::Link);
+    fn act(&mut self, attacker: &mut Attacker) {
+        self.lines.more(attacker, Depth::Link);
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.crowd.handle_lost(line);
+        self.lines.handle_lost(line);
     }
 }
 
 /// Connections that never become links: half of them without TLS, half without a cell.
 #[derive(Default)]
 pub(super) struct HalfOpen {
-    crowd: Crowd,
+    lines: ChangingLines,
 }
 
 impl Attack for HalfOpen {
-    fn act(&mut self, field: &mut Field) {
-        self.crowd.more(field, Depth::Tcp);
-        self.crowd.more(field, Depth::Tls);
+    fn act(&mut self, attacker: &mut Attacker) {
+        self.lines.more(attacker, Depth::Tcp);
+        self.lines.more(attacker, Depth::Tls);
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.crowd.handle_lost(line);
+        self.lines.handle_lost(line);
     }
 }
 
@@ -87,22 +87,22 @@ impl SlowReaders {
 }
 
 impl Attack for SlowReaders {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         for _ in 0..AT_ONCE {
             if self.lines.len() >= Self::LINES {
                 break;
             }
-            let Some(line) = field.dial_narrow(self.dialled / PER_ADDRESS) else { break };
+            let Some(line) = attacker.dial_narrow(self.dialled / PER_ADDRESS) else { break };
             self.dialled += 1;
             self.lines.push(line);
         }
         for line in &self.lines {
-            if field.takes(*line) {
-                field.deafen(*line);
+            if attacker.can_send(*line) {
+                attacker.stop_reading(*line);
                 for _ in 0..8 {
-                    let circ_id = field.next_id(*line);
-                    field.send(*line, circ_id, Command::CREATE_FAST, &[9; 20]);
-                    field.send(*line, circ_id, Command::DESTROY, &[0]);
+                    let circ_id = attacker.next_id(*line);
+                    attacker.send(*line, circ_id, Command::CREATE_FAST, &[9; 20]);
+                    attacker.send(*line, circ_id, Command::DESTROY, &[0]);
                 }
             }
         }

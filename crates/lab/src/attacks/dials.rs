@@ -1,7 +1,7 @@
 //! Circuits to addresses that never answer.
 
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use super::{Attack, AttackError};
 use onion::cell::Command;
 use onion::cell::relay::{RelayCommand, RelayFormat};
@@ -52,13 +52,13 @@ impl BlackHoles {
     }
 
     /// A relay that does not exist.
-    fn nobody(&mut self, field: &mut Field) -> Option<NextHop> {
+    fn unreachable_relay(&mut self, attacker: &mut Attacker) -> Option<NextHop> {
         let count = self.holes.len() as u64;
         let place = usize::try_from(self.asked % count.max(1)).ok()?;
         let (address, _) = self.holes.get(place)?;
         // Each is a different relay, or one of the same few.
         let (rsa, ed25519) = match self.after {
-            After::Wait => (field.random(), field.random()),
+            After::Wait => (attacker.random(), attacker.random()),
             After::Destroy => ([place.to_be_bytes()[7]; 20], [place.to_be_bytes()[7]; 32]),
         };
         self.asked += 1;
@@ -68,30 +68,30 @@ impl BlackHoles {
 }
 
 impl Attack for BlackHoles {
-    fn act(&mut self, field: &mut Field) {
-        let lines = field.keep(LINES);
+    fn act(&mut self, attacker: &mut Attacker) {
+        let lines = attacker.keep(LINES);
         for line in lines {
-            if field.building() < AT_ONCE && field.takes(line) {
-                field.begin(line, &[]);
+            if attacker.building() < AT_ONCE && attacker.can_send(line) {
+                attacker.begin(line, &[]);
             }
         }
         let most = if self.after == After::Wait { WAITING / 10 } else { WAITING };
         while self.waiting.len() > most
             && let Some(oldest) = self.waiting.pop_front()
         {
-            oldest.destroy(field);
+            oldest.destroy(attacker);
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
-        let Some(hop) = self.nobody(field) else { return };
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
+        let Some(hop) = self.unreachable_relay(attacker) else { return };
         // The engine's own EXTEND2, whose layers are then those of the circuit.
         let half = <Tor as CellModel>::Handshake::ntor(&hop, [9; 32]);
         if let Ok(body) = onion::circuit::extend_body::<Tor>(&hop, &half, RelayFormat::V0)
             && let Ok(message) = onion::cell::relay::RelayMessage::parse(&body)
         {
             let (early, extend) = (Command::RELAY_EARLY, RelayCommand::EXTEND2);
-            circuit.send_in(field, early, extend, 0, message.data);
+            circuit.send_in(attacker, early, extend, 0, message.data);
             self.waiting.push_back(circuit);
         }
     }

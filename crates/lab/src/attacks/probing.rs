@@ -1,10 +1,10 @@
 //! DNS probing: an exit resolves names on behalf of all its clients and caches the answers. An attacker asks it for the same names.
 //! Does an answer reveal, by its delay or its TTL, whether another client has asked before?
 
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use super::watchlist::{Probe, Watchlist};
-use super::{Attack, CircuitAt, Prey};
+use super::{Attack, AttackTarget, CircuitAt};
 use onion::Instant;
 use onion::cell::msg::{Begin, BeginFlags, Connected, Resolved};
 use onion::cell::relay::RelayCommand;
@@ -36,36 +36,36 @@ pub(super) struct Prober {
 }
 
 impl Prober {
-    pub(super) fn new(prey: &Prey) -> Self {
-        let watchlist = prey.watchlist();
+    pub(super) fn new(target: &AttackTarget) -> Self {
+        let watchlist = target.watchlist();
         let to_ask: VecDeque<_> = watchlist.all().collect();
         let names = to_ask.iter().map(|(name, _)| name.clone()).collect();
         Self { watchlist, to_ask, asking: None, circuits: Vec::new(), names, flooded: 0 }
     }
 
     /// Asks for the next name, if no request is pending.
-    fn probe(&mut self, field: &mut Field) {
+    fn probe(&mut self, attacker: &mut Attacker) {
         let Some((circuit, streams)) = self.circuits.first_mut() else { return };
-        if self.asking.is_some() || !field.takes(circuit.line) {
+        if self.asking.is_some() || !attacker.can_send(circuit.line) {
             return;
         }
         let Some((name, was_asked)) = self.to_ask.pop_front() else { return };
         *streams += 1;
         if self.to_ask.len() % 2 == 1 {
-            circuit.send(field, RelayCommand::RESOLVE, *streams, format!("{name}\0").as_bytes());
+            circuit.send(attacker, RelayCommand::RESOLVE, *streams, format!("{name}\0").as_bytes());
         } else {
             let data = begin(&name, self.watchlist.port());
-            circuit.send(field, RelayCommand::BEGIN, *streams, &data);
+            circuit.send(attacker, RelayCommand::BEGIN, *streams, &data);
         }
-        self.asking = Some((field.now(), was_asked));
+        self.asking = Some((attacker.now(), was_asked));
     }
 
     /// Repeats the names, each by RESOLVE and by BEGIN.
-    fn flood(&mut self, field: &mut Field) {
+    fn flood(&mut self, attacker: &mut Attacker) {
         for (circuit, streams) in &mut self.circuits {
             // In turn, so that many circuits are used.
             for _ in 0..8 {
-                if !field.takes(circuit.line) {
+                if !attacker.can_send(circuit.line) {
                     break;
                 }
                 *streams = *streams % STREAMS + 1;
@@ -73,10 +73,10 @@ impl Prober {
                 let name = &self.names[self.flooded / 2 % self.names.len().max(1)];
                 if self.flooded.is_multiple_of(2) {
                     let data = format!("{name}\0");
-                    circuit.send(field, RelayCommand::RESOLVE, *streams, data.as_bytes());
+                    circuit.send(attacker, RelayCommand::RESOLVE, *streams, data.as_bytes());
                 } else {
                     let data = begin(name, CLOSED_PORT);
-                    circuit.send(field, RelayCommand::BEGIN, *streams, &data);
+                    circuit.send(attacker, RelayCommand::BEGIN, *streams, &data);
                 }
             }
         }
@@ -90,27 +90,27 @@ fn begin(host: &str, port: u16) -> Vec<u8> {
 }
 
 impl Attack for Prober {
-    fn act(&mut self, field: &mut Field) {
-        let relay = *field.prey().relay();
-        for line in field.keep_to_other(LINES) {
-            if field.begun(line) < CIRCUITS && field.takes(line) {
-                field.begin(line, &[relay]);
+    fn act(&mut self, attacker: &mut Attacker) {
+        let relay = *attacker.target().relay();
+        for line in attacker.keep_via(LINES) {
+            if attacker.begun(line) < CIRCUITS && attacker.can_send(line) {
+                attacker.begin(line, &[relay]);
             }
         }
         if self.asking.is_none() && self.to_ask.is_empty() {
-            self.flood(field);
+            self.flood(attacker);
         } else {
-            self.probe(field);
+            self.probe(attacker);
         }
     }
 
-    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+    fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
         self.circuits.push((circuit, 0));
     }
 
     fn handle_cell(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
@@ -136,7 +136,7 @@ impl Attack for Prober {
             }
             RelayCommand::CONNECTED => {
                 // The stream is no longer needed.
-                circuit.send(field, RelayCommand::END, stream_id, &[6]);
+                circuit.send(attacker, RelayCommand::END, stream_id, &[6]);
                 Connected::parse(&data).ok().and_then(|it| it.to).map(|(_, ttl_s)| ttl_s)
             }
             // The attacker learns nothing without an answer.
@@ -145,8 +145,8 @@ impl Attack for Prober {
         };
         self.asking = None;
         if let Some(ttl_s) = ttl_s {
-            let took = field.now().saturating_since(asked_at);
-            self.watchlist.note(Probe { was_asked, took, ttl_s });
+            let took = attacker.now().saturating_since(asked_at);
+            self.watchlist.record(Probe { was_asked, took, ttl_s });
         }
     }
 

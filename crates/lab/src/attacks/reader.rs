@@ -1,10 +1,10 @@
 //! An honest client of the relay's directory, which uses the same lines as attacks. The share of its requests that are answered
 //! during an attack shows how well the directory still works.
 
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use super::requests::get;
-use super::{Assault, Attack, AttackError, CircuitAt, Prey};
+use super::{Attack, AttackError, AttackTarget, CircuitAt, RunningAttack};
 use link::Clock;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -39,7 +39,7 @@ struct Reading {
 pub struct Reader {
     readings: Arc<Mutex<Vec<Reading>>>,
     clock: Clock,
-    _running: Assault,
+    _running: RunningAttack,
 }
 
 /// The results of the requests in an interval.
@@ -58,10 +58,10 @@ impl Reader {
     ///
     /// # Errors
     /// The operating system refuses sockets or a thread.
-    pub fn start(prey: Prey, clock: Clock) -> Result<Self, AttackError> {
+    pub fn start(target: AttackTarget, clock: Clock) -> Result<Self, AttackError> {
         let readings = Arc::<Mutex<Vec<Reading>>>::default();
         let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
-        let paths = [&paths[..], &[prey.names().micro_path(MICRO)]].concat();
+        let paths = [&paths[..], &[target.names().micro_path(MICRO)]].concat();
         let program = Program {
             paths,
             line: None,
@@ -70,7 +70,7 @@ impl Reader {
             readings: Arc::clone(&readings),
         };
         let rate = Rate::from_mbit_per_s(RATE_MBIT);
-        let running = Assault::run(Box::new(program), prey, rate, clock)?;
+        let running = RunningAttack::run(Box::new(program), target, rate, clock)?;
         Ok(Self { readings, clock, _running: running })
     }
 
@@ -139,37 +139,37 @@ impl Program {
 }
 
 impl Attack for Program {
-    fn act(&mut self, field: &mut Field) {
+    fn act(&mut self, attacker: &mut Attacker) {
         if self.line.is_none() {
-            self.line = field.dial_honestly();
+            self.line = attacker.dial_honestly();
         }
-        let asked = field.now();
-        if self.next.is_none() && self.line.is_some_and(|line| field.takes(line)) {
+        let asked = attacker.now();
+        if self.next.is_none() && self.line.is_some_and(|line| attacker.can_send(line)) {
             self.next = Some(asked);
         }
         let Some(next) = self.next.filter(|next| asked >= *next) else { return };
         self.next = Some(next + PACE);
         // A request without a link counts as unanswered.
         let place = self.note(|all| all.push(Reading { asked, answered: None }));
-        if let Some(line) = self.line.filter(|line| field.takes(*line)) {
-            let circ_id = field.begin(line, &[]);
+        if let Some(line) = self.line.filter(|line| attacker.can_send(*line)) {
+            let circ_id = attacker.begin(line, &[]);
             let under_way = UnderWay { place, circuit: None, answer: Vec::new() };
             self.under_way.insert(circ_id, under_way);
         }
     }
 
-    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+    fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
         let Some(it) = self.under_way.get_mut(&circuit.circ_id) else { return };
-        circuit.send(field, RelayCommand::BEGIN_DIR, 1, &[]);
+        circuit.send(attacker, RelayCommand::BEGIN_DIR, 1, &[]);
         for part in get(&self.paths[it.place % self.paths.len()]).chunks(MAX_DATA_LEN) {
-            circuit.send(field, RelayCommand::DATA, 1, part);
+            circuit.send(attacker, RelayCommand::DATA, 1, part);
         }
         it.circuit = Some(circuit);
     }
 
     fn handle_cell(
         &mut self,
-        field: &mut Field,
+        attacker: &mut Attacker,
         CircuitAt { circ_id, .. }: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
@@ -183,10 +183,10 @@ impl Attack for Program {
         match opened {
             Some((RelayCommand::DATA, _, data)) => it.answer.extend_from_slice(&data),
             Some((RelayCommand::END, _, reason)) => {
-                let (place, now) = (it.place, field.now());
+                let (place, now) = (it.place, attacker.now());
                 let is_whole = reason.first() == Some(&DONE) && is_whole(&it.answer);
                 if let Some(circuit) = self.under_way.remove(&circ_id).and_then(|it| it.circuit) {
-                    circuit.destroy(field);
+                    circuit.destroy(attacker);
                 }
                 if is_whole {
                     self.note(|all| all[place].answered = Some(now));
@@ -223,18 +223,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_if_it_is_a_success_and_whole() {
+    fn only_a_complete_successful_response_counts() {
         let whole = b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc";
         assert!(is_whole(whole));
         assert!(is_whole(b"HTTP/1.0 200 OK\r\n\r\nabc"), "C tor streams some without a length");
         assert!(!is_whole(&whole[..whole.len() - 1]), "cut");
         assert!(!is_whole(b"HTTP/1.0 503 Directory busy\r\nContent-Length: 0\r\n\r\n"));
-        assert!(!is_whole(b"HTTP/1.0 200 OK\r\n\r\n"), "nothing in it");
+        assert!(!is_whole(b"HTTP/1.0 200 OK\r\n\r\n"), "no body");
         assert!(!is_whole(b""));
     }
 
     #[test]
-    fn an_answer_that_takes_too_long_has_not_come() {
+    fn a_late_answer_does_not_count() {
         let asked = Instant::ORIGIN;
         let answered = |ms| Reading { asked, answered: Some(asked + Duration::from_millis(ms)) };
         let all = [answered(20), answered(8_001), Reading { asked, answered: None }, answered(40)];

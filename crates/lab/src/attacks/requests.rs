@@ -1,4 +1,4 @@
-//! Directory requests that cost the relay much more than the attacker who sends them.
+//! Directory requests that cost the relay much more than the attacker.
 
 use netdoc::Consensus;
 use rand::RngExt;
@@ -8,10 +8,10 @@ use rand::seq::SliceRandom;
 /// Names in a request for documents by name. Directories accept some hundreds.
 const NAMES: usize = 200;
 
-/// All server descriptors, compressed: 60 bytes that ask for the most work.
+/// All server descriptors, compressed: the most expensive request, in 60 bytes.
 const ALL: &str = "/tor/server/all.z";
 
-/// How a directory's clients name the documents of a network.
+/// The names by which clients request a network's documents from a directory.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentNames {
     /// Digests of microdescriptors, in base64 without padding.
@@ -31,7 +31,7 @@ impl DocumentNames {
         }
     }
 
-    /// A path for the first `count` microdescriptors, as a client that begins asks for them.
+    /// The path of a request for the first `count` microdescriptors, as a bootstrapping client sends it.
     pub(super) fn micro_path(&self, count: usize) -> String {
         let names = self.micro.get(..count.min(self.micro.len())).unwrap_or_default();
         format!("/tor/micro/d/{}", names.join("-"))
@@ -43,13 +43,13 @@ fn base64(digest: &[u8; 32]) -> String {
     base64::engine::general_purpose::STANDARD_NO_PAD.encode(digest)
 }
 
-/// A GET request, as dir-spec has it.
+/// A GET request (dir-spec).
 pub(super) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.0\r\n\r\n").into_bytes()
 }
 
-/// One request after another: every second one is for all descriptors, the others are by name. No two by name are equal, so that
-/// a directory gains nothing by keeping its answers to them.
+/// A sequence of requests. Every other one asks for all descriptors, the rest for documents by name. No two requests by name are equal,
+/// so a cache of answers does not help the directory.
 pub(super) struct Requests {
     names: DocumentNames,
     count: u64,
@@ -78,7 +78,7 @@ impl Requests {
     }
 }
 
-/// As many of the known names as fit, among unknown ones, in a random order.
+/// Known names, up to the limit of a request, filled up with unknown ones, in random order.
 fn mixed(
     known: &[String],
     mut unknown: impl FnMut(&mut StdRng) -> String,
@@ -99,7 +99,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn requests_name_all_documents_that_there_are_and_no_two_by_name_are_equal() {
+    fn requests_by_name_are_all_different_and_contain_every_known_name() {
         let names = DocumentNames {
             micro: (0..3).map(|it| base64(&[it; 32])).collect(),
             descriptors: (0..3).map(|it| hex::encode_upper([it; 20])).collect(),

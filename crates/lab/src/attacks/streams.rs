@@ -1,8 +1,8 @@
 //! Floods of streams that are never used.
 
 use super::Attack;
+use super::attacker::{Attacker, LineId};
 use super::circuits::Circuit;
-use super::field::{Field, LineId};
 use onion::cell::relay::RelayCommand;
 
 /// Addresses of the attacker, with a link each.
@@ -18,7 +18,7 @@ const STREAMS: u16 = 60_000;
 pub(super) struct Flood {
     command: RelayCommand,
     /// Whether the circuits have two hops, of which the relay is the last.
-    comes_by_another: bool,
+    uses_another_relay: bool,
     circuits: Vec<(Circuit, u16)>,
     asked: u64,
 }
@@ -34,28 +34,28 @@ impl Flood {
         Self::new(RelayCommand::RESOLVE, true)
     }
 
-    fn new(command: RelayCommand, comes_by_another: bool) -> Self {
-        Self { command, comes_by_another, circuits: Vec::new(), asked: 0 }
+    fn new(command: RelayCommand, uses_another_relay: bool) -> Self {
+        Self { command, uses_another_relay, circuits: Vec::new(), asked: 0 }
     }
 }
 
 impl Attack for Flood {
-    fn act(&mut self, field: &mut Field) {
-        let relay = *field.prey().relay();
-        let (lines, onward) = if self.comes_by_another {
-            (field.keep_to_other(LINES), &[relay][..])
+    fn act(&mut self, attacker: &mut Attacker) {
+        let relay = *attacker.target().relay();
+        let (lines, onward) = if self.uses_another_relay {
+            (attacker.keep_via(LINES), &[relay][..])
         } else {
-            (field.keep(LINES), &[][..])
+            (attacker.keep(LINES), &[][..])
         };
         for line in lines {
-            if field.begun(line) < CIRCUITS && field.takes(line) {
-                field.begin(line, onward);
+            if attacker.begun(line) < CIRCUITS && attacker.can_send(line) {
+                attacker.begin(line, onward);
             }
         }
         for (circuit, streams) in &mut self.circuits {
             // In turn, so that many circuits are used.
             for _ in 0..8 {
-                if !field.takes(circuit.line) {
+                if !attacker.can_send(circuit.line) {
                     break;
                 }
                 *streams = *streams % STREAMS + 1;
@@ -64,12 +64,12 @@ impl Attack for Flood {
                     RelayCommand::RESOLVE => format!("n{}.attacked.invalid\0", self.asked),
                     _ => String::new(),
                 };
-                circuit.send(field, self.command, *streams, name.as_bytes());
+                circuit.send(attacker, self.command, *streams, name.as_bytes());
             }
         }
     }
 
-    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+    fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
         self.circuits.push((circuit, 0));
     }
 

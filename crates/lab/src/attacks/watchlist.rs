@@ -6,15 +6,14 @@ use std::sync::{Mutex, PoisonError};
 /// The number of names of each of the two kinds.
 const EACH: usize = 20;
 
-/// Names of which another client has asked an exit for half, and nobody for the others. The attacker does not know which; only the
-/// judge of the experiment does.
+/// Names, half of which another client has asked an exit to resolve. The attacker does not know which half; only the experiment does.
 #[derive(Debug, Default)]
 pub struct Watchlist {
     /// Distinguishes these names from those of other runs.
     tag: u32,
     /// The port of the listener at the address of all names.
     port: u16,
-    heard: Mutex<Vec<Probe>>,
+    probes: Mutex<Vec<Probe>>,
 }
 
 /// The result of a request by the attacker.
@@ -31,7 +30,7 @@ pub struct Probe {
 impl Watchlist {
     /// Creates names with this tag. A listener is at this port of their address.
     pub fn new(tag: u32, port: u16) -> Self {
-        Self { tag, port, heard: Mutex::default() }
+        Self { tag, port, probes: Mutex::default() }
     }
 
     fn name(&self, number: usize) -> String {
@@ -58,13 +57,13 @@ impl Watchlist {
         self.port
     }
 
-    pub(super) fn note(&self, probe: Probe) {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(probe);
+    pub(super) fn record(&self, probe: Probe) {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).push(probe);
     }
 
     /// The results up to now.
-    pub fn heard(&self) -> Vec<Probe> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn probes(&self) -> Vec<Probe> {
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_names_are_asked_for_by_either_kind_of_probe() {
+    fn each_kind_of_probe_has_as_many_known_names_as_unknown_ones() {
         let list = Watchlist::new(7, 80);
         let all: Vec<(String, bool)> = list.all().collect();
         let asked: Vec<String> = list.to_be_asked().collect();

@@ -13,9 +13,9 @@ pub const ATTACKERS: [u8; 2] = [127, 66];
 
 /// A relay under attack, and another relay through which attacks may go. All addresses are on loopback.
 #[derive(Clone, Debug)]
-pub struct Prey {
+pub struct AttackTarget {
     relay: NextHop,
-    by: NextHop,
+    via: NextHop,
     watchlist: Option<Arc<Watchlist>>,
     memory_mib: u32,
     names: Arc<DocumentNames>,
@@ -23,17 +23,17 @@ pub struct Prey {
     interceptor: Option<Arc<Interceptor>>,
 }
 
-impl Prey {
+impl AttackTarget {
     /// Creates a target of a relay and another relay, through which attacks may go.
     ///
     /// # Errors
     /// One of the addresses is not on the loopback interface: this software attacks no other host.
-    pub fn new(relay: NextHop, by: NextHop) -> Result<Self, AttackError> {
+    pub fn new(relay: NextHop, via: NextHop) -> Result<Self, AttackError> {
         check(relay.address)?;
-        check(by.address)?;
+        check(via.address)?;
         Ok(Self {
             relay,
-            by,
+            via,
             watchlist: None,
             memory_mib: 256,
             names: Arc::default(),
@@ -43,7 +43,7 @@ impl Prey {
     }
 
     /// Adds the relay's memory limit in MiB, and the documents that it has.
-    pub fn holding(self, memory_mib: u32, names: DocumentNames) -> Self {
+    pub fn with_documents(self, memory_mib: u32, names: DocumentNames) -> Self {
         Self { memory_mib, names: Arc::new(names), ..self }
     }
 
@@ -57,12 +57,12 @@ impl Prey {
     }
 
     /// Adds a proxy on the path to the relay's directory authorities.
-    pub fn intercepted(self, interceptor: Option<Arc<Interceptor>>) -> Self {
+    pub fn with_interceptor(self, interceptor: Option<Arc<Interceptor>>) -> Self {
         Self { interceptor, ..self }
     }
 
     /// Adds the names of a DNS probing attack.
-    pub fn watching(self, watchlist: Arc<Watchlist>) -> Self {
+    pub fn with_watchlist(self, watchlist: Arc<Watchlist>) -> Self {
         Self { watchlist: Some(watchlist), ..self }
     }
 
@@ -97,8 +97,8 @@ impl Prey {
     }
 
     /// The relay through which some attacks go.
-    pub(super) const fn by(&self) -> &NextHop {
-        &self.by
+    pub(super) const fn via(&self) -> &NextHop {
+        &self.via
     }
 }
 
@@ -123,24 +123,24 @@ mod tests {
     use onion::identity::{RelayIds, RsaId};
 
     #[test]
-    fn nobody_but_this_machine_can_be_attacked() {
+    fn a_target_outside_of_loopback_is_refused() {
         let hop = |address: &str| NextHop {
             address: address.parse().expect("an address"),
             ids: RelayIds { rsa: RsaId([1; 20]), ed25519: None },
             onion_key: [0; 32],
         };
         let here = hop("127.0.0.1:9001");
-        Prey::new(here, here).expect("loopback");
+        AttackTarget::new(here, here).expect("loopback");
         for other in ["192.0.2.1:9001", "10.0.0.1:9001", "[2001:db8::1]:9001", "0.0.0.0:9001"] {
-            Prey::new(hop(other), here).expect_err("elsewhere");
-            Prey::new(here, hop(other)).expect_err("elsewhere");
-            let prey = Prey::new(here, here).expect("loopback");
-            prey.with_dir_port(hop(other).address).expect_err("elsewhere");
+            AttackTarget::new(hop(other), here).expect_err("not on loopback");
+            AttackTarget::new(here, hop(other)).expect_err("not on loopback");
+            let target = AttackTarget::new(here, here).expect("loopback");
+            target.with_dir_port(hop(other).address).expect_err("not on loopback");
         }
     }
 
     #[test]
-    fn attackers_have_addresses_of_their_own() {
+    fn attackers_have_separate_addresses_on_loopback() {
         assert_eq!(address_of(0), IpAddr::from([127, 66, 0, 0]));
         assert_eq!(address_of(258), IpAddr::from([127, 66, 1, 2]));
         assert!(address_of(u32::MAX).is_loopback());

@@ -1,8 +1,8 @@
-//! What all attacks share: lines to the relay from the attacker's addresses, and a token bucket.
+//! The state that all attacks share: lines to the relay from the attacker's addresses, and a token bucket.
 
-use super::circuits::Yard;
+use super::circuits::PendingCircuits;
 use super::line::{Depth, Line};
-use super::prey::{Prey, address_of};
+use super::target::{AttackTarget, address_of};
 use super::{Attack, AttackError, CircuitAt};
 use link::tls::{Buffers, TlsConfigs};
 use link::{Clock, unix_time_s};
@@ -24,11 +24,11 @@ const CONNECTION_BYTES: u64 = 200;
 /// address two circuits a second, which those use up.
 const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// With more lines than this, a turn handles one in this number of the idle ones.
+/// With more lines than this, a turn handles only one in [`IDLE_ONE_IN`] idle lines.
 const MANY: usize = 200;
-const LOOK_ONE_IN: usize = 16;
+const IDLE_ONE_IN: usize = 16;
 
-/// Identifies a line of the field. The number of a lost line is used again.
+/// Identifies a line. The number of a lost line is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId(pub(super) usize);
 
@@ -87,19 +87,20 @@ impl Counts {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts bytes given to TCP outside of the field's lines.
+    /// Counts bytes given to TCP outside of the attacker's lines.
     pub(super) fn count_sent(&self, bytes: u64) {
         self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
-pub(super) struct Field {
-    prey: Prey,
+/// The lines of an attack, and the token bucket that limits their total rate.
+pub(super) struct Attacker {
+    target: AttackTarget,
     clock: Clock,
     now: Instant,
     pub(super) rng: StdRng,
     rate: Rate,
-    purse: TokenBucket,
+    bucket: TokenBucket,
     tls: TlsConfigs,
     buffers: Buffers,
     lines: Vec<Option<Line>>,
@@ -108,18 +109,18 @@ pub(super) struct Field {
     kept: Vec<LineId>,
     next_address: u32,
     /// Circuits that are being built.
-    pub(super) yard: Yard,
+    pub(super) pending: PendingCircuits,
     /// The number of turns: each begins with another line.
     turns: usize,
     counts: Arc<Counts>,
 }
 
-impl Field {
+impl Attacker {
     /// The pause after a turn in which nothing was sent or received.
     pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
     pub(super) fn new(
-        prey: Prey,
+        target: AttackTarget,
         rate: Rate,
         clock: Clock,
         rng: StdRng,
@@ -128,19 +129,19 @@ impl Field {
         let tls = TlsConfigs::nameless([66; 32], unix_time_s())?;
         let now = clock.now();
         Ok(Self {
-            prey,
+            target,
             clock,
             now,
             rng,
             rate,
-            purse: TokenBucket::new(rate, Duration::from_millis(20), 16_384, now),
+            bucket: TokenBucket::new(rate, Duration::from_millis(20), 16_384, now),
             tls,
             buffers: Buffers::default(),
             lines: Vec::new(),
             free: Vec::new(),
             kept: Vec::new(),
             next_address: 0,
-            yard: Yard::default(),
+            pending: PendingCircuits::default(),
             turns: 0,
             counts,
         })
@@ -151,8 +152,8 @@ impl Field {
         self.now
     }
 
-    pub(super) fn prey(&self) -> Prey {
-        self.prey.clone()
+    pub(super) fn target(&self) -> AttackTarget {
+        self.target.clone()
     }
 
     /// The maximum rate.
@@ -173,42 +174,42 @@ impl Field {
 
     /// Opens a line to the relay from the attacker's address with this number; `None` if the token bucket is empty.
     pub(super) fn dial(&mut self, from: u32, depth: Depth) -> Option<LineId> {
-        let relay = *self.prey.relay();
+        let relay = *self.target.relay();
         self.dial_to(address_of(from), depth, relay, false)
     }
 
     /// Opens a line with a small receive buffer, for an attacker that reads nothing.
     pub(super) fn dial_narrow(&mut self, from: u32) -> Option<LineId> {
-        let relay = *self.prey.relay();
+        let relay = *self.target.relay();
         self.dial_to(address_of(from), Depth::Link, relay, true)
     }
 
     /// Opens a link to the relay through which some attacks go.
-    pub(super) fn dial_other(&mut self, from: u32) -> Option<LineId> {
-        let by = *self.prey.by();
-        self.dial_to(address_of(from), Depth::Link, by, false)
+    pub(super) fn dial_via(&mut self, from: u32) -> Option<LineId> {
+        let via = *self.target.via();
+        self.dial_to(address_of(from), Depth::Link, via, false)
     }
 
     /// Opens a TCP connection to the relay's directory port, if it has one, with a small buffer for a client that reads nothing.
     pub(super) fn dial_dir_port(&mut self, from: u32, has_small_buffer: bool) -> Option<LineId> {
-        let port = NextHop { address: self.prey.dir_port()?, ..*self.prey.relay() };
+        let port = NextHop { address: self.target.dir_port()?, ..*self.target.relay() };
         self.dial_to(address_of(from), Depth::Tcp, port, has_small_buffer)
     }
 
     /// Opens a link from the address of an honest client.
     pub(super) fn dial_honestly(&mut self) -> Option<LineId> {
-        let relay = *self.prey.relay();
+        let relay = *self.target.relay();
         self.dial_to(HONEST.into(), Depth::Link, relay, false)
     }
 
     /// Keeps `count` links to the relay open, each from a separate address, so that each stays below the limits of DoS defences.
     pub(super) fn keep(&mut self, count: usize) -> Vec<LineId> {
-        self.keep_by(count, |field, address| field.dial(address, Depth::Link))
+        self.keep_by(count, |attacker, address| attacker.dial(address, Depth::Link))
     }
 
     /// Keeps `count` links open to the relay through which some attacks go.
-    pub(super) fn keep_to_other(&mut self, count: usize) -> Vec<LineId> {
-        self.keep_by(count, Self::dial_other)
+    pub(super) fn keep_via(&mut self, count: usize) -> Vec<LineId> {
+        self.keep_by(count, Self::dial_via)
     }
 
     fn keep_by(
@@ -232,10 +233,10 @@ impl Field {
         to: NextHop,
         has_small_buffer: bool,
     ) -> Option<LineId> {
-        if self.purse.available_bytes(self.now) < CONNECTION_BYTES {
+        if self.bucket.available_bytes(self.now) < CONNECTION_BYTES {
             return None;
         }
-        self.purse.take(CONNECTION_BYTES);
+        self.bucket.take(CONNECTION_BYTES);
         self.counts.sent_bytes.fetch_add(CONNECTION_BYTES, Ordering::Relaxed);
         self.counts.dialled.fetch_add(1, Ordering::Relaxed);
         let expected = ExpectedPeer { ids: to.ids, address: to.address.ip() };
@@ -261,13 +262,13 @@ impl Field {
     }
 
     /// Whether cells can be sent on a line, and its queue has room.
-    pub(super) fn takes(&self, line: LineId) -> bool {
+    pub(super) fn can_send(&self, line: LineId) -> bool {
         self.line(line).is_some_and(|line| line.is_open() && line.has_room())
     }
 
     /// Whether TCP, and TLS if required, are established on a line, and its queue has room.
-    pub(super) fn takes_raw(&self, line: LineId) -> bool {
-        self.line(line).is_some_and(|line| line.stands() && line.has_room())
+    pub(super) fn can_send_raw(&self, line: LineId) -> bool {
+        self.line(line).is_some_and(|line| line.is_established() && line.has_room())
     }
 
     /// Sends a cell.
@@ -286,9 +287,9 @@ impl Field {
     }
 
     /// Stops reading from a line.
-    pub(super) fn deafen(&mut self, line: LineId) {
+    pub(super) fn stop_reading(&mut self, line: LineId) {
         if let Some(line) = self.line_mut(line) {
-            line.deafen();
+            line.stop_reading();
         }
     }
 
@@ -315,10 +316,10 @@ impl Field {
             let place = (self.turns + nth) % count;
             // Of thousands of idle lines only some are handled, because the attacker shares the processor with the relay.
             let is_at_rest = self.lines[place].as_ref().is_some_and(Line::is_at_rest);
-            if count > MANY && is_at_rest && !nth.is_multiple_of(LOOK_ONE_IN) {
+            if count > MANY && is_at_rest && !nth.is_multiple_of(IDLE_ONE_IN) {
                 continue;
             }
-            // It leaves its place, since the attack may use the others meanwhile.
+            // Removed while it is handled, because the attack may use the other lines.
             let Some(mut line) = self.lines[place].take() else { continue };
             let rng = &mut self.rng;
             let mut random = || {
@@ -328,7 +329,7 @@ impl Field {
             };
             let moved = line.turn(
                 self.now,
-                &mut self.purse,
+                &mut self.bucket,
                 &mut self.buffers,
                 &mut random,
                 unix_time_s,
@@ -362,7 +363,7 @@ impl Field {
                     self.free.push(place);
                     self.counts.lost.fetch_add(1, Ordering::Relaxed);
                     self.kept.retain(|it| *it != id);
-                    self.yard.handle_lost(id);
+                    self.pending.handle_lost(id);
                     attack.handle_lost(id);
                 }
             }
