@@ -1,97 +1,94 @@
-//! `flashflow-lab experiment crash`: measurements in which a process is killed.
+//! `flashflow-lab experiment crash`: measurements during which a process is killed.
 
-mod cast;
 mod judge;
 mod plan;
+mod processes;
+mod results;
 mod round;
-mod show;
 mod traces;
 
 use crate::common::Session;
 use crate::error::Result;
 use crate::reporting;
-use cast::Processes;
 use clap::Args;
 use coordinator::Params;
 use link::Clock;
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
-use plan::{Blow, Fate, Victim, fates};
+use plan::{Fault, PlannedRound, Victim, planned_rounds};
+use processes::Processes;
 use report::experiment::{Case, ExperimentReport};
 use round::{CrashRound, play};
 
-/// What if a process is killed at any moment?
+/// What happens if a process is killed during a measurement?
 ///
-/// A relay, two measurers and a coordinator measure again and again, each a process. In each round one of
-/// the four is killed at a random moment; after every tenth comes a control, in which nobody is. All others
-/// must end their parts by their deadlines, no estimate may be wrong by the relay's limit and by what the
-/// kernel counted, and nothing may be left.
+/// Two measurers and a coordinator measure a relay repeatedly, each a separate process. In each round one of the four processes is
+/// killed at a random moment. A control without a victim follows every tenth round. All survivors must end their parts by their
+/// deadlines, every estimate must agree with the relay's limit and the kernel's counters, and no process, socket or file may remain.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment crash --quick --out results")]
 pub(super) struct Options {
-    /// Rounds in which somebody is killed; 200, or 12 with --quick.
+    /// Rounds with a victim; 200 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
-    /// Seconds of each.
+    /// Duration of each measurement in seconds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=60))]
     seconds: u32,
-    /// Freeze the victims instead (SIGSTOP): their connections stay, but nobody answers.
+    /// Freeze the victims (SIGSTOP) instead of killing them: their connections stay open.
     #[arg(long)]
     freeze: bool,
-    /// Decides who is killed, and when.
+    /// Seed of the victims and of the moments at which they are killed.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
 }
 
-const ROUNDS: u32 = 200;
-const ROUNDS_QUICK: u32 = 12;
-
-/// The relay's limit in Mbit/s: little, so that even a busy machine keeps up.
+/// The relay's limit in Mbit/s: low, so that even a busy machine can carry it.
 const LIMIT: f64 = 30.0;
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
-    let count = session.or(options.rounds, ROUNDS_QUICK, ROUNDS);
+    let count = session.or(options.rounds, 12, 200);
     let limit = Rate::from_mbit_per_s(LIMIT);
-    // As `flashflow measure` has them.
+    // The parameters of `flashflow measure`.
     let params = Params { seconds: options.seconds, ..TeamOptions::default().params };
     let clock = Clock::start();
     output.doing("starting a relay and measurers");
-    let mut cast = Processes::new(limit, clock)?;
+    let mut processes = Processes::new(limit, clock)?;
     let (mut rounds, mut cases): (Vec<CrashRound>, Vec<Case>) = (Vec::new(), Vec::new());
-    let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
-    // What a round takes is known from the first one, in which nobody is killed.
+    let fault = if options.freeze { Fault::Freeze } else { Fault::Kill };
+    // The first control determines the expected duration of a round.
     let mut length = Duration::ZERO;
-    'all: for mut fate in std::iter::once(Fate::FIRST).chain(fates(count, options.seed)) {
+    let planned = planned_rounds(count, options.seed);
+    'all: for mut plan in std::iter::once(PlannedRound::FIRST).chain(planned) {
         loop {
-            output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
-            let played = play(&mut cast, fate, blow, params, length, clock, interrupt)?;
+            output.doing(format!("round {} of {count}: {} to be killed", plan.number, plan.victim));
+            let played = play(&mut processes, plan, fault, params, length, clock, interrupt)?;
             let Some(played) = played else { break 'all };
-            if fate == Fate::FIRST {
+            if plan == PlannedRound::FIRST {
                 length = played.took().unwrap_or(played.deadline);
             }
             let case = played.case(limit);
             reporting::print_case(&case, output);
-            mend(&mut cast, &played)?;
-            let is_over = played.kill.is_some() || fate.is_control();
+            restart(&mut processes, &played)?;
+            let is_over = played.kill.is_some() || plan.is_control();
             rounds.push(played);
             cases.push(case);
             if is_over {
                 break;
             }
-            // Its victim had ended before its moment, so that it was but a control.
-            fate = fate.sooner();
+            // The victim had ended before its moment, so this round was a control.
+            plan = plan.earlier();
         }
     }
-    Ok(show::report(options, &rounds, cases, &params, limit))
+    Ok(results::report(options, &rounds, cases, &params, limit))
 }
 
-/// Starts anew who was killed, and who hangs: the next round is to be judged by itself.
-fn mend(cast: &mut Processes, played: &CrashRound) -> Result<()> {
-    let hang = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
-    let killed = played.kill.map(|_| played.fate.victim);
-    for who in hang.chain(killed).filter(|who| *who != Victim::Nobody) {
-        cast.restart(who)?;
+/// Restarts the victim and processes that hang, so that they do not affect the next round.
+fn restart(processes: &mut Processes, played: &CrashRound) -> Result<()> {
+    let hanging = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
+    let killed = played.kill.map(|_| played.plan.victim);
+    for who in hanging.chain(killed).filter(|who| *who != Victim::Nobody) {
+        processes.restart(who)?;
     }
     Ok(())
 }

@@ -1,20 +1,20 @@
-//! Who is killed in which round, and when: all from the seed.
+//! The victim of each round and the moment of its kill, drawn from a seed.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fmt;
 
-/// Measurers of the team.
+/// The number of measurers in the team.
 pub(super) const MEASURERS: usize = 2;
 
-/// The victim.
+/// The process that is killed or frozen in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Victim {
-    /// One of the team, by its place.
+    /// A measurer, by its index in the team.
     Measurer(usize),
     Coordinator,
     Target,
-    /// A control: to see that all is well.
+    /// None: the round is a control.
     Nobody,
 }
 
@@ -31,16 +31,16 @@ impl fmt::Display for Victim {
 
 /// What happens to the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blow {
-    /// It is gone at once, and the system closes its connections.
+pub(super) enum Fault {
+    /// SIGKILL: the kernel closes its connections.
     Kill,
-    /// Its connections stay, but nobody answers.
+    /// SIGSTOP: its connections stay open, but it does not answer.
     Freeze,
 }
 
-impl Blow {
-    /// What is done to the victim.
-    pub(super) const fn done(self) -> &'static str {
+impl Fault {
+    /// The participle for messages.
+    pub(super) const fn participle(self) -> &'static str {
         match self {
             Self::Kill => "killed",
             Self::Freeze => "frozen",
@@ -48,39 +48,38 @@ impl Blow {
     }
 }
 
-/// What a round has in store.
+/// A planned round.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Fate {
-    /// Counted from one. A control has the number of the round before it.
+pub(super) struct PlannedRound {
+    /// Counted from one. A control has the number of the previous round.
     pub(super) number: u32,
     pub(super) victim: Victim,
-    /// When, as a share of the time that a round takes.
+    /// The moment of the kill, as a share of a round's expected duration.
     pub(super) at: f64,
 }
 
-impl Fate {
-    /// A control before all others, which says how long a round takes.
+impl PlannedRound {
+    /// The first control, which determines the expected duration of a round.
     pub(super) const FIRST: Self = Self { number: 0, victim: Victim::Nobody, at: 1.0 };
 
-    /// Whether nobody is to be killed.
+    /// Whether the round has no victim.
     pub(super) const fn is_control(&self) -> bool {
         matches!(self.victim, Victim::Nobody)
     }
 
-    /// The round again, earlier: its victim had ended before its moment.
-    pub(super) fn sooner(self) -> Self {
+    /// The same round with an earlier moment, after the victim had ended before its moment.
+    pub(super) fn earlier(self) -> Self {
         Self { at: self.at / 2.0, ..self }
     }
 }
 
 /// The number of rounds between controls.
-pub(super) const CONTROL_EVERY: u32 = 10;
+const CONTROL_EVERY: u32 = 10;
 
-/// So many rounds with a victim, and controls between them, which do not count. Of any three from the first
-/// on, each has another kind of victim.
-pub(super) fn fates(rounds: u32, seed: u64) -> Vec<Fate> {
+/// Plans this number of rounds with a victim, and additional controls. Each block of three rounds has one victim of each kind.
+pub(super) fn planned_rounds(rounds: u32, seed: u64) -> Vec<PlannedRound> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut fates = Vec::new();
+    let mut planned = Vec::new();
     let mut block: Vec<Victim> = Vec::new();
     for number in 1..=rounds {
         if block.is_empty() {
@@ -88,22 +87,22 @@ pub(super) fn fates(rounds: u32, seed: u64) -> Vec<Fate> {
             block = vec![measurer, Victim::Coordinator, Victim::Target];
         }
         let victim = block.swap_remove(below(&mut rng, block.len()));
-        fates.push(Fate { number, victim, at: share(&mut rng) });
+        planned.push(PlannedRound { number, victim, at: share(&mut rng) });
         if number.is_multiple_of(CONTROL_EVERY) {
-            fates.push(Fate { number, ..Fate::FIRST });
+            planned.push(PlannedRound { number, ..PlannedRound::FIRST });
         }
     }
-    fates
+    planned
 }
 
-/// From zero to one.
+/// A number from zero to one.
 fn share(rng: &mut StdRng) -> f64 {
     f64::from(rng.next_u32()) / (f64::from(u32::MAX) + 1.0)
 }
 
 fn below(rng: &mut StdRng, count: usize) -> usize {
     let drawn = usize::try_from(rng.next_u32()).unwrap_or_default();
-    // Of three at most: what it favours the first ones by is nothing.
+    // The bias of the remainder is negligible for a count of three at most.
     drawn % count.max(1)
 }
 
@@ -113,16 +112,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_round_has_a_victim_and_each_three_one_of_each_kind() {
-        let planned = fates(200, 7);
-        let (controls, all): (Vec<Fate>, Vec<Fate>) =
+    fn each_block_of_three_rounds_has_one_victim_of_each_kind() {
+        let planned = planned_rounds(200, 7);
+        let (controls, all): (Vec<PlannedRound>, Vec<PlannedRound>) =
             planned.iter().partition(|it| it.is_control());
         assert_eq!((all.len(), controls.len()), (200, 20));
-        assert!(all.iter().map(|fate| fate.number).eq(1..=200));
+        assert!(all.iter().map(|it| it.number).eq(1..=200));
         for three in all.chunks_exact(3) {
             let kinds: BTreeSet<_> = three
                 .iter()
-                .map(|fate| match fate.victim {
+                .map(|it| match it.victim {
                     Victim::Measurer(_) => Victim::Measurer(0),
                     other => other,
                 })
@@ -131,20 +130,20 @@ mod tests {
         }
         let measurers: BTreeSet<_> = all
             .iter()
-            .filter(|fate| matches!(fate.victim, Victim::Measurer(_)))
-            .map(|fate| fate.victim)
+            .map(|it| it.victim)
+            .filter(|victim| matches!(victim, Victim::Measurer(_)))
             .collect();
         assert_eq!(measurers.len(), MEASURERS);
         for tenth in 0..10u32 {
             let span = f64::from(tenth) / 10.0..f64::from(tenth + 1) / 10.0;
-            assert!(all.iter().any(|fate| span.contains(&fate.at)), "{span:?}");
+            assert!(all.iter().any(|it| span.contains(&it.at)), "{span:?}");
         }
     }
 
     #[test]
-    fn a_seed_decides_all() {
-        assert_eq!(fates(20, 3), fates(20, 3));
-        assert_ne!(fates(20, 3), fates(20, 4));
-        assert_eq!(fates(8, 3)[..], fates(20, 3)[..8]);
+    fn a_seed_determines_the_plan() {
+        assert_eq!(planned_rounds(20, 3), planned_rounds(20, 3));
+        assert_ne!(planned_rounds(20, 3), planned_rounds(20, 4));
+        assert_eq!(planned_rounds(8, 3)[..], planned_rounds(20, 3)[..8]);
     }
 }

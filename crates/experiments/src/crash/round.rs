@@ -1,8 +1,7 @@
-//! One round: a measurement in which somebody may be killed.
+//! One round: a measurement during which a process may be killed.
 
-use super::cast::Processes;
-use super::plan::{Blow, Fate, Victim};
-use super::traces::Sockets;
+use super::plan::{Fault, PlannedRound, Victim};
+use super::processes::Processes;
 use crate::error::{Error, Result};
 use crate::trial;
 use coordinator::Params;
@@ -14,62 +13,62 @@ use std::collections::BTreeMap;
 use std::process::ExitStatus;
 use terminal::Interrupt;
 
-/// How often we look.
+/// The polling interval.
 const STEP: Duration = Duration::from_millis(10);
 
-/// What survivors may be late by.
+/// The tolerated delay of survivors after the deadline.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(4);
 
-/// A process that is later than that is watched for this time, to know how late.
+/// How long a process is watched beyond the tolerance, to report how late it is.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A process and its keys take so long to come to be, at most, before its first deadline runs.
+/// The maximum time to start a process and generate its keys, before its first deadline runs.
 const START_UP: Duration = Duration::from_secs(3);
 
-/// What it takes the coordinator to reach its measurers, at most (`control`'s limit).
+/// The maximum time in which the coordinator connects to its measurers (limit of `control`).
 const CONNECTING: Duration = Duration::from_secs(8);
 
-/// A session whose other end does not answer is lost after so long, at most (`control`'s limits).
+/// The maximum time after which a session is lost whose peer does not answer (limits of `control`).
 const SESSION_LOST: Duration = Duration::from_secs(12);
 
-/// From the order to start to the start.
+/// The time from the order to start until the start.
 const START_DELAY: Duration = Duration::from_millis(500);
 
-/// What happened in a round. Times count from its beginning.
+/// The course of a round. Times count from its start.
 #[derive(Debug)]
 pub(super) struct CrashRound {
-    pub(super) fate: Fate,
-    pub(super) blow: Blow,
-    /// When the victim was killed, and in which phase; `None` if nobody was.
+    pub(super) plan: PlannedRound,
+    pub(super) fault: Fault,
+    /// When the victim was killed, and in which phase; `None` in a control.
     pub(super) kill: Option<(Duration, Phase)>,
-    /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
+    /// The round's deadline, by the progress when the victim was killed or the coordinator ended.
     pub(super) deadline: Duration,
-    /// The patience for the relay, which has limits of its own.
+    /// The deadline of the relay, which has limits of its own.
     pub(super) target_deadline: Duration,
-    /// When each survivor had ended its part; `None` if it had not when we lost patience.
+    /// When each survivor ended its part; `None` if it did not end in time.
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
-    /// What the coordinator left, if it ended by itself.
+    /// The coordinator's result, unless it was the victim.
     pub(super) verdict: Option<Verdict>,
-    /// What the measurers' sockets got in each second of the measurement, by the kernel.
-    pub(super) got: Vec<Rate>,
+    /// What the measurers' sockets received in each second of the measurement, by the kernel.
+    pub(super) received: Vec<Rate>,
     /// Orders and proofs that the relay refused.
     pub(super) refusals: Vec<String>,
-    /// What is left of the round.
-    pub(super) remains: Vec<String>,
-    /// Where the victim listened.
+    /// Processes, sockets and files that should not exist.
+    pub(super) leftovers: Vec<String>,
+    /// The listening address of the victim.
     pub(super) address: Option<std::net::SocketAddr>,
 }
 
-/// How far a round had come.
+/// The progress of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The relay had not accepted it yet.
+    /// The relay has not accepted the order.
     Beginning,
-    /// It had, and less than a second was measured.
+    /// The relay has accepted the order; less than a second has been measured.
     Opening,
-    /// So many seconds were over.
+    /// This number of seconds has been measured.
     Measuring(usize),
-    /// The coordinator had ended.
+    /// The coordinator has ended.
     Over,
 }
 
@@ -82,51 +81,51 @@ pub(super) struct Verdict {
     pub(super) error: Option<String>,
 }
 
-/// What is seen of a round that is on.
-struct Watch<'c> {
-    cast: &'c mut Processes,
+/// Observes a running round.
+struct Observer<'c> {
+    processes: &'c mut Processes,
     coordinator: OwnProcess,
     clock: Clock,
     params: Params,
-    begun: Instant,
-    /// When the relay accepted it, and reported its first second.
+    started: Instant,
+    /// When the relay accepted the order, and when it reported the first second.
     accepted: Option<Instant>,
     first_second: Option<Instant>,
-    /// When the relay has told of each second.
-    told: Vec<Instant>,
+    /// When the relay reported each second.
+    second_reports: Vec<Instant>,
     is_measured: bool,
     refusals: Vec<String>,
-    /// The coordinator's last word, and how it ended.
+    /// The last message of the coordinator, and its exit status.
     last: Value,
     ended: Option<ExitStatus>,
     is_coordinator_lost: bool,
-    /// When somebody was frozen.
+    /// When the victim was frozen.
     frozen: Option<Instant>,
 }
 
-/// Plays a round of which `length` is expected. `None` if it was interrupted.
+/// Plays a round with this expected duration. `None` if the user has interrupted.
 pub(super) fn play(
-    cast: &mut Processes,
-    fate: Fate,
-    blow: Blow,
+    processes: &mut Processes,
+    plan: PlannedRound,
+    fault: Fault,
     params: Params,
     length: Duration,
     clock: Clock,
     interrupt: &Interrupt,
 ) -> Result<Option<CrashRound>> {
-    let address = cast.address(fate.victim);
-    let witness = cast.witness()?;
-    let begun = clock.now();
-    let coordinator = cast.coordinator(params.seconds)?;
-    let mut watch = Watch {
-        cast,
+    let address = processes.address(plan.victim);
+    let witness = processes.witness()?;
+    let started = clock.now();
+    let coordinator = processes.coordinator(params.seconds)?;
+    let mut observer = Observer {
+        processes,
         coordinator,
         clock,
         params,
-        begun,
+        started,
         accepted: None,
         first_second: None,
-        told: Vec::new(),
+        second_reports: Vec::new(),
         is_measured: false,
         refusals: Vec::new(),
         last: Value::Null,
@@ -135,67 +134,68 @@ pub(super) fn play(
         frozen: None,
     };
     let mut kill = None;
-    if fate.victim != Victim::Nobody {
-        let at = begun + length.mul_f64(fate.at);
+    if plan.victim != Victim::Nobody {
+        let at = started + length.mul_f64(plan.at);
         while clock.now() < at {
             if interrupt.wait(STEP.min(at - clock.now())) {
                 return Ok(None);
             }
-            watch.look();
+            observer.update();
         }
-        watch.look();
-        let phase = watch.phase();
-        if !(fate.victim == Victim::Coordinator && phase == Phase::Over) {
-            watch.strike(fate.victim, blow);
-            kill = Some((clock.now() - begun, phase));
+        observer.update();
+        let phase = observer.phase();
+        if !(plan.victim == Victim::Coordinator && phase == Phase::Over) {
+            observer.inject(plan.victim, fault);
+            kill = Some((clock.now() - started, phase));
         }
     }
-    let Some((ends, deadline)) = watch.until_over(fate.victim, blow, interrupt) else {
+    let Some((ends, deadline)) = observer.until_over(plan.victim, fault, interrupt) else {
         return Ok(None);
     };
-    let target_deadline = watch.target_deadline(fate.victim, blow) - begun;
+    let target_deadline = observer.target_deadline(plan.victim, fault) - started;
     if kill.is_some() {
-        // What was frozen is not to be left.
-        watch.strike(fate.victim, Blow::Kill);
+        // A frozen process must not remain.
+        observer.inject(plan.victim, Fault::Kill);
     }
-    let verdict = watch.verdict(fate.victim, kill.is_some());
-    let Watch { told, refusals, coordinator, .. } = watch;
-    // Also one that hangs.
+    let verdict = observer.verdict(plan.victim, kill.is_some());
+    let Observer { second_reports, refusals, coordinator, .. } = observer;
+    // Ends a coordinator that hangs.
     drop(coordinator);
-    let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
-    let dead = if kill.is_some() { fate.victim } else { Victim::Nobody };
-    let mut remains = cast.remains(dead);
-    // The others may just be hearing of the end.
+    let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - started))).collect();
+    let dead = if kill.is_some() { plan.victim } else { Victim::Nobody };
+    let mut leftovers = processes.leftovers(dead);
+    // The survivors may not have noticed the end yet.
     let patience = clock.now() + TOLERANCE;
-    while !remains.is_empty() && clock.now() < patience && !interrupt.wait(STEP) {
-        remains = cast.remains(dead);
+    while !leftovers.is_empty() && clock.now() < patience && !interrupt.wait(STEP) {
+        leftovers = processes.leftovers(dead);
     }
-    let deadline = deadline - begun;
+    let deadline = deadline - started;
     if let Some(problem) = witness.problem() {
         return Err(Error::Witness(problem));
     }
-    let got = trial::round_start(told.iter().copied()).map_or_else(Vec::new, |began| {
-        let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
-        witness.seconds_from(0, began, count).into_iter().map(Rate::from_mbit_per_s).collect()
-    });
+    let received =
+        trial::round_start(second_reports.iter().copied()).map_or_else(Vec::new, |began| {
+            let count = u32::try_from(second_reports.len()).unwrap_or(u32::MAX);
+            witness.seconds_from(0, began, count).into_iter().map(Rate::from_mbit_per_s).collect()
+        });
     Ok(Some(CrashRound {
-        fate,
-        blow,
+        plan,
+        fault,
         kill,
         deadline,
         target_deadline,
         ends,
         verdict,
-        got,
+        received,
         refusals,
-        remains,
+        leftovers,
         address,
     }))
 }
 
-impl Watch<'_> {
-    /// Takes in what has been said.
-    fn look(&mut self) {
+impl Observer<'_> {
+    /// Processes all pending messages.
+    fn update(&mut self) {
         let now = self.clock.now();
         while let Some((_, value)) = self.coordinator.next_output(now) {
             self.last = value;
@@ -203,7 +203,7 @@ impl Watch<'_> {
         if self.ended.is_none() {
             self.ended = self.coordinator.end();
         }
-        while let Some((at, value)) = self.cast.relay().process.next_output(now) {
+        while let Some((at, value)) = self.processes.relay().process.next_output(now) {
             match value["type"].as_str() {
                 Some("accepted") => {
                     self.accepted.get_or_insert(at);
@@ -211,7 +211,7 @@ impl Watch<'_> {
                 }
                 Some("second") => {
                     self.first_second.get_or_insert(at);
-                    self.told.push(at);
+                    self.second_reports.push(at);
                 }
                 Some("over") => self.is_measured = false,
                 Some("refused") => {
@@ -226,35 +226,36 @@ impl Watch<'_> {
     fn phase(&self) -> Phase {
         match (self.ended, self.accepted, self.first_second) {
             (Some(_), ..) => Phase::Over,
-            (None, _, Some(_)) => Phase::Measuring(self.told.len()),
+            (None, _, Some(_)) => Phase::Measuring(self.second_reports.len()),
             (None, Some(_), None) => Phase::Opening,
             (None, None, None) => Phase::Beginning,
         }
     }
 
-    fn strike(&mut self, victim: Victim, blow: Blow) {
-        match (victim, blow) {
-            (Victim::Coordinator, Blow::Kill) => self.coordinator.kill(),
-            (Victim::Coordinator, Blow::Freeze) => self.coordinator.freeze(),
-            (_, Blow::Kill) => self.cast.kill(victim),
-            (_, Blow::Freeze) => self.cast.freeze(victim),
+    /// Kills or freezes the victim.
+    fn inject(&mut self, victim: Victim, fault: Fault) {
+        match (victim, fault) {
+            (Victim::Coordinator, Fault::Kill) => self.coordinator.kill(),
+            (Victim::Coordinator, Fault::Freeze) => self.coordinator.freeze(),
+            (_, Fault::Kill) => self.processes.kill(victim),
+            (_, Fault::Freeze) => self.processes.freeze(victim),
         }
-        if blow == Blow::Freeze {
+        if fault == Fault::Freeze {
             self.frozen = Some(self.clock.now());
         }
         self.is_coordinator_lost |= victim == Victim::Coordinator;
     }
 
-    /// When the relay must be free again. Without a coordinator that answers, and without a cell, that
-    /// is when its operator has had enough (`FFMaxMeasurementDuration`).
-    fn target_deadline(&self, victim: Victim, blow: Blow) -> Instant {
-        match (victim, blow, self.accepted, self.first_second) {
-            (Victim::Coordinator, Blow::Freeze, Some(at), None) => at + OwnRelay::MEASUREMENT_MAX,
+    /// When the relay must be idle again. If the coordinator is frozen before the first cell, that is after the relay's own limit
+    /// (`FFMaxMeasurementDuration`).
+    fn target_deadline(&self, victim: Victim, fault: Fault) -> Instant {
+        match (victim, fault, self.accepted, self.first_second) {
+            (Victim::Coordinator, Fault::Freeze, Some(at), None) => at + OwnRelay::MEASUREMENT_MAX,
             _ => self.deadline(),
         }
     }
 
-    /// When all must be over, by what is known: each phase has its time.
+    /// When the round must be over, by its progress.
     fn deadline(&self) -> Instant {
         let Params { seconds, setup_timeout, report_grace, .. } = self.params;
         let measuring = Duration::from_secs(u64::from(seconds)) + report_grace;
@@ -263,56 +264,51 @@ impl Watch<'_> {
             (_, Some(at)) => at + measuring.saturating_sub(Duration::from_secs(1)),
             (Some(at), None) => at + setup_timeout + START_DELAY + measuring,
             (None, None) => {
-                self.begun + START_UP + CONNECTING + setup_timeout + START_DELAY + measuring
+                self.started + START_UP + CONNECTING + setup_timeout + START_DELAY + measuring
             }
         };
         deadline.max(noticed)
     }
 
-    /// Whether it has a part in the round still.
+    /// Whether a process still takes part in the round.
     fn is_busy(&self, who: Victim) -> bool {
         match who {
             Victim::Coordinator => self.ended.is_none() && !self.is_coordinator_lost,
-            // The link to a coordinator that is frozen is closed as any that nobody uses: after minutes.
+            // The relay closes the link to a frozen coordinator only after minutes, like any unused link.
             Victim::Target if self.is_coordinator_lost && self.frozen.is_some() => self.is_measured,
-            Victim::Target => {
-                self.is_measured
-                    || self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
-            }
-            Victim::Measurer(_) => {
-                self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
-            }
+            Victim::Target => self.is_measured || !self.processes.is_idle(who),
+            Victim::Measurer(_) => !self.processes.is_idle(who),
             Victim::Nobody => false,
         }
     }
 
-    /// Waits for the end of all survivors' parts; says when each came, and the deadline.
+    /// Waits until all survivors have ended their parts. Returns when each did, and the deadline.
     fn until_over(
         &mut self,
         dead: Victim,
-        blow: Blow,
+        fault: Fault,
         interrupt: &Interrupt,
     ) -> Option<(BTreeMap<Victim, Option<Instant>>, Instant)> {
         let survivors =
-            || Processes::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
+            || Processes::permanent().chain([Victim::Coordinator]).filter(|who| *who != dead);
         let mut ends: BTreeMap<Victim, Option<Instant>> =
             survivors().map(|who| (who, None)).collect();
         loop {
-            self.look();
+            self.update();
             let mut is_over = true;
             for who in survivors() {
-                // The clock is read first: it was idle then, or a moment later.
+                // Read before the check, so that the end is not dated too late.
                 let now = self.clock.now();
                 let end = (!self.is_busy(who)).then_some(now);
                 let known = ends.entry(who).or_default();
-                // Over only if it was already when we looked last: nobody is between two sockets then.
+                // It must be idle at two polls in a row: between two sockets, a process is idle for a moment.
                 is_over &= known.is_some() && end.is_some();
                 *known = end.and(known.or(end));
             }
             let deadline = self.deadline();
-            // A survivor that is idle may have its part before it, as long as there is a coordinator.
+            // While there is a coordinator, the part of an idle survivor may not have begun.
             let is_ended = self.ended.is_some() || self.is_coordinator_lost;
-            let last = deadline.max(self.target_deadline(dead, blow));
+            let last = deadline.max(self.target_deadline(dead, fault));
             if (is_over && is_ended) || self.clock.now() > last + TOLERANCE + PATIENCE {
                 return Some((ends, deadline));
             }
@@ -322,13 +318,13 @@ impl Watch<'_> {
         }
     }
 
-    /// What the coordinator came to by itself.
+    /// The coordinator's result, unless it was killed.
     fn verdict(&mut self, victim: Victim, was_killed: bool) -> Option<Verdict> {
         if victim == Victim::Coordinator && was_killed {
             return None;
         }
         let status = self.ended?;
-        // What it said last may still be under way to us; its output ends with it.
+        // Its last message may still be in the pipe, which closes with the process.
         while let Some((_, value)) = self.coordinator.next_output(self.clock.now() + TOLERANCE) {
             self.last = value;
         }

@@ -1,20 +1,20 @@
-//! What the rounds come to, as a report.
+//! The report on all rounds.
 
 use super::Options;
 use super::judge::BOUNDS;
-use super::plan::{Blow, Victim};
+use super::plan::{Fault, Victim};
 use super::round::{CrashRound, TOLERANCE};
-use crate::reporting;
+use crate::reporting::{self, parameter};
 use coordinator::Params;
 use onion::{Duration, Rate};
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Role, Series,
 };
 
-/// Less than this cannot be seen, since we look every 10 ms.
+/// The resolution of times: processes are polled every 10 ms.
 const LEAST_S: f64 = 0.01;
 
-/// The kinds of victims, with their names and how they are drawn.
+/// The kinds of victims, with their names and roles in figures.
 const KINDS: [(Victim, &str, Role); 3] = [
     (Victim::Measurer(0), "measurer", Role::Nth(0)),
     (Victim::Coordinator, "coordinator", Role::Nth(1)),
@@ -22,7 +22,7 @@ const KINDS: [(Victim, &str, Role); 3] = [
 ];
 
 fn is_kind(played: &CrashRound, kind: Victim) -> bool {
-    match (played.fate.victim, kind) {
+    match (played.plan.victim, kind) {
         (Victim::Measurer(_), Victim::Measurer(_)) => played.kill.is_some(),
         (victim, kind) => victim == kind && played.kill.is_some(),
     }
@@ -35,44 +35,40 @@ pub(super) fn report(
     params: &Params,
     limit: Rate,
 ) -> ExperimentReport {
-    let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
-    let answer = answer(rounds, &cases, blow);
-    let setup_s = params.setup_timeout.as_secs();
-    let grace_s = params.report_grace.as_secs();
+    let fault = if options.freeze { Fault::Freeze } else { Fault::Kill };
+    let kill_count = kills(rounds).count();
     let text = include_str!("../../../../docs/experiments/crash.md");
-    let mut report = reporting::report("crash", text);
-    report.answer = answer;
-    report.cases = cases;
-    report.parameters = [
-        ("rounds with a victim", kills(rounds).count().to_string()),
-        ("controls", (rounds.len() - kills(rounds).count()).to_string()),
-        ("victims are", blow.done().to_owned()),
-        ("seconds of a round", params.seconds.to_string()),
-        ("seed", options.seed.to_string()),
-        ("limit of the relay", format!("{limit}")),
-        ("set-up timeout", format!("{setup_s} s")),
-        ("grace for reports", format!("{grace_s} s")),
-        ("tolerance", format!("{} s", TOLERANCE.as_secs())),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .to_vec();
-    report.figures = vec![distribution(rounds, params), moments(rounds)];
-    report
+    ExperimentReport {
+        answer: answer(rounds, &cases, fault),
+        parameters: vec![
+            parameter("rounds with a victim", kill_count),
+            parameter("controls", rounds.len() - kill_count),
+            parameter("victims are", fault.participle()),
+            parameter("seconds of a round", params.seconds),
+            parameter("seed", options.seed),
+            parameter("limit of the relay", limit),
+            parameter("set-up timeout", format!("{} s", params.setup_timeout.as_secs())),
+            parameter("grace for reports", format!("{} s", params.report_grace.as_secs())),
+            parameter("tolerance", format!("{} s", TOLERANCE.as_secs())),
+        ],
+        figures: vec![distribution(rounds, params), moments(rounds)],
+        cases,
+        ..reporting::report("crash", text)
+    }
 }
 
-/// The rounds in which somebody was killed.
+/// The rounds with a victim.
 fn kills(rounds: &[CrashRound]) -> impl Iterator<Item = &CrashRound> {
     rounds.iter().filter(|played| played.kill.is_some())
 }
 
-/// In one sentence, with the figures.
-fn answer(rounds: &[CrashRound], cases: &[Case], blow: Blow) -> String {
-    let done = blow.done();
+fn answer(rounds: &[CrashRound], cases: &[Case], fault: Fault) -> String {
+    let done = fault.participle();
     let killed = |kind| rounds.iter().filter(|played| is_kind(played, kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
     let took = || kills(rounds).filter_map(CrashRound::took).map(|took| took.as_secs_f64());
     let slowest = took().fold(0.0, f64::max);
-    let middle = reporting::median(took()).unwrap_or_default();
+    let median = reporting::median(took()).unwrap_or_default();
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
     let (inside, outside): (Vec<f64>, Vec<f64>) =
         ratios.iter().partition(|ratio| BOUNDS.contains(*ratio));
@@ -81,7 +77,7 @@ fn answer(rounds: &[CrashRound], cases: &[Case], blow: Blow) -> String {
     let missed: Vec<&Case> =
         cases.iter().filter(|case| case.verdict == CaseVerdict::Missed).collect();
     let failures = cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
-    let numbers = if ratios.is_empty() {
+    let estimates = if ratios.is_empty() {
         "no estimates".to_owned()
     } else {
         format!(
@@ -90,28 +86,27 @@ fn answer(rounds: &[CrashRound], cases: &[Case], blow: Blow) -> String {
             ratios.len()
         )
     };
-    let so = if missed.is_empty() && outside.is_empty() {
-        "no hang, no wrong number, nothing left behind".to_owned()
+    let summary = if missed.is_empty() && outside.is_empty() {
+        "nothing hung, no estimate was wrong, nothing was left".to_owned()
     } else if missed.is_empty() {
-        // Not to be passed over: the promise is about the limit.
         format!(
-            "no hang, nothing left behind, but {} estimates are off the limit and were let pass since \
-             they are marked as lower bounds, or a result of the burst that the limit allows",
+            "nothing hung, nothing was left, but {} estimates differ from the limit: they are marked as lower bounds, or include the burst \
+             that the limit allows",
             outside.len()
         )
     } else {
-        format!("{} rounds were not as they should be", missed.len())
+        format!("{} rounds missed", missed.len())
     };
     format!(
-        "In {} rounds a measurer was {done} {measurers} times, the coordinator {coordinators} and \
-         the target {targets}; {} more were controls: {so}. Survivors ended {middle:.2} s after that in \
-         the median, {slowest:.2} s at most; {failures} named failures, {numbers}.",
+        "In {} rounds a measurer was {done} {measurers} times, the coordinator {coordinators} and the target {targets} times; {} more \
+         rounds were controls: {summary}. Survivors ended {median:.2} s later in the median, {slowest:.2} s at most; {failures} failures \
+         that name the victim, {estimates}.",
         kills(rounds).count(),
         rounds.len() - kills(rounds).count(),
     )
 }
 
-/// Time from kill to end, by victim.
+/// The time from the kill to the end of the last survivor, by kind of victim.
 fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     let times = KINDS.map(|(kind, name, _)| {
         let rounds = rounds.iter().filter(|played| is_kind(played, kind));
@@ -121,29 +116,28 @@ fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     let deadline = Duration::from_secs(u64::from(params.seconds)) + params.report_grace;
     let mut figure = ExperimentFigure::distributions(
         "to-end",
-        "From the kill to the end of the last survivor",
+        "Time from the kill to the end of the last survivor",
         "seconds",
         times,
     )
     .caption(
-        "A survivor's part has ended when it has no connection left, a coordinator's when its \
-         process has. The deadline is that of a round whose first cell has just arrived; before, \
-         there is more time.",
+        "A survivor has ended its part when it has no connections, a coordinator when its process has exited. \
+         The deadline is that of a round whose first cell has just arrived; before, it is later.",
     )
     .mark(On::X, deadline.as_secs_f64(), "deadline", Role::Problem);
     figure.x = figure.x.log().showing(LEAST_S, deadline.as_secs_f64());
     figure
 }
 
-/// The distribution over the moment of the kill.
+/// The same time by the moment of the kill.
 fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
         "moments",
-        "Time to end by the moment of the kill",
-        Axis::new("second of the round in which somebody was killed"),
+        "Time to the end by the moment of the kill",
+        Axis::new("moment of the kill, in seconds of the round"),
         Axis::new("seconds from the kill to the end").log(),
     )
-    .caption("Each dot is a round; above it is the deadline that it had left.");
+    .caption("Each dot is a round, with the time left until its deadline.");
     let at = |played: &CrashRound| played.kill.map(|(at, _)| at);
     let deadlines = rounds.iter().filter_map(|played| {
         let at = at(played)?;
@@ -159,7 +153,7 @@ fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
                 Some((played, (at(played)?.as_secs_f64(), took)))
             })
             .collect();
-        let labels = dots.iter().map(|(played, _)| format!("round {}", played.fate.number));
+        let labels = dots.iter().map(|(played, _)| format!("round {}", played.plan.number));
         let labels = labels.collect();
         let points = dots.into_iter().map(|(_, point)| point).collect();
         figure = figure.with(Series::dots(name, role, points).labels(labels));

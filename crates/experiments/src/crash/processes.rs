@@ -1,8 +1,9 @@
-//! Who takes part: a relay, measurers, and in each round a coordinator, all processes of their own.
+//! The relay and the measurers, which run through all rounds, and the coordinator of each round: each a separate process.
 
 use super::plan::{MEASURERS, Victim};
-use super::traces::{self, Sockets};
+use super::traces;
 use crate::error::{Error, Result};
+use crate::process::tcp_sockets;
 use control::keys::{PublicKey, SecretKey};
 use lab::witness::{Count, Witness};
 use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
@@ -15,32 +16,32 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 use tempfile::TempDir;
 
-/// Far more than a measurer needs to start.
+/// The timeout of the start of a measurer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Few, so that a round takes no longer to set up than to measure.
+/// Few sockets, so that the set-up takes no longer than the measurement.
 const SOCKETS: u32 = 20;
 
-/// What a measurer has, in relays: so little that each is needed. Of one that is dead before the round, the
-/// other's result is a lower bound.
+/// The capacity of a measurer, relative to the relay's limit. Both measurers are needed: if one is dead before the round, the result of
+/// the other is a lower bound.
 const CAPACITY: f64 = 2.0;
 
-/// What is expected of the relay, in what it has: then the first round is conclusive.
+/// The guess of the relay's capacity, relative to its limit: enough to make the first round conclusive.
 const GUESS: f64 = 1.25;
 
-/// The processes that last from round to round, and what a coordinator needs.
+/// The processes that run through all rounds, and the configuration of coordinators.
 pub(super) struct Processes {
     relay: OwnRelay,
-    measurers: Vec<Actor>,
+    measurers: Vec<MeasurerProcess>,
     limit: Rate,
     key: SecretKey,
     clock: Clock,
-    /// Last, since its files are theirs.
+    // Dropped last: the processes use its files.
     folder: TempDir,
 }
 
-/// A measurer.
-struct Actor {
+/// A running measurer.
+struct MeasurerProcess {
     name: String,
     file: PathBuf,
     key: PublicKey,
@@ -48,7 +49,7 @@ struct Actor {
     address: SocketAddr,
 }
 
-impl Actor {
+impl MeasurerProcess {
     fn start(
         name: &str,
         file: &Path,
@@ -80,11 +81,11 @@ impl Processes {
             ..OwnRelaySpec::new("target", key.public())
         };
         let relay = OwnRelay::start(spec, folder.path(), clock)?;
-        let mut cast = Self { relay, measurers: Vec::new(), limit, key, clock, folder };
+        let mut processes = Self { relay, measurers: Vec::new(), limit, key, clock, folder };
         for place in 0..MEASURERS {
-            cast.add_measurer(&format!("measurer{place}"))?;
+            processes.add_measurer(&format!("measurer{place}"))?;
         }
-        Ok(cast)
+        Ok(processes)
     }
 
     fn add_measurer(&mut self, name: &str) -> Result<()> {
@@ -98,13 +99,14 @@ impl Processes {
             self.limit.scaled(CAPACITY).as_mbit_per_s(),
         );
         write(&file, &configuration)?;
-        let (process, address) = Actor::start(name, &file, &self.temporary(), self.clock)?;
+        let (process, address) =
+            MeasurerProcess::start(name, &file, &self.temporary(), self.clock)?;
         let (name, key) = (name.to_owned(), key.public());
-        self.measurers.push(Actor { name, file, key, process, address });
+        self.measurers.push(MeasurerProcess { name, file, key, process, address });
         Ok(())
     }
 
-    /// Where temporary files would be, if any were made.
+    /// The folder of temporary files. There should be none.
     fn temporary_in(folder: &Path) -> PathBuf {
         folder.join("temporary")
     }
@@ -118,18 +120,18 @@ impl Processes {
         &self.relay
     }
 
-    /// A coordinator that measures the relay once with all measurers, and ends.
+    /// Starts a coordinator that measures the relay once with all measurers, and exits.
     pub(super) fn coordinator(&self, seconds: u32) -> Result<OwnProcess> {
         let target = &self.relay.target;
         let fingerprint = Fingerprint::from_bytes(target.ids.rsa.0).to_string();
         let file = self.folder.path().join("coordinator.toml");
-        // There is no consensus: the relay is named by its address.
+        // Without a consensus, the relay is identified by its address.
         let mut text = format!(
             "key = \"coordinator.key\"\nout = \"bandwidth\"\nconsensus = \"none\"\n\
              echo = [\"{fingerprint}\"]\necho_rounds = 1\n"
         );
         let capacity = self.limit.scaled(CAPACITY).as_mbit_per_s();
-        for Actor { address, key, .. } in &self.measurers {
+        for MeasurerProcess { address, key, .. } in &self.measurers {
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
@@ -154,71 +156,71 @@ impl Processes {
         Ok(OwnProcess::start("coordinator", arguments, Some(&temporary), self.clock)?)
     }
 
-    /// What counts what the measurers receive from the relay, as they are now.
+    /// Starts counting what the current measurers receive from the relay.
     pub(super) fn witness(&self) -> Result<Witness> {
-        let by = self.measurers.iter().map(|actor| actor.process.pid()).collect();
+        let by = self.measurers.iter().map(|it| it.process.pid()).collect();
         let counts = vec![Count::Received { by, from: self.relay.process.pid() }];
         Witness::start(counts, self.clock).map_err(Error::witness)
     }
 
-    /// What this one's sockets are now; none if it is not of the lasting ones.
-    pub(super) fn sockets(&self, who: Victim) -> Sockets {
-        self.pid(who).map(traces::sockets).unwrap_or_default()
+    /// Whether one of these processes has its listening socket and no other TCP socket.
+    pub(super) fn is_idle(&self, who: Victim) -> bool {
+        self.sockets(who) == (1, 0)
     }
 
-    /// Where it listens.
+    /// The numbers of a process's listening and other TCP sockets.
+    fn sockets(&self, who: Victim) -> (usize, usize) {
+        let sockets = self.pid(who).map(tcp_sockets).unwrap_or_default();
+        let listening = sockets.iter().filter(|it| it.is_listening).count();
+        (listening, sockets.len() - listening)
+    }
+
+    /// Its listening address; `None` for the coordinator.
     pub(super) fn address(&self, who: Victim) -> Option<SocketAddr> {
         match who {
-            Victim::Measurer(place) => self.measurers.get(place).map(|actor| actor.address),
+            Victim::Measurer(place) => self.measurers.get(place).map(|it| it.address),
             Victim::Target => Some(self.relay.target.address),
             Victim::Coordinator | Victim::Nobody => None,
         }
     }
 
-    fn pid(&self, who: Victim) -> Option<u32> {
+    fn process(&self, who: Victim) -> Option<&OwnProcess> {
         match who {
-            Victim::Measurer(place) => self.measurers.get(place).map(|actor| actor.process.pid()),
-            Victim::Target => Some(self.relay.process.pid()),
+            Victim::Measurer(place) => self.measurers.get(place).map(|it| &it.process),
+            Victim::Target => Some(&self.relay.process),
             Victim::Coordinator | Victim::Nobody => None,
         }
     }
 
-    /// Freezes one of the lasting ones.
+    fn pid(&self, who: Victim) -> Option<u32> {
+        self.process(who).map(OwnProcess::pid)
+    }
+
+    /// Freezes the relay or a measurer.
     pub(super) fn freeze(&self, who: Victim) {
-        match who {
-            Victim::Measurer(place) => {
-                if let Some(actor) = self.measurers.get(place) {
-                    actor.process.freeze();
-                }
-            }
-            Victim::Target => self.relay.process.freeze(),
-            Victim::Coordinator | Victim::Nobody => {}
+        if let Some(process) = self.process(who) {
+            process.freeze();
         }
     }
 
-    /// Kills one of the lasting ones.
+    /// Kills the relay or a measurer.
     pub(super) fn kill(&mut self, who: Victim) {
         match who {
-            Victim::Measurer(place) => {
-                if let Some(actor) = self.measurers.get_mut(place) {
-                    actor.process.kill();
-                }
-            }
+            Victim::Measurer(place) => self.measurers[place].process.kill(),
             Victim::Target => self.relay.process.kill(),
             Victim::Coordinator | Victim::Nobody => {}
         }
     }
 
-    /// Starts one anew, with its keys; what may be left of the old one is killed.
+    /// Kills the relay or a measurer if it still runs, and starts it again with the same keys.
     pub(super) fn restart(&mut self, who: Victim) -> Result<()> {
         self.kill(who);
         let temporary = self.temporary();
         match who {
             Victim::Measurer(place) => {
-                if let Some(actor) = self.measurers.get_mut(place) {
-                    let again = Actor::start(&actor.name, &actor.file, &temporary, self.clock)?;
-                    (actor.process, actor.address) = again;
-                }
+                let it = &mut self.measurers[place];
+                (it.process, it.address) =
+                    MeasurerProcess::start(&it.name, &it.file, &temporary, self.clock)?;
             }
             Victim::Target => {
                 let spec = self.relay.spec.clone();
@@ -230,36 +232,36 @@ impl Processes {
         Ok(())
     }
 
-    /// Those that last from round to round.
-    pub(super) fn lasting() -> impl Iterator<Item = Victim> {
+    /// The processes that run through all rounds.
+    pub(super) fn permanent() -> impl Iterator<Item = Victim> {
         (0..MEASURERS).map(Victim::Measurer).chain([Victim::Target])
     }
 
-    /// What is there that should not be, once a round is over in which `dead` was killed.
-    pub(super) fn remains(&self, dead: Victim) -> Vec<String> {
-        let living = || Self::lasting().filter(|who| *who != dead);
+    /// Processes, sockets and files that should not exist after a round in which `dead` was killed.
+    pub(super) fn leftovers(&self, dead: Victim) -> Vec<String> {
+        let living = || Self::permanent().filter(|who| *who != dead);
         let known: Vec<u32> = living().filter_map(|who| self.pid(who)).collect();
-        let mut remains: Vec<String> = traces::processes(self.folder.path())
+        let mut leftovers: Vec<String> = traces::processes(self.folder.path())
             .into_iter()
             .filter(|(pid, _)| !known.contains(pid))
             .map(|(pid, line)| format!("process {pid} is left: {line}"))
             .collect();
         for who in living() {
-            let Sockets { listening, connections } = self.sockets(who);
-            if (listening, connections) != (1, 0) {
-                remains.push(format!(
-                    "{who} has {listening} ports open, not one, and {connections} connections"
+            if !self.is_idle(who) {
+                let (listening, connections) = self.sockets(who);
+                leftovers.push(format!(
+                    "{who} has {listening} listening sockets instead of one, and {connections} connections"
                 ));
             }
         }
         if let Some(address) = self.address(dead)
             && TcpStream::connect(address).is_ok()
         {
-            remains.push(format!("somebody still listens at {address}"));
+            leftovers.push(format!("a process still listens at {address}"));
         }
         let files = fs::read_dir(self.temporary()).into_iter().flatten().flatten();
-        remains.extend(files.map(|file| format!("a file is left: {}", file.path().display())));
-        remains
+        leftovers.extend(files.map(|file| format!("a file is left: {}", file.path().display())));
+        leftovers
     }
 }
 
