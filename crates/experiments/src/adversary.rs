@@ -17,46 +17,45 @@ use onion::Rate;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use terminal::{Interrupt, Output};
 
-/// *r*, the largest share of clients: what it takes to gain a third, and no more.
+/// *r*, the maximum share of client traffic. With it a lying relay gains at most a third.
 const RATIO: f64 = 0.25;
 
-/// What bursts and the edges of seconds may add to any bound.
+/// The tolerance of every bound, for bursts and the boundaries of seconds.
 const TOLERANCE: f64 = 0.05;
 
 /// 1/(1−r).
 const GAIN: f64 = 1.0 / (1.0 - RATIO);
 
-/// Measurers, each a process with one pump.
+/// The number of measurer processes, each with one pump.
 const MEASURERS: usize = 2;
 
-/// What each of them has, of what relays can carry: enough for relays that gain or have twice as much.
+/// The capacity of each measurer, relative to the relays' limit: enough for relays that gain or have twice as much.
 const CAPACITY: f64 = 3.0;
 
-/// What do relays, coordinators and measurers gain that lie?
+/// What do relays, coordinators and measurers gain by lying?
 ///
-/// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
-/// gains at most 1/(1-r), or is found out; but one that is fast only while it is measured is believed.
-/// Coordinators and measurers that break the rules are refused, each with the number of the reason.
-/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Two relays on one machine that take
-/// turns or burst together, and one that is fast only at the minute at which it was measured the day before, are computed. Then many relays that
-/// forge answers are measured in virtual time: how many are checked before k forged answers have come back?
+/// Two measurer processes measure lying relays with a known rate limit by echo. A relay must be detected or gain at most 1/(1-r). A relay
+/// that is fast only while it is measured is believed. The relay must refuse coordinators and measurers that break the rules, with the
+/// error number of the reason. Measurers that inflate their counts must be detected by the relay's own counts. Computed are two relays on
+/// one machine that take turns or burst together, and a relay that is fast only at the minute of yesterday's measurement. Finally, relays
+/// that forge answers are measured in virtual time: how many of them return k forged answers undetected?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment adversary --quick --out results")]
 pub(super) struct Options {
-    /// Length of each measurement in seconds, 3 to 120; 15 by default, 6 if --quick.
+    /// Duration of each measurement in seconds, 3 to 120; 15 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,
-    /// What relays can carry, in Mbit/s, 20 or more.
+    /// Rate limit of the relays in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
     limit: f64,
-    /// Only these relays, by name.
+    /// Relays to measure; all by default.
     #[arg(long, value_delimiter = ',', value_name = "RELAY,…",
         value_parser = clap::builder::PossibleValuesParser::new(relays::names()))]
     only: Vec<String>,
-    /// Relays that forge answers, in virtual time; 2000 by default, 300 if --quick.
+    /// Number of relays that forge answers in virtual time; 2000 by default, 300 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     forgers: Option<u32>,
-    /// Seed of the first forger; each next one has the next.
+    /// Seed of the first forger. The seeds of the others follow.
     #[arg(long, default_value_t = 0, value_name = "NUMBER",
         value_parser = clap::value_parser!(u64).range(..=u64::MAX >> 2))]
     seed: u64,
@@ -65,38 +64,38 @@ pub(super) struct Options {
 struct AdversarySettings {
     seconds: u32,
     limit: Rate,
-    /// Relays to be measured; all if empty.
+    /// The relays to measure; all if empty.
     only: Vec<String>,
     forgers: u32,
     first_seed: u64,
 }
 
-/// What all parts of the experiment have at hand.
-struct Laboratory<'s> {
-    stage: &'s Testbed,
-    plan: AdversarySettings,
+/// What all parts of the experiment use.
+struct Context<'s> {
+    testbed: &'s Testbed,
+    settings: AdversarySettings,
     output: &'s Output,
     interrupt: &'s Interrupt,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
-    let plan = AdversarySettings {
+    let settings = AdversarySettings {
         seconds: session.or(options.seconds, 6, 15),
         limit: echo_limit(options.limit)?,
         only: options.only.clone(),
         forgers: session.or(options.forgers, 300, 2000),
         first_seed: options.seed,
     };
-    let stage = Testbed::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
-    let scene = Laboratory { stage: &stage, plan, output, interrupt };
-    let relays = relays::cases(&scene);
-    let parties = parties::cases(&scene)?;
-    let inflation = inflation::cases(&scene)?;
-    let timing = timing::cases(&scene);
-    let evasion = evasion::Evasion::play(&scene)?;
+    let testbed = Testbed::with_measurers(MEASURERS, settings.limit.scaled(CAPACITY), output)?;
+    let context = Context { testbed: &testbed, settings, output, interrupt };
+    let relays = relays::cases(&context);
+    let parties = parties::cases(&context)?;
+    let inflation = inflation::cases(&context)?;
+    let timing = timing::cases(&context);
+    let evasion = evasion::Evasion::play(&context)?;
 
-    let mut report = begin(&scene.plan);
+    let mut report = begin(&context.settings);
     report.figures.extend(figures::gains(&relays));
     report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
     report.answer = answer(&relays, &parties, &inflation, &timing, evasion.as_ref());
@@ -108,9 +107,9 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     Ok(report)
 }
 
-impl Laboratory<'_> {
-    /// Plays cases one after another until the user has had enough, reporting each as it ends. What
-    /// cannot be played is a case that failed, too.
+impl Context<'_> {
+    /// Plays cases one after another until the user interrupts, and prints each when it ends. If a case cannot be played, its verdict is
+    /// failed.
     fn each<N: Into<String>, T>(
         &self,
         parts: impl IntoIterator<Item = (N, T)>,
@@ -121,11 +120,10 @@ impl Laboratory<'_> {
             if self.interrupt.is_requested() {
                 break;
             }
-            let case = play(part).unwrap_or_else(|error| {
-                Case::named(name).ended(CaseVerdict::Failed, error.to_string())
-            });
+            let case =
+                play(part).unwrap_or_else(|error| reporting::failed_case(name.into(), &error));
             if self.interrupt.is_requested() {
-                break; // it was cut short
+                break; // the case is incomplete
             }
             print_case(&case, self.output);
             cases.push(case);
@@ -134,17 +132,17 @@ impl Laboratory<'_> {
     }
 }
 
-fn begin(plan: &AdversarySettings) -> ExperimentReport {
+fn begin(settings: &AdversarySettings) -> ExperimentReport {
     let text = include_str!("../../../docs/experiments/adversary.md");
     let report = reporting::report("adversary", text);
     ExperimentReport {
         parameters: vec![
-            parameter("limit of the relays", plan.limit),
+            parameter("limit of the relays", settings.limit),
             parameter("share of clients r", RATIO),
-            parameter("length of a measurement", format!("{} s", plan.seconds)),
+            parameter("length of a measurement", format!("{} s", settings.seconds)),
             parameter("measurers", format!("{MEASURERS} processes")),
-            parameter("forgers in virtual time", plan.forgers),
-            parameter("seed of the first forger", plan.first_seed),
+            parameter("forgers in virtual time", settings.forgers),
+            parameter("seed of the first forger", settings.first_seed),
         ],
         ..report
     }
@@ -160,22 +158,21 @@ fn answer(
     let refused =
         |cases: &[Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
     let believed = |case: &&Case| Some(case.name.as_str()) == relays::believed();
-    let most = relays.iter().filter(|case| !believed(case)).filter_map(|case| case.ratio);
-    let most = most.fold(0.0, f64::max);
+    let max = relays.iter().filter(|case| !believed(case)).filter_map(|case| case.ratio);
+    let max = max.fold(0.0, f64::max);
     let mut answer = format!(
-        "{} of {} relays were found out, and no other gained more than {most:.3} times what it has \
-         (bound: {GAIN:.3})",
+        "{} of {} relays were detected, and no other gained more than a factor of {max:.3} (bound: {GAIN:.3})",
         refused(relays),
         relays.len(),
     );
     if let Some(gain) = relays.iter().find(believed).and_then(|case| case.ratio) {
         answer += &format!(
-            ", but for one that is fast only while it is measured: {gain:.3} times what it carries otherwise"
+            ", except one that is fast only while it is measured: {gain:.3} times what it carries otherwise"
         );
     }
     answer += &format!(
         "; {} of {} breaches of the rules by coordinators and measurers were refused, and {} of {} measurers that \
-         claimed more than came back to them.",
+         inflated their counts.",
         refused(parties),
         parties.len(),
         refused(inflation),
@@ -184,13 +181,13 @@ fn answer(
     let ratio = |name| timing.iter().find(|case| case.name == name).and_then(|case| case.ratio);
     if let (Some(turns), Some(bursts)) = (ratio(timing::TURNS), ratio(timing::BURSTS)) {
         answer += &format!(
-            " Two relays on one machine have at most {turns:.3} times its capacity together if they take turns, and {bursts:.3} \
-             times if the machine bursts."
+            " Two relays on one machine together gain at most a factor of {turns:.3} if they take turns, and {bursts:.3} if they burst \
+             together."
         );
     }
     if let Some(yesterday) = ratio(timing::YESTERDAY) {
         answer += &format!(
-            " A relay that is fast only at the minute of yesterday's measurement has {yesterday:.3} of its usual capacity."
+            " A relay that is fast only at the minute of yesterday's measurement is credited with {yesterday:.3} of its usual capacity."
         );
     }
     if let Some(evasion) = evasion {

@@ -1,7 +1,9 @@
+//! The figure of the relays' gains.
+
 use super::GAIN;
 use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series};
 
-/// What relays gained; none if all were found out.
+/// The gain of each relay with an estimate; `None` if all were detected.
 pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
     let (measured, others): (Vec<&Case>, Vec<&Case>) =
         relays.iter().partition(|case| case.ratio.is_some());
@@ -10,8 +12,8 @@ pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
     }
     let name = |case: &&Case| case.name.clone();
     let x = Axis::columns(measured.iter().map(name));
-    let most = measured.iter().filter_map(|case| case.ratio).fold(1.4, f64::max);
-    let y = Axis::new("estimate ÷ truth").showing(0.0, most + 0.1);
+    let max = measured.iter().filter_map(|case| case.ratio).fold(1.4, f64::max);
+    let y = Axis::new("estimate ÷ truth").showing(0.0, max + 0.1);
     let places = (0..u32::MAX).map(f64::from);
     let ratios = measured.iter().filter_map(|case| case.ratio);
     let bars = Series::bars("relay", Role::Measurement, places.zip(ratios).collect());
@@ -20,10 +22,12 @@ pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
         names if names.is_empty() => names,
         names => format!(" Without an estimate: {names}."),
     };
-    let figure = ExperimentFigure::new("gains", "What relays gain that lie", x, y)
+    let figure = ExperimentFigure::new("gains", "Gain of lying relays", x, y)
         .with(bars.labels(labels.collect()))
         .mark(On::Y, GAIN, "1/(1−r)", Role::Problem)
         .mark(On::Y, 1.0, "truth", Role::Truth)
-        .caption(format!("Estimate over what the relay carries when nobody measures it.{others}"));
+        .caption(format!(
+            "Estimate relative to what the relay carries when it is not measured.{others}"
+        ));
     Some(figure)
 }

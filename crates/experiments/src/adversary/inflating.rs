@@ -1,4 +1,4 @@
-//! Measurers that claim more than came back to them.
+//! Measurers that report more bytes than they received.
 
 use measurer::Member;
 use measurer::member::{MeasurerKey, MemberError, MemberReport, Reports, RoundOrder};
@@ -8,26 +8,25 @@ use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a measurer says that it got back.
+/// What a measurer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// So many times as much as it did.
+    /// A multiple of what it received.
     Times(u64),
-    /// In each second all that it may have sent.
+    /// In each second, its whole allocation.
     All,
-    /// Nothing at first, and in the last seconds, which are just enough to have the median among them, all
-    /// that it may have sent in the whole round.
+    /// Nothing at first. In the last seconds, just enough of them to determine the median, its allocation for the whole round.
     Saved,
 }
 
-/// A measurer that says something else than it knows. What it knows is noted.
+/// A measurer that reports a claim instead of its counts, and records the counts.
 pub(super) struct Inflating<M> {
     pub(super) honest: M,
     pub(super) claim: Claim,
     pub(super) notes: Notes,
 }
 
-/// What a measurer was ordered in its last round, and what really came back to it: shared by all clones.
+/// The order of a measurer's last round, and its true counts. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes(Arc<Mutex<Round>>);
 
@@ -35,8 +34,8 @@ pub(super) struct Notes(Arc<Mutex<Round>>);
 pub(super) struct Round {
     /// *aᵢ*.
     pub(super) allocated: Rate,
-    /// What came back in each second, as reported so far.
-    pub(super) came_back: Vec<Rate>,
+    /// What was received in each complete second.
+    pub(super) received: Vec<Rate>,
 }
 
 impl Notes {
@@ -46,22 +45,22 @@ impl Notes {
     }
 
     fn begin(&self, allocated: Rate) {
-        let round = Round { allocated, came_back: Vec::new() };
+        let round = Round { allocated, received: Vec::new() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = round;
     }
 
-    fn note(&self, came_back: Rate) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).came_back.push(came_back);
+    fn record(&self, received: Rate) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).received.push(received);
     }
 }
 
 impl Claim {
-    /// The last of `seconds` whose sum decides the median: just over half.
+    /// The number of seconds that determine the median: just over half.
     const fn decisive(seconds: u32) -> u32 {
         seconds / 2 + 1
     }
 
-    /// What is said of a second in which `bytes` came back.
+    /// The reported bytes of a second in which `bytes` were received.
     fn bytes(self, order: &RoundOrder, second: u32, bytes: u64) -> u64 {
         let each = order.rate.as_byte_per_s();
         let decisive = Self::decisive(order.seconds);
@@ -93,7 +92,7 @@ impl<M: Member> Member for Inflating<M> {
         let inflated = Arc::new(move |report| {
             reports(match report {
                 MemberReport::Second(second, account) => {
-                    notes.note(Rate::from_byte_per_s(second.bytes));
+                    notes.record(Rate::from_byte_per_s(second.bytes));
                     let bytes = claim.bytes(&order, second.index, second.bytes);
                     MemberReport::Second(Second { bytes, ..second }, account)
                 }

@@ -1,6 +1,6 @@
 //! Coordinators and measurers that break the rules.
 
-use super::Laboratory;
+use super::Context;
 use super::relays::{random, start};
 use crate::error::{Error, Result};
 use lab::liars::{Caller, LiarRelay};
@@ -14,107 +14,125 @@ use onion::measure::protocol::{
 use report::experiment::{Case, CaseVerdict};
 use std::thread;
 
-/// Far more than a relay needs for an answer.
+/// The timeout of the relay's answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What an order lives.
+/// The lifetime of an order in seconds.
 const LIFETIME_S: u64 = 600;
 
-/// Measurements that the relay allows whose coordinator wants one more.
+/// The quota of the relay whose coordinator exceeds it.
 const QUOTA: u32 = 2;
 
-/// How the rules can be broken, but for inflated counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Breach {
-    OverheardOrder,
-    RepeatedOrder,
-    WrongCoordinatorKey,
-    ExpiredOrder,
-    FutureOrder,
-    OrderForAnotherRelay,
-    TooLong,
-    SecondAtOnce,
-    QuotaExceeded,
-    WrongMeasurerKey,
-    OverheardProof,
-    NoSuchMeasurement,
-    TooManySockets,
+/// Commits a breach, starting from a correct order, and returns the relay's answer.
+type Commit = fn(&Party, Order) -> Result<Option<Message>>;
+
+/// A breach of the rules, other than inflated counts.
+#[derive(Clone, Copy)]
+struct Breach {
+    /// The name of its case.
+    name: &'static str,
+    /// The error with which the relay must refuse it.
+    expected: ErrorCode,
+    commit: Commit,
 }
 
-impl Breach {
-    const ALL: [Self; 13] = [
-        Self::OverheardOrder,
-        Self::RepeatedOrder,
-        Self::WrongCoordinatorKey,
-        Self::ExpiredOrder,
-        Self::FutureOrder,
-        Self::OrderForAnotherRelay,
-        Self::TooLong,
-        Self::SecondAtOnce,
-        Self::QuotaExceeded,
-        Self::WrongMeasurerKey,
-        Self::OverheardProof,
-        Self::NoSuchMeasurement,
-        Self::TooManySockets,
-    ];
-
-    /// A party's deed, and the number of the error with which it must be refused.
-    const fn told(self) -> (&'static str, ErrorCode) {
-        match self {
-            Self::OverheardOrder => {
-                ("coordinator: replays an order of another link", ErrorCode::UNKNOWN_COORDINATOR)
-            }
-            Self::RepeatedOrder => {
-                ("coordinator: gives an order a second time", ErrorCode::REPLAYED)
-            }
-            Self::WrongCoordinatorKey => {
-                ("coordinator: signs with a wrong key", ErrorCode::UNKNOWN_COORDINATOR)
-            }
-            Self::ExpiredOrder => ("coordinator: gives an expired order", ErrorCode::EXPIRED),
-            Self::FutureOrder => {
-                ("coordinator: gives an order of the future", ErrorCode::TOO_FAR_AHEAD)
-            }
-            Self::OrderForAnotherRelay => {
-                ("coordinator: gives an order for another relay", ErrorCode::WRONG_TARGET)
-            }
-            Self::TooLong => ("coordinator: orders too many seconds", ErrorCode::TOO_LONG),
-            Self::SecondAtOnce => ("coordinator: orders two measurements at once", ErrorCode::BUSY),
-            Self::QuotaExceeded => ("coordinator: exceeds its quota", ErrorCode::QUOTA_EXCEEDED),
-            Self::WrongMeasurerKey => {
-                ("measurer: signs with a wrong key", ErrorCode::UNKNOWN_MEASURER)
-            }
-            Self::OverheardProof => {
-                ("measurer: replays a proof of another link", ErrorCode::BAD_SIGNATURE)
-            }
-            Self::NoSuchMeasurement => {
-                ("measurer: comes to no measurement", ErrorCode::NO_SUCH_MEASUREMENT)
-            }
-            Self::TooManySockets => {
-                ("measurer: opens more sockets than ordered", ErrorCode::TOO_MANY_SOCKETS)
-            }
-        }
-    }
+const fn breach(name: &'static str, expected: ErrorCode, commit: Commit) -> Breach {
+    Breach { name, expected, commit }
 }
 
-/// Each breach once.
-pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>> {
-    if scene.interrupt.is_requested() {
+const BREACHES: [Breach; 13] = {
+    use ErrorCode as E;
+    [
+        breach(
+            "coordinator: replays an order of another link",
+            E::UNKNOWN_COORDINATOR,
+            |party, order| {
+                let other = party.dial()?;
+                let message = Message::Order(order.sign(&party.seed, &other.exported()));
+                Ok(party.dial()?.request(&message)?)
+            },
+        ),
+        breach("coordinator: gives an order a second time", E::REPLAYED, |party, order| {
+            drop(party.accepted(&order)?);
+            party.answer(&order)
+        }),
+        breach("coordinator: signs with a wrong key", E::UNKNOWN_COORDINATOR, |party, order| {
+            let mut caller = party.dial()?;
+            let message = Message::Order(order.sign(&random()?, &caller.exported()));
+            Ok(caller.request(&message)?)
+        }),
+        breach("coordinator: gives an expired order", E::EXPIRED, |party, order| {
+            party.answer(&Order { expires_unix_s: unix_time_s() - 60, ..order })
+        }),
+        breach("coordinator: gives an order of the future", E::TOO_FAR_AHEAD, |party, order| {
+            party.answer(&Order { expires_unix_s: unix_time_s() + 2 * 3600, ..order })
+        }),
+        breach("coordinator: gives an order for another relay", E::WRONG_TARGET, |party, order| {
+            let target = RelayIds { rsa: RsaId([7; 20]), ..order.target };
+            party.answer(&Order { target, ..order })
+        }),
+        breach("coordinator: orders too many seconds", E::TOO_LONG, |party, order| {
+            party.answer(&Order { seconds: 121, ..order })
+        }),
+        breach("coordinator: orders two measurements at once", E::BUSY, |party, order| {
+            let _first = party.accepted(&order)?;
+            party.answer(&party.order()?)
+        }),
+        breach("coordinator: exceeds its quota", E::QUOTA_EXCEEDED, |party, order| {
+            for _ in 0..QUOTA {
+                drop(party.accepted(&party.order()?)?);
+            }
+            Ok(party.send_order_when_idle(&order)?.1)
+        }),
+        breach("measurer: signs with a wrong key", E::UNKNOWN_MEASURER, |party, order| {
+            let _coordinator = party.accepted(&order)?;
+            let mut caller = party.dial()?;
+            let message = party.proof(&random()?, order.nonce, &caller);
+            Ok(caller.request(&message)?)
+        }),
+        breach("measurer: replays a proof of another link", E::BAD_SIGNATURE, |party, order| {
+            let _coordinator = party.accepted(&order)?;
+            let message = party.proof(&party.measurer, order.nonce, &party.dial()?);
+            Ok(party.dial()?.request(&message)?)
+        }),
+        breach("measurer: comes to no measurement", E::NO_SUCH_MEASUREMENT, |party, order| {
+            let _coordinator = party.accepted(&order)?;
+            let mut caller = party.dial()?;
+            let message = party.proof(&party.measurer, Nonce(random()?), &caller);
+            Ok(caller.request(&message)?)
+        }),
+        breach("measurer: opens more sockets than ordered", E::TOO_MANY_SOCKETS, |party, order| {
+            let _coordinator = party.accepted(&order)?;
+            let mut first = party.dial()?;
+            let proven = first.request(&party.proof(&party.measurer, order.nonce, &first))?;
+            if proven != Some(Message::Proven) {
+                return Ok(proven);
+            }
+            let mut second = party.dial()?;
+            let message = party.proof(&party.measurer, order.nonce, &second);
+            Ok(second.request(&message)?)
+        }),
+    ]
+};
+
+/// Plays each breach once.
+pub(super) fn cases(context: &Context<'_>) -> Result<Vec<Case>> {
+    if context.interrupt.is_requested() {
         return Ok(Vec::new());
     }
     let tls = Caller::tls(random()?, unix_time_s())?;
-    let seed = scene.stage.key().seed();
-    let subject = |quota: u32| -> Result<Party> {
-        let relay = start(scene, None, quota)?;
+    let seed = context.testbed.key().seed();
+    let party = |quota: u32| -> Result<Party> {
+        let relay = start(context, None, quota)?;
         Ok(Party { relay, tls: tls.clone(), seed, measurer: random()? })
     };
-    scene.output.doing("coordinators and measurers that break the rules");
-    let (patient, strict) = (subject(u32::MAX)?, subject(QUOTA)?);
-    let breaches = Breach::ALL.map(|breach| (breach.told().0, breach));
-    let cases = scene.each(breaches, |breach| {
-        let (name, expected) = breach.told();
-        scene.output.doing(name);
-        let subject = if breach == Breach::QuotaExceeded { &strict } else { &patient };
-        Ok(judge(name, expected, subject.play(breach)?))
+    context.output.doing("coordinators and measurers that break the rules");
+    let (patient, strict) = (party(u32::MAX)?, party(QUOTA)?);
+    let breaches = BREACHES.map(|breach| (breach.name, breach));
+    let cases = context.each(breaches, |Breach { name, expected, commit }| {
+        context.output.doing(name);
+        let party = if expected == ErrorCode::QUOTA_EXCEEDED { &strict } else { &patient };
+        Ok(judge(name, expected, commit(party, party.order()?)?))
     });
     patient.relay.stop()?;
     strict.relay.stop()?;
@@ -126,23 +144,24 @@ fn judge(name: &str, expected: ErrorCode, answer: Option<Message>) -> Case {
     let case = case.column("expected_error", expected.get());
     match answer {
         Some(Message::Error { code, text }) => {
-            let is_it = code == expected;
-            let verdict = if is_it { CaseVerdict::Refused } else { CaseVerdict::Missed };
+            let is_expected = code == expected;
+            let verdict = if is_expected { CaseVerdict::Refused } else { CaseVerdict::Missed };
             let more = if text.is_empty() { text } else { format!(" ({text})") };
             case.ended(verdict, format!("error {}: {code}{more}", code.get()))
                 .column("error", code.get())
         }
         Some(other) => case.ended(CaseVerdict::Missed, format!("the relay answers {other:?}")),
-        None => case.ended(CaseVerdict::Failed, "the relay answers nothing"),
+        None => case.ended(CaseVerdict::Failed, "the relay does not answer"),
     }
 }
 
-/// An honest relay, and who may measure it.
+/// An honest relay, with the keys of a coordinator and a measurer that may measure it.
 struct Party {
     relay: LiarRelay,
     tls: TlsConfigs,
-    /// Of the coordinator's key, and the measurer's.
+    /// The seed of the coordinator's key.
     seed: [u8; 32],
+    /// The seed of the measurer's key.
     measurer: [u8; 32],
 }
 
@@ -165,31 +184,36 @@ impl Party {
         Ok(Caller::dial(target, tls, unix_time_s(), PATIENCE)?)
     }
 
-    fn say_order(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
+    fn send_order(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
         let mut caller = self.dial()?;
         let message = Message::Order(order.sign(&self.seed, &caller.exported()));
         let answer = caller.request(&message)?;
         Ok((caller, answer))
     }
 
-    /// Gives an order once the relay is no longer busy with the one before, whose link has just been
-    /// closed. The link lives as long as the answer is of use.
-    fn say_when_free(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
+    /// The relay's answer to an order on a new link.
+    fn answer(&self, order: &Order) -> Result<Option<Message>> {
+        Ok(self.send_order(order)?.1)
+    }
+
+    /// Sends an order repeatedly until the relay no longer refuses it as busy: the link of the order before has just been closed. The
+    /// returned link must stay open while the answer is used.
+    fn send_order_when_idle(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
         const TRIES: u32 = 100;
-        let mut said = self.say_order(order)?;
+        let mut sent = self.send_order(order)?;
         for _ in 0..TRIES {
-            if !matches!(said.1, Some(Message::Error { code: ErrorCode::BUSY, .. })) {
+            if !matches!(sent.1, Some(Message::Error { code: ErrorCode::BUSY, .. })) {
                 break;
             }
             thread::park_timeout(Duration::from_millis(20));
-            said = self.say_order(order)?;
+            sent = self.send_order(order)?;
         }
-        Ok(said)
+        Ok(sent)
     }
 
-    /// An order that is accepted, and its link.
+    /// Sends an order that the relay must accept, and returns its link.
     fn accepted(&self, order: &Order) -> Result<Caller> {
-        match self.say_when_free(order)? {
+        match self.send_order_when_idle(order)? {
             (caller, Some(Message::Accepted { .. })) => Ok(caller),
             (_, answer) => {
                 Err(Error::Failed(format!("an honest relay does not accept an order: {answer:?}")))
@@ -199,68 +223,5 @@ impl Party {
 
     fn proof(&self, by: &[u8; 32], nonce: Nonce, caller: &Caller) -> Message {
         Message::Proof(Proof::sign(by, nonce, &self.relay.ids(), &caller.exported()))
-    }
-
-    /// Has it done, and says what the relay answers.
-    fn play(&self, breach: Breach) -> Result<Option<Message>> {
-        let mut order = self.order()?;
-        match breach {
-            Breach::OverheardOrder => {
-                let overheard = self.dial()?;
-                let message = Message::Order(order.sign(&self.seed, &overheard.exported()));
-                return Ok(self.dial()?.request(&message)?);
-            }
-            Breach::RepeatedOrder => drop(self.accepted(&order)?),
-            Breach::WrongCoordinatorKey => {
-                let mut caller = self.dial()?;
-                let message = Message::Order(order.sign(&random()?, &caller.exported()));
-                return Ok(caller.request(&message)?);
-            }
-            Breach::ExpiredOrder => order.expires_unix_s = unix_time_s() - 60,
-            Breach::FutureOrder => order.expires_unix_s = unix_time_s() + 2 * 3600,
-            Breach::OrderForAnotherRelay => {
-                order.target = RelayIds { rsa: RsaId([7; 20]), ..order.target };
-            }
-            Breach::TooLong => order.seconds = 121,
-            Breach::SecondAtOnce => {
-                let _first = self.accepted(&order)?;
-                return Ok(self.say_order(&self.order()?)?.1);
-            }
-            Breach::QuotaExceeded => {
-                for _ in 0..QUOTA {
-                    drop(self.accepted(&self.order()?)?);
-                }
-                return Ok(self.say_when_free(&order)?.1);
-            }
-            Breach::WrongMeasurerKey => {
-                let _coordinator = self.accepted(&order)?;
-                let mut caller = self.dial()?;
-                let message = self.proof(&random()?, order.nonce, &caller);
-                return Ok(caller.request(&message)?);
-            }
-            Breach::OverheardProof => {
-                let _coordinator = self.accepted(&order)?;
-                let message = self.proof(&self.measurer, order.nonce, &self.dial()?);
-                return Ok(self.dial()?.request(&message)?);
-            }
-            Breach::NoSuchMeasurement => {
-                let _coordinator = self.accepted(&order)?;
-                let mut caller = self.dial()?;
-                let message = self.proof(&self.measurer, Nonce(random()?), &caller);
-                return Ok(caller.request(&message)?);
-            }
-            Breach::TooManySockets => {
-                let _coordinator = self.accepted(&order)?;
-                let mut first = self.dial()?;
-                let proven = first.request(&self.proof(&self.measurer, order.nonce, &first))?;
-                if proven != Some(Message::Proven) {
-                    return Ok(proven);
-                }
-                let mut second = self.dial()?;
-                let message = self.proof(&self.measurer, order.nonce, &second);
-                return Ok(second.request(&message)?);
-            }
-        }
-        Ok(self.say_order(&order)?.1)
     }
 }

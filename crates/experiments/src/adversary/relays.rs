@@ -1,6 +1,6 @@
 //! Relays that lie while they are measured.
 
-use super::{GAIN, Laboratory, MEASURERS, RATIO, TOLERANCE};
+use super::{Context, GAIN, MEASURERS, RATIO, TOLERANCE};
 use crate::error::{Error, Result};
 use crate::reporting::median;
 use coordinator::{Blame, Outcome, Params};
@@ -17,31 +17,30 @@ use rand::rngs::SysRng;
 use report::experiment::{Case, CaseVerdict};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// What clients send, of what the relay can carry: more than their share.
+/// The rate of client traffic, relative to the relay's limit: more than the clients' share.
 const CLIENTS: f64 = 0.5;
 
-/// What a relay is expected to carry, over what it can: one that gains a third still gets its answer in
-/// one round.
+/// The guess of a relay's capacity, relative to its limit. A relay that gains a third is still measured in one round.
 const GUESS: f64 = 1.5;
 
-/// What a relay that is fast only while it is measured has then, over what it carries otherwise.
-pub(super) const FAST: f64 = 2.0;
+/// The capacity during a measurement of a relay that is fast only then, relative to its usual capacity.
+const FAST: f64 = 2.0;
 
-/// What must come of a relay.
+/// The expected result of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// An estimate of what it has.
+    /// A correct estimate.
     Truth,
     /// No estimate.
-    FoundOut,
-    /// At most 1/(1−r) of what it has.
+    Detected,
+    /// An estimate of at most 1/(1−r) times its capacity.
     Bounded,
-    /// What it has only then: no measurement distinguishes it from one that always has
+    /// An estimate of the capacity that it has only while it is measured: no measurement distinguishes it from a relay that always has
     /// it.
     Believed,
 }
 
-/// A relay to be measured.
+/// A relay to measure.
 struct Part {
     name: &'static str,
     lie: Option<EchoLie>,
@@ -63,7 +62,7 @@ impl Part {
                 | EchoLie::Drops(_)
                 | EchoLie::Stalls(_)
                 | EchoLie::Floods(_)
-                | EchoLie::MiscountsSeconds => Expected::FoundOut,
+                | EchoLie::MiscountsSeconds => Expected::Detected,
                 EchoLie::ShedsClients | EchoLie::OverReports | EchoLie::IgnoresShare => {
                     Expected::Bounded
                 }
@@ -78,7 +77,7 @@ impl Part {
             };
             parts.push(Self { name, lie: Some(lie), has_clients: true, expected });
             if lie == EchoLie::OverReports {
-                // Without clients a report is all gain.
+                // Without clients, the whole report is a gain.
                 let name = "over-reports-alone";
                 parts.push(Self { name, lie: Some(lie), has_clients: false, expected });
             }
@@ -89,31 +88,31 @@ impl Part {
     const fn description(&self) -> &'static str {
         match &self.lie {
             Some(lie) => lie.description(),
-            None => "does as it should",
+            None => "is honest",
         }
     }
 }
 
-/// Starts a relay on loopback that the stage's coordinator may measure this number of times.
+/// Starts a relay on loopback that the testbed's coordinator may measure this number of times in a period.
 pub(super) fn start(
-    scene: &Laboratory<'_>,
+    context: &Context<'_>,
     lie: Option<EchoLie>,
     measurements: u32,
 ) -> Result<LiarRelay> {
     let target = TargetParams {
         is_allowed: true,
-        coordinators: vec![CoordinatorKey::of_seed(&scene.stage.key().seed())],
+        coordinators: vec![CoordinatorKey::of_seed(&context.testbed.key().seed())],
         measurements_per_period: measurements,
         max_duration: Duration::from_secs(120),
         ..TargetParams::default()
     };
-    // What it could not send in a tenth of a second, since the machine had no time for it, it may catch up.
-    let burst_bytes = scene.plan.limit.as_byte_per_s() / 10;
+    // Lets the relay catch up if the machine did not schedule it for a tenth of a second.
+    let burst_bytes = context.settings.limit.as_byte_per_s() / 10;
     Ok(LiarRelay::start(LiarSetup {
         lie,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         target,
-        limit: Some(RateLimit { rate: scene.plan.limit, burst_bytes }),
+        limit: Some(RateLimit { rate: context.settings.limit, burst_bytes }),
         seed: random()?,
         unix_time_s: unix_time_s(),
     })?)
@@ -127,54 +126,54 @@ pub(super) fn random() -> Result<[u8; 32]> {
 }
 
 /// The parameters of all measurements of this experiment.
-pub(super) fn params(scene: &Laboratory<'_>) -> Params {
-    Params { seconds: scene.plan.seconds, ratio: RATIO, ..TeamOptions::default().params }
+pub(super) fn params(context: &Context<'_>) -> Params {
+    Params { seconds: context.settings.seconds, ratio: RATIO, ..TeamOptions::default().params }
 }
 
-/// What the relays are called.
+/// The names of the relays.
 pub(super) fn names() -> Vec<&'static str> {
     Part::all(Rate::ZERO).into_iter().map(|part| part.name).collect()
 }
 
-/// The name of the one that is believed to have always what it has only while it is measured.
+/// The name of the relay that is fast only while it is measured.
 pub(super) fn believed() -> Option<&'static str> {
     let mut all = Part::all(Rate::ZERO).into_iter();
     all.find(|part| part.expected == Expected::Believed).map(|part| part.name)
 }
 
-/// Each relay, measured once.
-pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
-    let only = &scene.plan.only;
-    let parts = Part::all(scene.plan.limit).into_iter();
+/// Measures each relay once.
+pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
+    let only = &context.settings.only;
+    let parts = Part::all(context.settings.limit).into_iter();
     let parts = parts.filter(|part| only.is_empty() || only.iter().any(|name| name == part.name));
-    scene.each(parts.map(|part| (part.name, part)), |part| play(scene, &part))
+    context.each(parts.map(|part| (part.name, part)), |part| play(context, &part))
 }
 
-fn play(scene: &Laboratory<'_>, part: &Part) -> Result<Case> {
-    let (name, limit) = (part.name, scene.plan.limit);
-    scene.output.doing(format!("{name}: starting the relay"));
-    let relay = start(scene, part.lie, u32::MAX)?;
+fn play(context: &Context<'_>, part: &Part) -> Result<Case> {
+    let (name, limit) = (part.name, context.settings.limit);
+    context.output.doing(format!("{name}: starting the relay"));
+    let relay = start(context, part.lie, u32::MAX)?;
     let clients = match part.has_clients {
         true => {
             let rate = limit.scaled(CLIENTS);
-            let clients = ClientLoad::start(relay.target(), rate, scene.stage.clock())?;
-            scene.interrupt.wait(Duration::from_secs(1));
+            let clients = ClientLoad::start(relay.target(), rate, context.testbed.clock())?;
+            context.interrupt.wait(Duration::from_secs(1));
             Some(clients)
         }
         false => None,
     };
-    let mut team = scene.stage.team(MEASURERS, params(scene))?;
-    let request = scene.stage.echo_request(relay.target(), limit.scaled(GUESS));
+    let mut team = context.testbed.team(MEASURERS, params(context))?;
+    let request = context.testbed.echo_request(relay.target(), limit.scaled(GUESS));
     let mut progress = |progress: Progress| {
         if let Progress::Second { round, index, measured } = progress {
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
             let message = format!("{name}: round {round}, second {second}: {mbit:.1} Mbit/s");
-            scene.output.doing(message);
+            context.output.doing(message);
         }
     };
-    let outcome = team.measure(&request, &mut progress, scene.interrupt.requested())?.outcome;
-    let disturbed = clients.as_ref().and_then(ClientLoad::failure);
-    let sent = really_sent(&relay, scene.plan.seconds);
+    let outcome = team.measure(&request, &mut progress, context.interrupt.requested())?.outcome;
+    let client_failure = clients.as_ref().and_then(ClientLoad::failure);
+    let sent = median_sent(&relay, context.settings.seconds);
     drop(clients);
     relay.stop()?;
     let case = judge(part, limit, &outcome)
@@ -183,16 +182,14 @@ fn play(scene: &Laboratory<'_>, part: &Part) -> Result<Case> {
         .column("clients", part.has_clients)
         .column("really_sent_mbit_per_s", sent)
         .column("conclusive", outcome.estimate().map(coordinator::Estimate::is_conclusive));
-    Ok(match disturbed {
-        Some(problem) => {
-            case.ended(CaseVerdict::Failed, format!("its clients were disturbed: {problem}"))
-        }
+    Ok(match client_failure {
+        Some(problem) => case.ended(CaseVerdict::Failed, format!("its clients failed: {problem}")),
         None => case,
     })
 }
 
-/// What it sent in the median second of its last measurement, in Mbit/s, for measurers and clients.
-fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
+/// What the relay sent to measurers and clients in the median second of its last measurement, in Mbit/s.
+fn median_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
     let mut sent = Vec::new();
     for event in relay.take_events() {
         match event {
@@ -208,22 +205,22 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             | RouterEvent::MeasurementOver(_) => {}
         }
     }
-    let is_whole = sent.len() == seconds as usize;
-    median(sent).filter(|_| is_whole)
+    let is_complete = sent.len() == seconds as usize;
+    median(sent).filter(|_| is_complete)
 }
 
-/// `truth` is what the relay carries when nobody measures it.
+/// Judges a measurement. `truth` is what the relay carries when it is not measured.
 fn judge(part: &Part, truth: Rate, outcome: &Outcome) -> Case {
     let truth = truth.as_mbit_per_s();
     let estimate = outcome.estimate().map(|estimate| estimate.capacity.as_mbit_per_s());
     let bounds = match part.expected {
         Expected::Truth => 0.9..=1.0 + TOLERANCE,
-        Expected::FoundOut | Expected::Bounded => 0.0..=GAIN * (1.0 + TOLERANCE),
+        Expected::Detected | Expected::Bounded => 0.0..=GAIN * (1.0 + TOLERANCE),
         Expected::Believed => 0.0..=FAST * (1.0 + TOLERANCE),
     };
     let case = Case::judged(part.name, truth, estimate, bounds);
     match (outcome, part.expected) {
-        (Outcome::Measured(_), Expected::FoundOut) => {
+        (Outcome::Measured(_), Expected::Detected) => {
             case.ended(CaseVerdict::Missed, "it was believed")
         }
         (Outcome::Measured(_), Expected::Believed) if case.verdict == CaseVerdict::Held => {
@@ -231,18 +228,18 @@ fn judge(part: &Part, truth: Rate, outcome: &Outcome) -> Case {
             case.ended(
                 CaseVerdict::Held,
                 format!(
-                    "believed, as no measurement here distinguishes it from others: {gain:.2} times what it carries \
-                     otherwise, of {FAST} that it has while it is measured"
+                    "believed, because no measurement distinguishes it from an honest relay: {gain:.2} times what it carries otherwise; \
+                     while it is measured it has {FAST} times as much"
                 ),
             )
         }
         (Outcome::Measured(_), _) => case,
-        (Outcome::Failed { .. }, Expected::FoundOut | Expected::Bounded | Expected::Believed)
+        (Outcome::Failed { .. }, Expected::Detected | Expected::Bounded | Expected::Believed)
             if outcome.blame() == Some(Blame::Relay) =>
         {
             case.ended(CaseVerdict::Refused, outcome.to_string())
         }
-        // Of an honest relay, or by a fault of ours.
+        // The relay is honest, or not to blame.
         (Outcome::Failed { .. }, _) => case.ended(CaseVerdict::Failed, outcome.to_string()),
     }
 }
@@ -257,18 +254,18 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_for_what_was_expected_only_if_the_relay_is_to_blame() {
+    fn a_failure_is_as_expected_only_if_a_lying_relay_is_to_blame() {
         let limit = Rate::from_mbit_per_s(100.0);
         let caught = failed(Failure::ContentCheck { detail: "cell 7".to_owned() });
-        let ours = failed(Failure::Cancelled);
+        let cancelled = failed(Failure::Cancelled);
         for part in Part::all(limit) {
             let verdict = |outcome| judge(&part, limit, outcome).verdict;
             let expected = match part.expected {
                 Expected::Truth => CaseVerdict::Failed,
-                Expected::FoundOut | Expected::Bounded | Expected::Believed => CaseVerdict::Refused,
+                Expected::Detected | Expected::Bounded | Expected::Believed => CaseVerdict::Refused,
             };
             assert_eq!(verdict(&caught), expected, "{}", part.name);
-            assert_eq!(verdict(&ours), CaseVerdict::Failed, "{}", part.name);
+            assert_eq!(verdict(&cancelled), CaseVerdict::Failed, "{}", part.name);
         }
     }
 }

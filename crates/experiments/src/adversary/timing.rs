@@ -1,9 +1,7 @@
-//! Relays that make use of *when* they are measured: two on one machine that take turns, two on a machine that bursts, one that is fast only
-//! at the minute at which it was measured yesterday, and one that is fast only until it has been measured. The coordinator's own code
-//! decides, on a machine and a calendar that are computed.
+//! Relays that exploit the time of their measurement: two on one machine that take turns or burst together, and one that is fast only at the
+//! minute of yesterday's measurement. Machine and calendar are computed; the coordinator's own code decides.
 
-use super::{GAIN, Laboratory, RATIO, TOLERANCE};
-use crate::error::Result;
+use super::{Context, GAIN, RATIO, TOLERANCE};
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
     Arrival, Attempt, End, Mode, Params, Priority, Record, RoundRecord, Schedule, SecondRecord,
@@ -19,43 +17,38 @@ pub(super) const TURNS: &str = "two relays on one machine: take turns";
 pub(super) const BURSTS: &str = "two relays on one machine: burst together";
 pub(super) const YESTERDAY: &str = "fast only at yesterday's minute";
 
-/// What rounding may add to a computed bound.
+/// The tolerance of a computed bound, for rounding.
 const ROUNDING: f64 = 1e-3;
 
-/// Ways to divide a machine that are tried.
+/// The number of random divisions of a machine.
 const DIVISIONS: u32 = 2000;
 
-/// Periods of a day, and its slots.
+/// The number of periods of one day, and of slots in a period.
 const PERIODS: u32 = 365;
 const SLOTS: u32 = 1216;
 
-/// Other relays of the network.
+/// The number of relays in the network.
 const OTHERS: u8 = 20;
 
-#[derive(Clone, Copy)]
-enum Part {
-    Turns,
-    Bursts,
-    Yesterday,
+/// Computes a case.
+type Compute<'c> = &'c dyn Fn(&mut StdRng) -> Case;
+
+/// Computes each case once.
+pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
+    let rng = &mut StdRng::seed_from_u64(context.settings.first_seed);
+    let (limit, seconds) = (context.settings.limit, context.settings.seconds);
+    let parts: [(&str, Compute<'_>); 3] = [
+        (TURNS, &|rng| turns(limit, seconds, rng)),
+        (BURSTS, &|rng| bursts(limit, seconds, rng)),
+        (YESTERDAY, &|rng| yesterday(limit, rng)),
+    ];
+    context.each(parts, |compute| Ok(compute(rng)))
 }
 
-/// Each of them once.
-pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
-    let rng = &mut StdRng::seed_from_u64(scene.plan.first_seed);
-    let parts = [(TURNS, Part::Turns), (BURSTS, Part::Bursts), (YESTERDAY, Part::Yesterday)];
-    scene.each(parts, |part| -> Result<Case> {
-        Ok(match part {
-            Part::Turns => turns(scene.plan.limit, scene.plan.seconds, rng),
-            Part::Bursts => bursts(scene.plan.limit, scene.plan.seconds, rng),
-            Part::Yesterday => yesterday(scene.plan.limit, rng),
-        })
-    })
-}
-
-/// What each of a pair has of the machine in a second, and what it says of its clients.
+/// The bytes that a relay echoes in a second, and its report of client bytes.
 type Second = (u64, u64);
 
-/// The best that two relays can do that have a machine between them and know of each other: of many ways to divide it.
+/// The best of many random ways in which two cooperating relays can divide one machine.
 fn turns(machine: Rate, seconds: u32, rng: &mut StdRng) -> Case {
     let (mut best, mut alone_best) = (Rate::ZERO, Rate::ZERO);
     for _ in 0..DIVISIONS {
@@ -69,12 +62,12 @@ fn turns(machine: Rate, seconds: u32, rng: &mut StdRng) -> Case {
         .column("each_alone_mbit_per_s", alone_best.as_mbit_per_s())
 }
 
-/// One way: what both have together, and what they would have if each were believed.
+/// A random division: the capacity of both relays together, and the sum of their estimates if each were measured alone.
 fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
     let whole = machine.as_byte_per_s();
     let turn_s = rng.random_range(1..=seconds);
     let lies = rng.random_bool(0.5);
-    // The second one begins some seconds later, and may not be waited for.
+    // The second relay may start some seconds late; the measurement does not always wait for it.
     let late_s = if rng.random_bool(0.5) { 0 } else { rng.random_range(0..=seconds / 2) };
     let has = |at: u32, is_first: bool| -> Second {
         let is_turn = (at / turn_s).is_multiple_of(2) == is_first;
@@ -82,8 +75,10 @@ fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
     };
     let first: Vec<Second> = (0..seconds).map(|second| has(second, true)).collect();
     let second: Vec<Second> = (0..seconds).map(|second| has(second + late_s, false)).collect();
-    let mut records =
-        vec![record(1, 0, machine, &first), record(2, late_s.into(), machine, &second)];
+    let mut records = vec![
+        record(1, 0, machine, seconds, &first),
+        record(2, late_s.into(), machine, seconds, &second),
+    ];
     let sum = |records: &[Record]| records.iter().filter_map(Record::capacity).sum::<Rate>();
     let alone = sum(&records);
     if late_s == 0 {
@@ -95,8 +90,7 @@ fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
     (sum(&records), alone)
 }
 
-/// The best that two relays can do on a machine that is limited on average, such as by a token bucket, and carries all of it in some of the
-/// seconds: both are fast in the same ones.
+/// The best of many random ways in which two relays can burst together on a machine whose average rate is limited, as by a token bucket.
 fn bursts(average: Rate, seconds: u32, rng: &mut StdRng) -> Case {
     let (mut best, mut longest) = (Rate::ZERO, 0);
     for _ in 0..DIVISIONS {
@@ -112,11 +106,11 @@ fn bursts(average: Rate, seconds: u32, rng: &mut StdRng) -> Case {
         .column("burst_seconds", longest)
 }
 
-/// One way to burst: what both have together, and for how many seconds they are fast.
+/// A random burst: the capacity of both relays together, and the number of fast seconds.
 fn burst(average: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, u32) {
     let burst_s = rng.random_range(1..=seconds);
     let each = average.scaled(0.5 * f64::from(seconds) / f64::from(burst_s)).as_byte_per_s();
-    // Spread evenly, so that both halves of the round look alike; or at once, after which the round ends early.
+    // The fast seconds are either spread evenly, so that both halves of the round are alike, or at the start; then the round may end early.
     let is_spread = rng.random_bool(0.5);
     let claims = rng.random_bool(0.5);
     let is_fast =
@@ -126,26 +120,15 @@ fn burst(average: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, u32) {
     };
     let ends = if is_spread || rng.random_bool(0.5) { seconds } else { burst_s };
     let had: Vec<Second> = (0..ends).map(has).collect();
-    let mut records = [1, 2].map(|number| record_of(number, 0, average, seconds, &had));
+    let mut records = [1, 2].map(|number| record(number, 0, average, seconds, &had));
     let [one, other] = &mut records;
     share_aligned(&mut [&mut *one, &mut *other]);
     share_machine(&mut [(one, true), (other, true)]);
     (records.iter().filter_map(Record::capacity).sum(), burst_s)
 }
 
-fn record(number: u8, started_unix_s: u64, guess: Rate, seconds: &[Second]) -> Record {
-    let length = u32::try_from(seconds.len()).unwrap_or(u32::MAX);
-    record_of(number, started_unix_s, guess, length, seconds)
-}
-
 /// A record of a round of `length` seconds, of which these are complete.
-fn record_of(
-    number: u8,
-    started_unix_s: u64,
-    guess: Rate,
-    length: u32,
-    seconds: &[Second],
-) -> Record {
+fn record(number: u8, started_unix_s: u64, guess: Rate, length: u32, seconds: &[Second]) -> Record {
     let params = Params { seconds: length, ratio: RATIO, ..Params::default() };
     let wanted = guess.scaled(params.excess_factor());
     let second = |(second, (bytes, said)): (u32, &Second)| SecondRecord {
@@ -182,7 +165,7 @@ fn record_of(
         shared: None,
         end,
     };
-    // As a measurement does: the median, or the mean over all seconds if that is less.
+    // As in a measurement: the median, or the mean over all seconds if that is less.
     let mut totals: Vec<u64> =
         record.rounds.iter().flat_map(|round| record.totals(round)).map(|it| it.total()).collect();
     totals.resize(length as usize, 0);
@@ -194,7 +177,7 @@ fn record_of(
     record
 }
 
-/// What a relay is believed to have, in the mean over a year, that is twice as fast in the slot in which it was measured the day before.
+/// The mean estimate over a year of a relay that is twice as fast in the slot in which it was measured the day before.
 fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
     let mut master = [0; 32];
     rng.fill_bytes(&mut master);
@@ -221,7 +204,7 @@ fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
     .column("hits", hits)
 }
 
-/// In which slot the first of many relays is measured.
+/// The slot in which the first of many relays is measured.
 fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
@@ -250,8 +233,8 @@ mod tests {
         let rng = &mut StdRng::seed_from_u64(1);
         let case = turns(LIMIT, 30, rng);
         assert_eq!(case.verdict, CaseVerdict::Held, "{case:?}");
-        assert!(case.ratio > Some(1.0), "some have lied about their clients: {case:?}");
-        // Believed one by one they would have more, by the seconds in which each had the machine while the other was not measured.
+        assert!(case.ratio > Some(1.0), "lying about clients gains something: {case:?}");
+        // Measured one by one, they would gain more: each has the machine in seconds in which the other is not measured.
         let mut alone = Rate::ZERO;
         for _ in 0..200 {
             alone = alone.max(divide(LIMIT, 30, rng).1);
@@ -263,14 +246,11 @@ mod tests {
     fn two_relays_that_burst_together_gain_no_more_than_one_that_lies_about_clients() {
         let case = bursts(LIMIT, 30, &mut StdRng::seed_from_u64(1));
         assert_eq!(case.verdict, CaseVerdict::Held, "{case:?}");
-        assert!(
-            case.ratio > Some(1.3),
-            "they lie about their clients, and nothing else counts: {case:?}"
-        );
+        assert!(case.ratio > Some(1.3), "lying about clients gains a third: {case:?}");
     }
 
     #[test]
-    fn yesterdays_minute_is_worth_nothing_today() {
+    fn being_fast_in_yesterdays_slot_gains_nothing() {
         let case = yesterday(LIMIT, &mut StdRng::seed_from_u64(1));
         assert_eq!(case.verdict, CaseVerdict::Held, "{case:?}");
     }
