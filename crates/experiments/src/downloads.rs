@@ -1,8 +1,8 @@
 //! `flashflow-lab experiment downloads`: a C tor client downloads through our relays in every position.
 
+mod network;
 mod plan;
 mod results;
-mod stage;
 
 use crate::background_downloads::Endpoints;
 use crate::common::Session;
@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::reporting;
 use clap::Args;
 use lab::{Content, Download, download};
+use network::DownloadNetwork;
 use plan::{Placement, sizes};
 use report::experiment::ExperimentReport;
 use results::Results;
-use stage::DownloadNetwork;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
@@ -22,34 +22,29 @@ use std::thread;
 use std::time::Duration;
 use terminal::Interrupt;
 
-/// Downloads, if not said otherwise.
-const COUNT: u32 = 100;
-const COUNT_QUICK: u32 = 16;
-
-/// A byte has to come at least this often.
+/// The timeout of a download without progress.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Do our relays serve C tor clients as guard, middle, exit, and all three?
 ///
-/// A private network of C tor, with three relays of our own, each a process. A C tor client, whose
-/// configuration pins the relays at each place of its circuits, downloads content from an HTTP server on
-/// loopback. Each download has a circuit of its own and is compared by its SHA-256. As many again go
-/// through stock relays alone, to compare with.
+/// Three of our relays are part of a private network of C tor. A C tor client with pinned relays downloads content from an HTTP server on
+/// loopback. DownloadSpec download uses a separate circuit, and its SHA-256 is verified. Further downloads through C tor relays alone serve for
+/// comparison.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment downloads --quick --out results")]
 pub(super) struct Options {
-    /// Downloads through ours; 100, or 16 with --quick.
+    /// BackgroundDownloads through our relays; 100 by default, 16 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(4..=10_000))]
     count: Option<u32>,
-    /// The largest one in bytes; 100 MiB, or 10 MiB with --quick. The smallest has 1 KiB.
+    /// Size of the largest download in bytes; 100 MiB by default, 10 MiB if --quick. The smallest has 1 KiB.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1024..))]
     largest: Option<u64>,
-    /// Downloads at the same time.
+    /// Simultaneous downloads.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     at_once: u32,
 }
 
-/// One download, and how it ended.
+/// A finished download.
 struct Done {
     content: Content,
     result: io::Result<Download>,
@@ -57,22 +52,29 @@ struct Done {
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
-    let count = session.or(options.count, COUNT_QUICK, COUNT);
+    let count = session.or(options.count, 16, 100);
     let largest = session.or(options.largest, 10 << 20, 100 << 20);
-    let mut stage = DownloadNetwork::start(output)?;
+    let mut network = DownloadNetwork::start(output)?;
     let mut results = Results::default();
     for placement in Placement::ALL {
         let contents = sizes(placement.share_of(count), largest);
         let contents = (1..).zip(contents).map(|(seed, len)| Content { len, seed });
-        let path = stage.pin(placement)?;
+        let path = network.pin(placement)?;
         let mut cases = 0;
         output.doing(format!("downloading through {placement}"));
-        let ends = Endpoints { socks: stage.socks(), server: stage.server() };
-        all(ends, placement, contents.collect(), options.at_once, interrupt, &mut |done| {
-            cases += 1;
-            reporting::print_case(&results.add(placement, done), output);
-        });
-        let used = stage.used_paths()?;
+        let ends = Endpoints { socks: network.socks(), server: network.server() };
+        download_all(
+            ends,
+            placement,
+            contents.collect(),
+            options.at_once,
+            interrupt,
+            &mut |done| {
+                cases += 1;
+                reporting::print_case(&results.add(placement, done), output);
+            },
+        );
+        let used = network.used_paths()?;
         if let Some(case) = results.add_paths(placement, path, &used, cases) {
             reporting::print_case(&case, output);
         }
@@ -80,11 +82,11 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
             break;
         }
     }
-    Ok(results.report(options, count, largest, &stage.costs()))
+    Ok(results.report(options, count, largest, &network.costs()))
 }
 
-/// Downloads all, some at a time, and reports each as it ends.
-fn all(
+/// BackgroundDownloads all contents, some at a time, and reports each when it ends.
+fn download_all(
     Endpoints { socks, server }: Endpoints,
     placement: Placement,
     contents: VecDeque<Content>,
@@ -92,7 +94,7 @@ fn all(
     interrupt: &Interrupt,
     report: &mut dyn FnMut(Done),
 ) {
-    // Nobody panics while holding it. The large ones come first, so that they don't end alone.
+    // No thread panics while it holds the lock. The large ones start first, so that the last ones to end are short.
     let left = Mutex::new(contents);
     let next = || left.lock().ok()?.pop_back().filter(|_| !interrupt.is_requested());
     let (sender, done) = channel();

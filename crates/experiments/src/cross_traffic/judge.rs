@@ -1,6 +1,7 @@
 //! The results, compared with the paper's.
 
-use super::scene::Software;
+use super::network::Software;
+use crate::columns::{rounded, with_interval};
 use crate::factor::{Factor, interval_verdict};
 use crate::reporting::{claim_holds, section};
 use crate::simulated::Interval;
@@ -10,14 +11,14 @@ use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What is measured while others use the relays.
+/// What is measured under cross traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Figure 1: the throughput of a node through which circuits are set up.
+    /// Figure 1: the throughput of a relay while circuits are opened through it.
     Node,
-    /// Figure 2: a stream's throughput next to others.
+    /// Figure 2: the throughput of one of several streams.
     Streams,
-    /// Figure 3: how long a circuit takes to stand.
+    /// Figure 3: the set-up time of a circuit.
     SetUp,
 }
 
@@ -26,9 +27,11 @@ impl What {
 
     const fn figure(self) -> (&'static str, &'static str) {
         match self {
-            Self::Node => ("figure-1", "Throughput of a node while circuits are set up through it"),
-            Self::Streams => ("figure-2", "Throughput of a stream next to others"),
-            Self::SetUp => ("figure-3", "Set-up of three hops while others set up the same"),
+            Self::Node => {
+                ("figure-1", "Throughput of a relay while circuits are opened through it")
+            }
+            Self::Streams => ("figure-2", "Throughput of one of several streams"),
+            Self::SetUp => ("figure-3", "Set-up of three hops while others open the same circuit"),
         }
     }
 
@@ -46,7 +49,7 @@ impl What {
         }
     }
 
-    /// What the paper's figure does with more of the others: a factor below or above one.
+    /// Whether the value in the paper's figure falls or rises with more of the others: a factor below or above one.
     const fn expected(self) -> f64 {
         match self {
             Self::Node | Self::Streams => 0.5,
@@ -62,15 +65,15 @@ impl What {
     }
 }
 
-/// What was measured at one step of one figure.
+/// The measurements of one point of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
     pub(super) what: What,
-    /// Penetrators, or streams.
+    /// The number of penetrators or streams.
     pub(super) level: u32,
     pub(super) kind: Software,
     pub(super) measured: Vec<Probed>,
-    /// Circuits that the others had meanwhile, in a second.
+    /// The rate at which the others completed circuits.
     pub(super) others_per_s: f64,
 }
 
@@ -83,23 +86,21 @@ impl Point {
     fn failed(&self) -> usize {
         self.measured.iter().filter(|it| it.failure.is_some()).count()
     }
-}
 
-impl Point {
     fn name(&self) -> String {
         let (figure, _) = self.what.figure();
         format!("{figure}: {}, {} {}", self.kind.word(), self.level, self.what.others())
     }
 
-    fn told(&self) -> String {
+    fn detail(&self) -> String {
         let reasons: BTreeSet<&str> =
             self.measured.iter().filter_map(|it| it.failure.as_deref()).collect();
-        let why = match Vec::from_iter(reasons).join("; ") {
+        let reasons = match Vec::from_iter(reasons).join("; ") {
             none if none.is_empty() => none,
             reasons => format!(" ({reasons})"),
         };
         format!(
-            "{:.1} {}, {} of {} failed{why}; the others had {:.0} circuits a second",
+            "{:.1} {}, {} of {} failed{reasons}; the others had {:.0} circuits per second",
             self.interval(),
             self.what.unit(),
             self.failed(),
@@ -111,15 +112,12 @@ impl Point {
 
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.told())
+        write!(f, "{}: {}", self.name(), self.detail())
     }
 }
 
-fn rounded(value: f64) -> Option<f64> {
-    value.is_finite().then(|| (value * 1e3).round() / 1e3)
-}
-
-/// A case for each point, and those that are judged: the last step of each figure compared with its first, and our relays with C tor's at the last.
+/// A case for each point, and the comparisons: the highest level of each figure with the lowest, and our relays with C tor's at the
+/// highest level.
 pub(super) fn cases(points: &[Point]) -> Vec<Case> {
     let mut cases: Vec<Case> = points.iter().map(of_point).collect();
     for what in What::ALL {
@@ -129,9 +127,9 @@ pub(super) fn cases(points: &[Point]) -> Vec<Case> {
             let most = points.iter().filter(of_kind).max_by_key(|it| it.level)?;
             (least.level < most.level).then_some((least, most))
         };
-        cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| burdened(a, b)));
+        cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| over_lowest(a, b)));
         let last = of(Software::Ours).zip(of(Software::Stock));
-        cases.extend(last.map(|((_, ours), (_, stock))| beside(ours, stock)));
+        cases.extend(last.map(|((_, ours), (_, stock))| over_stock(ours, stock)));
     }
     cases
 }
@@ -143,28 +141,24 @@ fn of_point(point: &Point) -> Case {
         .column("figure", name)
         .column("relays", point.kind.word())
         .column(point.what.others(), point.level)
-        .column("value", rounded(interval.mean))
-        .column("value_interval", interval.half_width.and_then(rounded))
+        .column("value", rounded(interval.mean, 3))
+        .column("value_interval", interval.half_width.and_then(|it| rounded(it, 3)))
         .column("unit", point.what.unit())
-        .column("others_circuits_per_s", rounded(point.others_per_s))
+        .column("others_circuits_per_s", rounded(point.others_per_s, 3))
         .column("failed", point.failed());
-    // What cannot be measured at all is a failure; else the figure is for comparison.
+    // A point itself promises nothing; it fails only without any measurement.
     let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Skipped };
-    case.ended(verdict, point.told())
+    case.ended(verdict, point.detail())
 }
 
 fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
     let factor = Factor::of(part.interval(), whole.interval());
-    let column = |at: fn((f64, f64)) -> f64| factor.interval.map(at).and_then(rounded);
-    Case::named(name)
-        .column("factor", rounded(factor.value))
-        .column("factor_low", column(|it| it.0))
-        .column("factor_high", column(|it| it.1))
+    with_interval(Case::named(name), "factor", factor.value, factor.interval, 3)
         .ended(interval_verdict(factor.interval, 1.0, expected), factor.to_string())
 }
 
-/// The most of the others compared with the fewest.
-fn burdened(least: &Point, most: &Point) -> Case {
+/// The highest level compared with the lowest.
+fn over_lowest(least: &Point, most: &Point) -> Case {
     let what = most.what;
     let (figure, _) = what.figure();
     let (kind, others) = (most.kind.word(), what.others());
@@ -172,8 +166,8 @@ fn burdened(least: &Point, most: &Point) -> Case {
     compared(name, most, least, what.expected())
 }
 
-/// Our relays compared with C tor's, under the most of the others. Better is more throughput, and less time.
-fn beside(ours: &Point, stock: &Point) -> Case {
+/// Our relays compared with C tor's at the highest level. A higher throughput and a shorter set-up are better.
+fn over_stock(ours: &Point, stock: &Point) -> Case {
     let (figure, _) = ours.what.figure();
     let name = format!("{figure}: ours over stock, {} {}", ours.level, ours.what.others());
     compared(name, ours, stock, ours.what.expected().recip())
@@ -199,7 +193,7 @@ pub(super) const TEXT: &str = include_str!("../../../../docs/experiments/cross-t
 pub(super) fn notes(load: Load) -> Vec<String> {
     let mut notes = section(TEXT, "Notes");
     notes.push(format!(
-        "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: a penetrator costs them, too, and not only the relay.",
+        "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: penetrators load the processors as well as the relay.",
         load.machine * 100.0
     ));
     notes
@@ -218,7 +212,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
     format!("{}.", judged.join("; "))
 }
 
-/// Our relays compared with C tor's: reported, and not promised.
+/// Whether the claim holds. It does not include the comparison of our relays with C tor's.
 pub(super) fn held(cases: &[Case]) -> bool {
     let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
     claim_holds(cases.iter().filter(promised))
@@ -248,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_of_the_others_are_judged_beside_the_fewest_for_each_kind_of_relay() {
+    fn the_highest_level_is_compared_with_the_lowest_for_each_kind_of_relay() {
         use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
         let points = [
             point(What::Node, Software::Stock, 0, 900.0),
@@ -262,21 +256,21 @@ mod tests {
         ];
         let cases = cases(&points);
         let verdict = |name| verdict_of(&cases, name);
-        assert_eq!(verdict("figure-1: stock, 0 penetrators"), Skipped, "a figure");
+        assert_eq!(verdict("figure-1: stock, 0 penetrators"), Skipped, "a single point");
         assert_eq!(verdict("figure-1: stock, 9 penetrators over 0"), Held);
         assert_eq!(verdict("figure-1: ours, 9 penetrators over 0"), Inconclusive, "the same");
         assert_eq!(verdict("figure-1: ours over stock, 9 penetrators"), Held);
         assert_eq!(verdict("figure-3: stock, 4 penetrators over 0"), Held);
-        assert_eq!(verdict("figure-3: ours, 4 penetrators over 0"), Missed, "sooner under load");
+        assert_eq!(verdict("figure-3: ours, 4 penetrators over 0"), Missed, "faster under load");
         assert_eq!(verdict("figure-3: ours over stock, 4 penetrators"), Held);
         assert_eq!(cases.len(), points.len() + 6, "no case without points");
         assert!(!held(&cases));
         assert!(held(&cases[..points.len() + 3]));
-        assert!(!held(&cases[..points.len()]), "nothing that was judged");
+        assert!(!held(&cases[..points.len()]), "no comparison");
     }
 
     #[test]
-    fn one_level_alone_is_compared_with_nothing() {
+    fn a_single_level_has_no_comparison() {
         let points = [
             point(What::Streams, Software::Stock, 4, 9.0),
             point(What::Streams, Software::Ours, 4, 9.0),
@@ -285,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_at_which_all_failed_is_a_failure() {
+    fn a_point_without_any_measurement_fails() {
         let failed = Probed { failure: Some("no".to_owned()), ..Probed::default() };
         let point = Point { measured: vec![failed], ..point(What::Node, Software::Ours, 3, 1.0) };
         let case = &cases(&[point])[0];

@@ -1,11 +1,11 @@
-//! What is downloaded, and through whom.
+//! The sizes of downloads, and the relays on their paths.
 
 use std::fmt;
 
 /// The smallest download.
 const SMALLEST: u64 = 1024;
 
-/// Where on a client's circuits our relays are.
+/// The positions of our relays on a client's circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Placement {
     Stock,
@@ -19,7 +19,7 @@ impl Placement {
     pub(super) const ALL: [Self; 5] =
         [Self::Stock, Self::Guard, Self::Middle, Self::Exit, Self::AllThree];
 
-    /// Whether our relay is guard, middle, and exit.
+    /// Whether guard, middle and exit are ours.
     pub(super) const fn ours(self) -> [bool; 3] {
         match self {
             Self::Stock => [false; 3],
@@ -30,7 +30,7 @@ impl Placement {
         }
     }
 
-    /// How many of all downloads through ours it has; stock relays have as many as the last.
+    /// The number of downloads with this placement, of `count` through our relays. C tor relays alone get as many as the last placement.
     pub(super) const fn share_of(self, count: u32) -> u32 {
         let more = match self {
             Self::Guard => 3,
@@ -58,12 +58,12 @@ impl fmt::Display for Placement {
     }
 }
 
-/// So many lengths in bytes, from the smallest to the largest, each by the same factor longer.
+/// Sizes in bytes in geometric progression, from the smallest to the largest.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "lengths are positive, and need not be exact"
+    reason = "sizes are positive and need not be exact"
 )]
 pub(super) fn sizes(count: u32, largest: u64) -> Vec<u64> {
     let steps = f64::from(count.saturating_sub(1).max(1));
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_go_from_the_smallest_to_the_largest() {
+    fn sizes_range_from_the_smallest_to_the_largest() {
         assert_eq!(sizes(3, 1 << 20), [1 << 10, 1 << 15, 1 << 20]);
         assert_eq!(sizes(1, 1 << 20), [1 << 10]);
         let many = sizes(25, 100 << 20);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn all_placements_of_ours_share_the_downloads() {
+    fn the_placements_of_our_relays_share_all_downloads() {
         for count in 4..110 {
             let ours = Placement::ALL.iter().filter(|placement| **placement != Placement::Stock);
             assert_eq!(ours.map(|placement| placement.share_of(count)).sum::<u32>(), count);

@@ -1,24 +1,25 @@
-//! All downloads, as a report.
+//! The report on all downloads.
 
+use super::network::Cost;
 use super::plan::Placement;
-use super::stage::Cost;
 use super::{Done, Options, reporting};
-use crate::reporting::median;
+use crate::reporting::{median, parameter};
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
 };
 use std::collections::BTreeMap;
 
-/// What was found.
+/// The results of all downloads.
 #[derive(Default)]
 pub(super) struct Results {
     cases: Vec<Case>,
-    /// Length in bytes and rate in Mbit/s of the correct downloads.
+    /// Size in bytes and rate in Mbit/s of the correct downloads.
     rates: BTreeMap<Placement, Vec<(f64, f64)>>,
-    /// From the start to the first byte, in milliseconds.
+    /// The time from the start to the first byte, in milliseconds.
     first_bytes_ms: BTreeMap<Placement, Vec<f64>>,
-    /// Downloads through ours: right ones, and all.
-    right: usize,
+    /// The number of correct downloads through our relays.
+    correct: usize,
+    /// The number of downloads through our relays.
     ours: usize,
 }
 
@@ -43,12 +44,13 @@ impl Results {
                     .column("took_ms", download.took.as_secs_f64() * 1e3)
                     .column("rate_mbit_per_s", rate);
                 if download.is_right {
-                    self.right += usize::from(is_ours);
+                    self.correct += usize::from(is_ours);
                     self.rates.entry(placement).or_default().push((bytes(len), rate));
                     self.first_bytes_ms.entry(placement).or_default().push(first_ms);
                     case.ended(CaseVerdict::Held, format!("{rate:.1} Mbit/s"))
                 } else {
-                    let detail = format!("{} of {len} bytes came, or others", download.received);
+                    let detail =
+                        format!("{} of {len} bytes received, or wrong content", download.received);
                     case.ended(CaseVerdict::Missed, detail)
                 }
             }
@@ -57,7 +59,7 @@ impl Results {
         case
     }
 
-    /// Whether the circuits were those that were asked for; a case if there were any.
+    /// Checks that all circuits used the pinned path. `None` if there were neither downloads nor circuits.
     pub(super) fn add_paths(
         &mut self,
         placement: Placement,
@@ -73,7 +75,7 @@ impl Results {
             (0, 0) if downloads == 0 => return None,
             (0, 0) => case.ended(CaseVerdict::Failed, "tor reports no circuit"),
             (0, count) => case.ended(CaseVerdict::Held, format!("{count}, all as pinned")),
-            _ => case.ended(CaseVerdict::Missed, format!("{others} went elsewhere")),
+            _ => case.ended(CaseVerdict::Missed, format!("{others} on other paths")),
         };
         self.cases.push(case.clone());
         Some(case)
@@ -89,16 +91,15 @@ impl Results {
         let mut report = reporting::report("downloads", TEXT);
         let rate = |placement| {
             let rates = self.rates.get(&placement);
-            // Of long ones: short ones take as long as their round trips do.
+            // The rate of short downloads depends on round trips only.
             let long = rates.into_iter().flatten().filter(|(len, _)| *len >= 1e6);
             median(long.map(|(_, rate)| *rate))
                 .map_or("–".to_owned(), |rate| format!("{rate:.0}"))
         };
         let answer = format!(
-            "{} of {} downloads through ours came right; of those from 1 MB the median was {} Mbit/s \
-             through our guard, {} through our middle, {} through our exit, {} through all three ours, \
-             and {} through stock relays.",
-            self.right,
+            "{} of {} downloads through our relays were correct; the median rate of those of 1 MB or more was {} Mbit/s \
+             through our guard, {} through our middle, {} through our exit, {} through all three, and {} through C tor relays.",
+            self.correct,
             self.ours,
             rate(Placement::Guard),
             rate(Placement::Middle),
@@ -108,17 +109,17 @@ impl Results {
         );
         let costs = costs.iter().map(|cost| {
             let cpu = cost.cpu.map_or("–".to_owned(), |cpu| format!("{:.1}", cpu.as_secs_f64()));
-            let peak = cost.peak_mib.map_or("–".to_owned(), |mib| mib.to_string());
-            format!("{}: {cpu} s of processor time, at most {peak} MiB of memory.", cost.nickname)
+            let peak = cost.peak_mib.map_or("–".to_owned(), |mib| format!("{mib:.0}"));
+            format!("{}: {cpu} s of CPU time, at most {peak} MiB of memory.", cost.nickname)
         });
         report.notes.extend(costs);
         ExperimentReport {
             answer,
             parameters: vec![
-                ("downloads through ours".to_owned(), count.to_string()),
-                ("at once".to_owned(), options.at_once.to_string()),
-                ("smallest".to_owned(), size(1024)),
-                ("largest".to_owned(), size(largest)),
+                parameter("downloads through ours", count),
+                parameter("at once", options.at_once),
+                parameter("smallest", size(1024)),
+                parameter("largest", size(largest)),
             ],
             figures: self.figures(),
             cases: self.cases,
@@ -128,9 +129,8 @@ impl Results {
 
     fn figures(&self) -> Vec<ExperimentFigure> {
         let (x, y) = (Axis::new("bytes").log(), Axis::new("Mbit/s").log());
-        let title = "Rate by length";
-        let rates = ExperimentFigure::new("rates", title, x, y)
-            .caption("Each dot is a download, from its beginning to its end.");
+        let title = "Rate by size";
+        let rates = ExperimentFigure::new("rates", title, x, y).caption("Each dot is a download.");
         let rates =
             self.rates.iter().enumerate().fold(rates, |figure, (nth, (placement, dots))| {
                 figure.with(Series::dots(placement.word(), Role::Nth(nth), dots.clone()))
@@ -139,7 +139,7 @@ impl Results {
         let groups = groups.map(|(placement, all)| (placement.word(), all));
         let title = "Time to the first byte";
         let first = ExperimentFigure::distributions("first-byte", title, "milliseconds", groups)
-            .caption("With the building of the circuit, where none was ready.");
+            .caption("Includes the set-up of the circuit if none was ready.");
         vec![rates, first]
     }
 }
@@ -148,12 +148,12 @@ fn mbit_per_s(received: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { bytes(received) * 8.0 / 1e6 / seconds } else { 0.0 }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a figure")]
+#[expect(clippy::cast_precision_loss, reason = "rounded for display")]
 fn bytes(len: u64) -> f64 {
     len as f64
 }
 
-/// A length for people.
+/// A size for people.
 fn size(len: u64) -> String {
     match len {
         0..10_000 => format!("{len} B"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_whole_over_the_right_circuits_holds() {
+    fn only_complete_downloads_over_the_pinned_circuits_hold() {
         let options = Options { count: None, largest: None, at_once: 4 };
         let report = |results: Results| results.report(&options, 4, 1 << 20, &[]);
         let path = [[1; 20], [2; 20], [3; 20]];

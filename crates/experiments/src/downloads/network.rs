@@ -3,22 +3,22 @@
 use super::plan::Placement;
 use crate::error::Result;
 use crate::private_network as network;
+use crate::process::Memory;
 use crate::testbed;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use terminal::Output;
 
-/// Far more than a consensus takes.
+/// The timeout of a consensus that lists all relays.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Our relays, in the order of their places on a circuit.
+/// The nicknames of our relays, in the order of a circuit.
 const OURS: [&str; 3] = ["oursguard", "oursmiddle", "oursexit"];
 
 /// All processes of the experiment.
 pub(super) struct DownloadNetwork {
-    // In this order: the client ends before the network does.
+    // The order of fields matters: the client is dropped before the network.
     client: Client,
     server: ContentServer,
     ours: Vec<OwnRelay>,
@@ -26,13 +26,13 @@ pub(super) struct DownloadNetwork {
     _folder: TemporaryFolder,
 }
 
-/// What one of our relays has used.
+/// The resources that one of our relays has used.
 pub(super) struct Cost {
     pub(super) nickname: String,
-    /// Processor time.
+    /// CPU time.
     pub(super) cpu: Option<Duration>,
-    /// The most memory, in MiB.
-    pub(super) peak_mib: Option<u64>,
+    /// The maximum memory, in MiB.
+    pub(super) peak_mib: Option<f64>,
 }
 
 impl DownloadNetwork {
@@ -45,7 +45,7 @@ impl DownloadNetwork {
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("starting the client");
         let known = testbed::all_relays(&network, &fingerprints);
-        // A client that uses two circuits for a stream has two guards.
+        // With Conflux, the client would use two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         let server = testbed::content_server(Ipv4Addr::LOCALHOST)?;
@@ -57,12 +57,12 @@ impl DownloadNetwork {
         self.client.socks()
     }
 
-    /// Where the content is.
+    /// The address of the content server.
     pub(super) const fn server(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// Has the client use one path only, and says which.
+    /// Restricts the client to one path, and returns it.
     pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3]> {
         let stock = testbed::path_of(&self.network)?;
         let is_ours = placement.ours();
@@ -79,17 +79,14 @@ impl DownloadNetwork {
         Ok(self.client.used_paths()?)
     }
 
-    /// What our relays have used.
+    /// The resources that our relays have used.
     pub(super) fn costs(&self) -> Vec<Cost> {
         let cost = |relay: &OwnRelay| {
             let pid = relay.process.pid();
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let kib = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
             Cost {
                 nickname: relay.spec.nickname.clone(),
                 cpu: lab::cpu_time(pid),
-                peak_mib: kib.map(|kib| kib.div_ceil(1024)),
+                peak_mib: Memory::of(pid).map(|memory| memory.peak_mib.ceil()),
             }
         };
         self.ours.iter().map(cost).collect()

@@ -1,4 +1,4 @@
-//! Stock relays and ours in one private network on loopback, and a server.
+//! A private network on loopback with C tor relays and ours, and a server.
 
 use crate::error::Result;
 use crate::private_network as network;
@@ -12,10 +12,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use terminal::Output;
 
-/// Far more than a consensus takes.
+/// The timeout of a consensus that lists all relays.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose relays a circuit has.
+/// The software of a circuit's relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Software {
     Stock,
@@ -39,7 +39,7 @@ pub(super) struct SharedNetwork {
     stock: Vec<Fingerprint>,
     ours: Vec<Fingerprint>,
     server: ProbeServer,
-    // Before the network that they are in.
+    // Dropped before the network.
     relays: Vec<OwnRelay>,
     network: Network,
     _folder: TemporaryFolder,
@@ -47,7 +47,7 @@ pub(super) struct SharedNetwork {
 
 impl SharedNetwork {
     pub(super) fn start(output: &Output) -> Result<Self> {
-        // Three for circuits, and one aside, over which penetrators reach the middle.
+        // Three for the measured circuit, and one as the first hop of penetrators.
         let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
         let network = network::start(&NetworkSpec::new(stock), output)?;
         let folder = testbed::temporary_folder()?;
@@ -83,7 +83,7 @@ impl SharedNetwork {
         Ok(Subject::new(&path))
     }
 
-    /// The circuit that is measured.
+    /// The measured circuit.
     pub(super) fn path(&self, kind: Software) -> Result<Subject> {
         self.subject(match kind {
             Software::Stock => &self.stock[..3],
@@ -91,8 +91,8 @@ impl SharedNetwork {
         })
     }
 
-    /// A circuit that ends at the middle of the one that is measured, and has nothing else in common with it.
-    pub(super) fn aside(&self, kind: Software) -> Result<Subject> {
+    /// A circuit that ends at the middle relay of the measured one, and shares no other relay with it.
+    pub(super) fn crossing_path(&self, kind: Software) -> Result<Subject> {
         let middle = match kind {
             Software::Stock => &self.stock[1],
             Software::Ours => &self.ours[1],
