@@ -1,26 +1,27 @@
-//! What the paper says of its strategies in numbers, judged: table III, and the three correlations.
+//! Claims of the paper with numbers: table III and the three correlations.
 
 use super::correlation::Correlation;
-use super::judge::{of, rate, rounded, rtt_ms, setup_ms};
+use super::judge::{DIGITS, of, rate, rounded, rtt_ms, setup_ms};
+use crate::columns;
 use crate::factor::{Factor, interval_verdict};
 use client::probe::Probed;
 use report::experiment::{Case, CaseVerdict};
 
 type Value = fn(&Probed) -> Option<f64>;
 
-/// Whether users loaded the network as in the paper.
+/// The load of the network by users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Users {
-    /// Nobody was asked to: set-up and round trips have no reason to differ.
-    Absent,
-    /// They were there, but slow relays were not full, or fast ones were.
-    TooFewOrMany,
-    /// Slow relays were full, and fast ones were not.
+pub(super) enum UserLoad {
+    /// No users: there is no reason why set-up and round trips should differ.
+    None,
+    /// Slow relays were not full, or fast ones were loaded.
+    Different,
+    /// Slow relays were full, and fast ones were not loaded.
     AsInPaper,
 }
 
-/// Table III: each of its three values a case.
-pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -> Vec<Case> {
+/// Table III: a case for each of its three values.
+pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], load: UserLoad) -> Vec<Case> {
     let values: [(&str, Value, f64); 3] = [
         ("set-up", setup_ms, 3.33 / 6.31),
         ("round trip", rtt_ms, 1.09 / 1.61),
@@ -28,13 +29,13 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
     ];
     let case = |(name, value, paper): (&str, Value, f64)| {
         let factor = Factor::of(of(weighted, value), of(uniform, value));
-        let depends_on_users = name != "throughput";
-        let verdict = match (interval_verdict(factor.interval, 1.0, paper), users) {
-            (_, Users::Absent) if depends_on_users => CaseVerdict::Skipped,
-            (_, Users::TooFewOrMany) if depends_on_users => CaseVerdict::Inconclusive,
+        let depends_on_load = name != "throughput";
+        let verdict = match (interval_verdict(factor.interval, 1.0, paper), load) {
+            (_, UserLoad::None) if depends_on_load => CaseVerdict::Skipped,
+            (_, UserLoad::Different) if depends_on_load => CaseVerdict::Inconclusive,
             (verdict, _) => verdict,
         };
-        with_interval(
+        with_paper(
             Case::named(format!("table III: {name}, weighted over uniform")),
             "factor",
             factor.value,
@@ -46,45 +47,43 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
     values.into_iter().map(case).collect()
 }
 
-/// A value, its interval, the paper's, and whether that is within.
-fn with_interval(
+/// Adds a value with its interval, and the paper's value.
+fn with_paper(
     case: Case,
     name: &str,
     value: f64,
     interval: Option<(f64, f64)>,
     paper: f64,
 ) -> Case {
-    case.column(name, rounded(value))
-        .column(&format!("{name}_low"), interval.and_then(|it| rounded(it.0)))
-        .column(&format!("{name}_high"), interval.and_then(|it| rounded(it.1)))
+    columns::with_interval(case, name, value, interval, DIGITS)
         .column(&format!("{name}_paper"), rounded(paper))
         .column("paper_is_within", interval.map(|(low, high)| (low..=high).contains(&paper)))
 }
 
-/// Figures 5 and 6: over uniform and weighted circuits, as in the paper.
+/// Figures 5 and 6, over uniform and weighted circuits.
 pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
-    let asked: [(&str, Value, Value, f64); 3] = [
+    let claims: [(&str, Value, Value, f64); 3] = [
         ("set-up and round trip", setup_ms, rtt_ms, 0.47),
         ("throughput and round trip", rate, rtt_ms, -0.34),
         ("set-up and throughput", setup_ms, rate, -0.16),
     ];
     let case = |(name, x, y, paper): (&str, Value, Value, f64)| {
         let pairs: Vec<(f64, f64)> = all.iter().filter_map(|it| Some((x(it)?, y(it)?))).collect();
-        let found = Correlation::of(&pairs);
-        with_interval(
+        let correlation = Correlation::of(&pairs);
+        with_paper(
             Case::named(format!("correlation: {name}")),
             "correlation",
-            found.coefficient,
-            found.interval,
+            correlation.coefficient,
+            correlation.interval,
             paper,
         )
-        .column("circuits", found.count)
+        .column("circuits", correlation.count)
         .ended(
-            interval_verdict(found.interval, 0.0, paper),
-            format!("{found} of {} circuits; paper {paper}", found.count),
+            interval_verdict(correlation.interval, 0.0, paper),
+            format!("{correlation} of {} circuits; paper {paper}", correlation.count),
         )
     };
-    asked.into_iter().map(case).collect()
+    claims.into_iter().map(case).collect()
 }
 
 #[cfg(test)]
@@ -93,7 +92,7 @@ mod tests {
     use netdoc::Fingerprint;
     use onion::Duration;
 
-    /// A circuit of one hop, so set up, with such a round trip and throughput.
+    /// A circuit of one hop with this set-up time, round trip and throughput.
     fn circuit(setup_ms: u64, rtt_ms: u64, throughput_kb_s: f64) -> Probed {
         Probed {
             path: vec![Fingerprint::from_bytes([1; 20])],
@@ -114,17 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn all_three_of_table_iii_are_judged_where_users_load_the_network_as_in_the_paper() {
+    fn table_iii_is_judged_if_users_load_the_network_as_in_the_paper() {
         use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
         let (slow, fast) = (circuits((900, 500, 11.0)), circuits((400, 300, 45.0)));
-        let judged = |uniform, weighted, users| verdicts(&table_iii(uniform, weighted, users));
-        assert_eq!(judged(&slow, &fast, Users::AsInPaper), [Held, Held, Held]);
-        assert_eq!(judged(&fast, &slow, Users::AsInPaper), [Missed, Missed, Missed]);
-        assert_eq!(judged(&slow, &slow, Users::AsInPaper), [Inconclusive; 3]);
-        // Without the condition, the result says nothing either way.
-        assert_eq!(judged(&fast, &slow, Users::TooFewOrMany), [Inconclusive, Inconclusive, Missed]);
-        assert_eq!(judged(&slow, &fast, Users::TooFewOrMany), [Inconclusive, Inconclusive, Held]);
-        assert_eq!(judged(&slow, &fast, Users::Absent), [Skipped, Skipped, Held]);
+        let judged = |uniform, weighted, load| verdicts(&table_iii(uniform, weighted, load));
+        assert_eq!(judged(&slow, &fast, UserLoad::AsInPaper), [Held, Held, Held]);
+        assert_eq!(judged(&fast, &slow, UserLoad::AsInPaper), [Missed, Missed, Missed]);
+        assert_eq!(judged(&slow, &slow, UserLoad::AsInPaper), [Inconclusive; 3]);
+        // With a different load, set-up and round trip decide nothing.
+        assert_eq!(judged(&fast, &slow, UserLoad::Different), [Inconclusive, Inconclusive, Missed]);
+        assert_eq!(judged(&slow, &fast, UserLoad::Different), [Inconclusive, Inconclusive, Held]);
+        assert_eq!(judged(&slow, &fast, UserLoad::None), [Skipped, Skipped, Held]);
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! Whether two values go together.
+//! Correlations.
 
 use std::fmt;
 
-/// A coefficient of correlation (Pearson's), with its interval by Fisher's transformation.
+/// Pearson's correlation coefficient, with its interval by Fisher's transformation.
 pub(super) struct Correlation {
     pub(super) coefficient: f64,
-    /// Of 95 %; none of fewer than four pairs.
+    /// The 95 % interval; `None` for fewer than four pairs.
     pub(super) interval: Option<(f64, f64)>,
     pub(super) count: usize,
 }
 
 impl Correlation {
-    /// Of these pairs.
+    /// Correlates the two values of these pairs.
     pub(super) fn of(pairs: &[(f64, f64)]) -> Self {
         let count = pairs.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
@@ -43,14 +43,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_correlation_and_its_interval_are_those_of_a_textbook() {
+    fn a_correlation_and_its_interval_match_a_textbook_example() {
         let pairs: Vec<(f64, f64)> =
             [1.0, 2.0, 3.0, 4.0, 5.0].into_iter().zip([2.0, 4.0, 5.0, 4.0, 5.0]).collect();
-        let found = Correlation::of(&pairs);
-        assert!((found.coefficient - 0.774_596_7).abs() < 1e-6, "{found}");
-        let (low, high) = found.interval.expect("five");
+        let correlation = Correlation::of(&pairs);
+        assert!((correlation.coefficient - 0.774_596_7).abs() < 1e-6, "{correlation}");
+        let (low, high) = correlation.interval.expect("five");
         // atanh r ± 1.96/√2.
-        assert!((low + 0.339_6).abs() < 1e-3 && (high - 0.984_0).abs() < 1e-3, "{found}");
+        assert!((low + 0.339_6).abs() < 1e-3 && (high - 0.984_0).abs() < 1e-3, "{correlation}");
         assert_eq!(Correlation::of(&pairs[..3]).interval, None);
     }
 }

@@ -1,177 +1,285 @@
-//! Strategies at the scale of a network: all clients of a simulated one choose so, and meet in its relays.
+//! A private network of C tor relays with unequal rates, on three simulated continents or on loopback, and a server.
 
-use crate::common::Session;
-use crate::error::Result;
-use crate::simulated::{Claim, Comparison, Expected, Played, Quantity, SimulatedOptions, sizes};
-use client::strategy::blend;
-use report::experiment::{Case, CaseVerdict, ExperimentReport};
-use sim::world::PositionWeights;
-use std::path::Path;
-use tornet::network::{Network, Relay};
+use crate::error::{Error, Result};
+use crate::private_network as network;
+use crate::testbed;
+use crate::wan_site::enter;
+use client::countries::Countries;
+use client::probe::{self, ProbeServer};
+use client::{Directories, NetDir};
+use lab::wan::{HostSpec, Wan, WanPath, WanSpec};
+use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec, TemporaryFolder};
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use onion::{Duration, Rate};
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use terminal::Output;
 
-/// The download by which throughput is judged: the middle one of Tor's benchmarks.
-const MIDDLE_BYTES: u32 = 1 << 20;
+const CLIENT: &str = "client";
+const CORE: &str = "core";
+/// The timeout of a consensus that lists all relays.
+const PATIENCE: Duration = Duration::from_secs(150);
 
-/// How relays are weighed: all alike; by what they can carry, but with half of the influence; by the network's weights, as C tor's clients do; and by
-/// what they can carry, as measured without any error.
-const VARIANTS: [&str; 4] = ["uniform", "half-capacity", "weighted", "capacity"];
-
-/// The relays' weights, in the network's order.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a million at most")]
-fn weights(network: &Network, variant: &str) -> Vec<u64> {
-    let capacity = |relay: &Relay| relay.capacity().as_bit_per_s();
-    let most = network.relays.iter().map(capacity).max().unwrap_or(1).max(1) as f64;
-    let weight = |relay: &Relay| match variant {
-        "uniform" => 1000,
-        "half-capacity" => (blend(capacity(relay) as f64 / most, 0.5) * 1e6) as u64,
-        "capacity" => (capacity(relay) / 8000).max(1),
-        _ => relay.weight,
-    };
-    network.relays.iter().map(weight).collect()
+/// A point on a plane whose units are milliseconds.
+#[derive(Clone, Copy)]
+struct Position {
+    x_ms: f64,
+    y_ms: f64,
 }
 
-/// The network, with clients that choose in this way.
-fn chosen(network: Network, variant: &str) -> Network {
-    let weights = weights(&network, variant);
-    network.weighted(&weights)
+/// A relay: its country, its position, and its capacity in Mbit/s.
+struct Place {
+    country: &'static str,
+    at: Position,
+    mbit: f64,
 }
 
-pub(super) fn run(
-    options: &SimulatedOptions,
-    path: &Path,
-    session: Session<'_>,
-) -> Result<ExperimentReport> {
-    let comparison = Comparison {
-        name: "selection-network",
-        text: include_str!("../../../../docs/experiments/selection-network.md"),
-        folder: "selection-runs",
-        conditions: String::new(),
-        variants: &VARIANTS,
-        choose: &chosen,
-        claims: &claims,
+const fn place(country: &'static str, x_ms: f64, y_ms: f64, mbit: f64) -> Place {
+    Place { country, at: Position { x_ms, y_ms }, mbit }
+}
+
+/// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
+const PLACES: [Place; 9] = [
+    place("DE", 0.0, 0.0, 0.7),
+    place("DE", 10.0, 4.0, 8.0),
+    place("DE", 3.0, 12.0, 2.0),
+    place("FR", -8.0, -9.0, 4.0),
+    place("US", -45.0, 0.0, 16.0),
+    place("US", -62.0, 8.0, 1.0),
+    place("US", -55.0, -14.0, 4.0),
+    place("JP", 85.0, 10.0, 0.7),
+    place("JP", 92.0, 22.0, 8.0),
+];
+/// The client is in Germany, and so are authorities and server.
+const CLIENT_AT: Position = Position { x_ms: 2.0, y_ms: 2.0 };
+/// The one-way latency in addition to the distance.
+const MIN_LATENCY_MS: f64 = 8.0;
+
+/// A description of the relays.
+pub(super) fn description() -> String {
+    let all = PLACES.iter().map(|it| format!("{} {} Mbit/s", it.country, it.mbit));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// The one-way latency.
+fn latency(a: Position, b: Position) -> Duration {
+    let ms = MIN_LATENCY_MS + (a.x_ms - b.x_ms).hypot(a.y_ms - b.y_ms);
+    Duration::from_secs_f64(ms / 1e3)
+}
+
+fn name(number: usize) -> String {
+    format!("place{}", number + 1)
+}
+
+/// All processes of the experiment.
+pub(super) struct SelectionNetwork {
+    // The order of fields matters: processes are dropped before the hosts on which they run.
+    relays: Vec<Fingerprint>,
+    view: Arc<NetDir>,
+    server: ProbeServer,
+    joined: Vec<JoinedRelay>,
+    network: Network,
+    wan: Option<Wan>,
+    _folder: TemporaryFolder,
+}
+
+impl SelectionNetwork {
+    pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self> {
+        let wan = if is_flat { None } else { Some(start_wan(seed)?) };
+        let folder = testbed::temporary_folder()?;
+        let core = wan.as_ref().map(|wan| wan.host(CORE)).transpose()?;
+        let address = core.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
+        // This thread moves from host to host. Processes and threads that it starts stay on the host where they were started.
+        core.map_or(Ok(()), enter)?;
+        let exit = |name: &str| RelaySpec::open_exit(name);
+        let flat = || {
+            let relay = |(number, place): (usize, &Place)| {
+                exit(&name(number)).limited_to(Rate::from_mbit_per_s(place.mbit))
+            };
+            PLACES.iter().enumerate().map(relay).collect()
+        };
+        let relays = if is_flat { flat() } else { vec![exit("stockexit")] };
+        let spec = NetworkSpec { address, ..NetworkSpec::new(relays) };
+        let network = network::start(&spec, output)?;
+        let server = ProbeServer::start((address, 0).into())?;
+        let mut joined = Vec::new();
+        if let Some(wan) = &wan {
+            output.doing(format!("starting {} relays", PLACES.len()));
+            joined = join_all(wan, &network)?;
+        }
+        let fingerprints: Vec<[u8; 20]> = match is_flat {
+            true => network.relays().iter().map(lab::Node::rsa).collect(),
+            false => joined.iter().map(JoinedRelay::rsa).collect(),
+        };
+        let relays: Vec<Fingerprint> =
+            fingerprints.iter().map(|it| Fingerprint::from_bytes(*it)).collect();
+        write_weights(&network, &relays)?;
+        output.doing("waiting for the consensus that lists them with their weights");
+        network.wait_until_known(&fingerprints, PATIENCE)?;
+        for relay in &mut joined {
+            relay.wait_until_it_knows(&fingerprints, PATIENCE)?;
+        }
+        if let Some(wan) = &wan {
+            enter(wan.host(CLIENT)?)?;
+        }
+        let has_weights = |view: &NetDir| {
+            let of = |(relay, place): (&Fingerprint, &Place)| {
+                view.find(relay).is_some_and(|it| it.weight_kb_s == weight_kb_s(place))
+            };
+            relays.iter().zip(&PLACES).all(of)
+        };
+        let known = folder.path().join("client");
+        let authorities = network.directory_addrs();
+        let view = probe::learn(
+            authorities,
+            Directories::default(),
+            [].into(),
+            known,
+            PATIENCE,
+            has_weights,
+            || false,
+        )?;
+        let view = Arc::new(view.only(|relay| relays.contains(&relay.fingerprint)));
+        Ok(Self { relays, view, server, joined, network, wan, _folder: folder })
+    }
+
+    /// The relays as the client sees them, without authorities.
+    pub(super) fn view(&self) -> &NetDir {
+        &self.view
+    }
+
+    /// The same view, shared with other threads.
+    pub(super) fn shared_view(&self) -> Arc<NetDir> {
+        Arc::clone(&self.view)
+    }
+
+    /// Runs `body` on the host of the relay with this number (modulo their count), or here if everything is on loopback.
+    pub(super) fn at_place<T: Send>(
+        &self,
+        number: usize,
+        body: impl FnOnce() -> T + Send,
+    ) -> Result<T> {
+        match &self.wan {
+            Some(wan) => Ok(wan.host(&name(number % PLACES.len()))?.run(body)?),
+            None => Ok(body()),
+        }
+    }
+
+    /// The rate limit of each relay.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
+        self.relays.iter().zip(PLACES.iter().map(|it| Rate::from_mbit_per_s(it.mbit)))
+    }
+
+    /// Starts a server of pages on the host of a relay.
+    pub(super) fn server_at(&self, number: usize) -> Result<ContentServer> {
+        let name = name(number % PLACES.len());
+        let host = self.wan.as_ref().map(|wan| wan.host(&name)).transpose()?;
+        let address = host.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
+        self.at_place(number, || testbed::content_server(address))?
+    }
+
+    pub(super) const fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The relays, in the order of [`PLACES`].
+    pub(super) fn relays(&self) -> &[Fingerprint] {
+        &self.relays
+    }
+
+    /// The address of the download server.
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// The addresses of the authorities.
+    pub(super) fn authorities(&self) -> Vec<SocketAddr> {
+        self.network.directory_addrs()
+    }
+
+    /// The configured round trip between two relays; `None` without distances.
+    pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
+        self.wan.as_ref()?;
+        let place = |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at);
+        Some(latency(place(a)?, place(b)?) * 2)
+    }
+
+    /// The country of each address; `None` without distances, because all relays then have the same address.
+    pub(super) fn countries(&self) -> Option<Arc<Countries>> {
+        let wan = self.wan.as_ref()?;
+        let mut text = String::new();
+        for (number, place) in PLACES.iter().enumerate() {
+            let address = wan.host(&name(number)).ok()?.address();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{address},{address},{}", place.country);
+        }
+        Countries::parse(&text).ok().map(Arc::new)
+    }
+
+    pub(super) fn stop(self) -> Result<()> {
+        let Self { joined, network, wan, server, .. } = self;
+        drop((joined, server));
+        network.stop()?;
+        drop(wan);
+        Ok(())
+    }
+}
+
+/// Starts a relay at each place, all in parallel: each call waits until its relay can build circuits.
+fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>> {
+    let start = |number: usize, place: &Place| {
+        let host = wan.host(&name(number))?;
+        enter(host)?;
+        let bytes = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+        let extra = ["RelayBandwidthRate", "RelayBandwidthBurst"]
+            .map(|what| format!("{what} {bytes} bytes"));
+        let (nickname, at) = (name(number), host.address());
+        Ok(JoinedRelay::start_with(network, &nickname, at, &extra, PATIENCE)?)
     };
-    comparison.run(&options.runs, path, session, |batch| {
-        VARIANTS.map(|variant| anonymity(&batch.network, variant)).into()
+    thread::scope(|scope| {
+        let spawn = |(number, place)| scope.spawn(move || start(number, place));
+        let threads: Vec<_> = PLACES.iter().enumerate().map(spawn).collect();
+        let joined = threads.into_iter().map(|it| match it.join() {
+            Ok(relay) => relay,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect()
     })
 }
 
-/// Table III: weighted paths have 4.11 times the throughput of uniform ones, and 0.68 times the time to the first byte.
-fn claims(runs: &[Played]) -> Vec<Claim> {
-    let sizes = sizes(runs);
-    let judged = sizes.get(&MIDDLE_BYTES).or(sizes.last()).copied().unwrap_or(MIDDLE_BYTES);
-    let least = sizes.first().copied().unwrap_or(MIDDLE_BYTES);
-    let claim = |quantity, factor: f64| Claim {
-        variant: "weighted",
-        against: "uniform",
-        quantity,
-        expected: Expected::Less,
-        paper_percent: Some((factor - 1.0) * 100.0),
-    };
-    vec![claim(Quantity::last_byte(judged), 1.0 / 4.11), claim(Quantity::first_byte(least), 0.68)]
+/// Starts the hosts and the paths between them.
+fn start_wan(seed: u64) -> Result<Wan> {
+    let own = [(CLIENT.to_owned(), CLIENT_AT), (CORE.to_owned(), CLIENT_AT)];
+    let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at));
+    let all: Vec<(String, Position)> = own.into_iter().chain(places).collect();
+    let hosts = (1..)
+        .zip(&all)
+        .map(|(number, (name, _))| HostSpec::new(name.clone(), Ipv4Addr::new(10, 77, 0, number)));
+    let mut spec = WanSpec::new(hosts.collect()).with_seed(seed);
+    for (from, a) in &all {
+        for (to, b) in all.iter().filter(|(to, _)| to != from) {
+            spec = spec.with_path(from, to, WanPath::with_latency(latency(*a, *b)));
+        }
+    }
+    Ok(Wan::start(&spec)?)
 }
 
-/// Entropies of the choice of the first and of the last hop, in bits.
-fn entropies(network: &Network) -> [f64; 2] {
-    let total = |is_guard: bool, is_exit: bool| -> f64 {
-        let of_kind = |it: &&Relay| it.is_guard == is_guard && it.is_exit == is_exit;
-        network.relays.iter().filter(of_kind).map(|it| it.weight as f64).sum()
-    };
-    let (g, m) = (total(true, false), total(false, false));
-    let at = PositionWeights::of(g, m, total(false, true), total(true, true));
-    let entropy = |weight: &dyn Fn(&Relay) -> f64| {
-        let weights: Vec<f64> = network.relays.iter().map(weight).collect();
-        let all: f64 = weights.iter().sum();
-        let shares = weights.into_iter().map(|it| it / all).filter(|it| *it > 0.0);
-        -shares.map(|share| share * share.log2()).sum::<f64>()
-    };
-    let guard = |it: &Relay| {
-        if it.is_guard { it.weight as f64 * at.guard[usize::from(it.is_exit)] } else { 0.0 }
-    };
-    let exit = |it: &Relay| {
-        if it.is_exit { it.weight as f64 * at.exit[usize::from(it.is_guard)] } else { 0.0 }
-    };
-    [entropy(&guard), entropy(&exit)]
+fn weight_kb_s(place: &Place) -> u32 {
+    let bytes_s = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+    u32::try_from(bytes_s / 1000).unwrap_or(u32::MAX)
 }
 
-/// What a choice costs in anonymity.
-fn anonymity(network: &Network, variant: &str) -> Case {
-    let [guard_bits, exit_bits] = entropies(&chosen(network.clone(), variant));
-    let rounded = |it: f64| it.is_finite().then(|| (it * 1e3).round() / 1e3);
-    Case::named(format!("{variant}: entropy of the choice of relays"))
-        .column("strategy", variant)
-        .column("guard_bits", rounded(guard_bits))
-        .column("exit_bits", rounded(exit_bits))
-        .ended(
-            CaseVerdict::Skipped,
-            format!("guard {guard_bits:.2} bits, exit {exit_bits:.2} bits"),
-        )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use onion::Rate;
-    use tornet::network::Site;
-    use tornet::results::{Transfers, Unfinished};
-
-    fn network() -> Network {
-        let relay = |number: u32, mbit: f64, is_guard, is_exit| {
-            let rate = Rate::from_mbit_per_s(mbit);
-            let site = Site::new(format!("relay{number}"), "DE", rate);
-            Relay { site, weight: 7, is_guard, is_exit, limit: None }
-        };
-        let relays = vec![
-            relay(1, 8.0, true, false),
-            relay(2, 24.0, true, false),
-            relay(3, 8.0, false, true),
-            relay(4, 8.0, false, true),
-            relay(5, 16.0, false, false),
-        ];
-        Network { relays, ..Network::default() }
+/// Writes a bandwidth file with the relays' limits for the authorities, as from a measurement without errors.
+fn write_weights(network: &Network, relays: &[Fingerprint]) -> Result<()> {
+    let mut text = format!("{}\nversion=1.4.0\nsoftware=flashflow\n=====\n", unix_time_s());
+    for (relay, place) in relays.iter().zip(&PLACES) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "node_id=${relay} bw={}", weight_kb_s(place));
     }
-
-    fn played(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> Played {
-        let sizes = vec![Transfers {
-            bytes: MIDDLE_BYTES,
-            first_byte_s: last_byte_s.to_vec(),
-            last_byte_s: last_byte_s.to_vec(),
-            unfinished: vec![Unfinished::FAILED; failed],
-            ..Transfers::default()
-        }];
-        Played { sizes, ..Played::blank(variant, seed) }
-    }
-
-    #[test]
-    fn a_seed_whose_downloads_failed_decides_nothing_and_runs_of_a_seed_are_compared() {
-        let verdicts = |runs: &[Played]| -> Vec<CaseVerdict> {
-            claims(runs).iter().map(|it| it.case(runs, 100).verdict).collect()
-        };
-        // Seeds differ by far more than what weights do.
-        let both = |seed: u64, s: f64, failed: usize| {
-            [played("weighted", seed, &[s], 0), played("uniform", seed, &[s * 1.3 + 0.1], failed)]
-        };
-        let runs: Vec<Played> = [both(1, 1.0, 0), both(2, 9.0, 0), both(3, 3.0, 0)].concat();
-        assert_eq!(verdicts(&runs), [CaseVerdict::Held; 2]);
-        // Few uniform downloads are whole, and those are fast.
-        let failed: Vec<Played> = [both(1, 1.0, 0), both(2, 1.2, 2), both(3, 1.1, 0)].concat();
-        assert_eq!(verdicts(&failed), [CaseVerdict::Inconclusive; 2]);
-        let others = |it: &Played| it.point.variant == "uniform";
-        let only: Vec<Played> = runs.into_iter().filter(others).collect();
-        assert_eq!(verdicts(&only), [CaseVerdict::Failed; 2]);
-    }
-
-    #[test]
-    fn weights_are_those_of_the_strategy_and_cost_the_entropy_of_a_textbook() {
-        let network = network();
-        assert_eq!(weights(&network, "uniform"), [1000; 5]);
-        assert_eq!(weights(&network, "weighted"), [7; 5]);
-        assert_eq!(weights(&network, "capacity"), [1000, 3000, 1000, 1000, 2000]);
-        let half = weights(&network, "half-capacity");
-        assert_eq!((half[1], half[0]), (1_000_000, 666_666));
-        let of = |variant| entropies(&chosen(network.clone(), variant));
-        assert_eq!(of("uniform"), [1.0, 1.0]);
-        let [guard, exit] = of("capacity");
-        // One in four and three in four.
-        assert!((guard - 0.811_278).abs() < 1e-5 && (exit - 1.0).abs() < 1e-9, "{guard}, {exit}");
-    }
+    let path = network.bandwidth_file_path();
+    fs::write(&path, text).map_err(|source| Error::File { what: "write", path, source })
 }

@@ -1,9 +1,9 @@
-//! Users of the network: clients that download, circuit after circuit, on paths that they choose uniformly.
+//! Users of the network: clients that always download over uniformly chosen paths.
 //!
-//! Each has one download under way at any time. So slow relays, which get as many circuits as fast ones, have more than they can carry, and
-//! fast ones have nothing to do: as in the network that the paper measured.
+//! Slow relays get as many circuits as fast ones. So slow relays are overloaded and fast ones are almost idle, as in the network that the
+//! paper measured.
 
-use super::scene::SelectionNetwork;
+use super::network::SelectionNetwork;
 use super::uniform;
 use crate::error::Result;
 use crate::prober_pool::{PoolHandle, ProberPool};
@@ -14,64 +14,65 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::net::SocketAddr;
 
-/// Of a user's download: a page with its pictures.
+/// The size of a user's download: a page with its images.
 pub(super) const BYTES: u64 = 150_000;
-/// More than the network needs to fill: a download takes half a minute at its slowest relay.
+/// The maximum time to wait until users load the network. A download through the slowest relay takes half a minute.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Paths that a user draws at once.
-const PATHS: u32 = 200;
+/// The number of paths in a batch.
+const BATCH: u32 = 200;
 
-/// Users that live until they are stopped.
+/// Running users.
 pub(super) struct Users {
     pool: ProberPool,
     count: u32,
 }
 
-/// What users had.
-pub(super) struct Used {
+/// The downloads of users.
+pub(super) struct UserDownloads {
     pub(super) users: u32,
     pub(super) circuits: Vec<Probed>,
     pub(super) lasted: Duration,
 }
 
 impl Users {
-    /// Starts this number of users, at the hosts of the relays in turn. Returns once half as many downloads have completed, or none in time.
+    /// Starts this number of users, on the hosts of the relays in turn. Waits until half that number of downloads has completed, up to
+    /// [`PATIENCE`].
     pub(super) fn start(
-        scene: &SelectionNetwork,
+        network: &SelectionNetwork,
         count: u32,
         seed: u64,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Self> {
         let mut pool = ProberPool::new();
         for number in 0..count {
-            let (view, server) = (scene.shared_view(), scene.server());
+            let (view, server) = (network.shared_view(), network.server());
             let rng = StdRng::seed_from_u64(seed ^ (u64::from(number) + 1).rotate_left(32));
-            let life = move |handle: &PoolHandle| live(&view, server, rng, handle);
-            scene.at_place(number as usize, || pool.spawn(life))??;
+            let user = move |handle: &PoolHandle| download(&view, server, rng, handle);
+            network.at_place(number as usize, || pool.spawn(user))??;
         }
         pool.wait_for(count as usize / 2, PATIENCE, is_interrupted);
         Ok(Self { pool, count })
     }
 
-    /// Ends them, and returns what they downloaded.
-    pub(super) fn stop(self) -> Result<Used> {
+    /// Ends the users, and returns their downloads.
+    pub(super) fn stop(self) -> Result<UserDownloads> {
         let (circuits, lasted) = self.pool.stop()?;
-        Ok(Used { users: self.count, circuits, lasted })
+        Ok(UserDownloads { users: self.count, circuits, lasted })
     }
 }
 
-/// A user's life.
-fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, handle: &PoolHandle) -> Result<()> {
+/// Downloads until the pool ends.
+fn download(view: &NetDir, server: SocketAddr, mut rng: StdRng, handle: &PoolHandle) -> Result<()> {
     let plan = ProbePlan {
         rounds: 0,
         pause: Duration::from_millis(100),
         download: Some((server, BYTES)),
-        // They are slow; only a transfer without progress is given up.
+        // Relays are slow: only a transfer without progress fails.
         download_max: Duration::from_secs(180),
         ..ProbePlan::default()
     };
     while !handle.must_stop() {
-        let subjects = uniform(view, 3, PATHS, &mut rng)?;
+        let subjects = uniform(view, 3, BATCH, &mut rng)?;
         probe::run(
             plan.clone(),
             subjects,

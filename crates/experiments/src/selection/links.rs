@@ -1,7 +1,7 @@
-//! Links, learned while nobody else uses the network: paths that cover them, and their round trips compared with the truth.
+//! Links of the network without users: paths that cover them, and their round trips compared with the truth.
 
 use super::judge::{rounded, with};
-use super::scene::SelectionNetwork;
+use super::network::SelectionNetwork;
 use super::uniform;
 use crate::error::{Error, Result};
 use crate::simulated::Interval;
@@ -14,23 +14,23 @@ use rand::rngs::StdRng;
 use report::experiment::{Case, CaseVerdict};
 use std::collections::BTreeSet;
 
-/// How far a link's round trip may be from the truth.
+/// The maximum relative error of a link's round trip.
 const CLOSE: f64 = 0.10;
-/// Where the processors were busier than this, a link that is not close says nothing of the prober.
+/// If the processors were busier than this, an error is inconclusive.
 const BUSY: f64 = 0.9;
-/// Paths of which the one is taken that has the most links not met so far.
-const DRAWN: u32 = 30;
+/// The number of random paths from which the one with the most new links is taken.
+const CANDIDATES: u32 = 30;
 
-/// Paths of three hops that meet as many links as they can.
+/// Draws paths of three hops that cover many links.
 pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>> {
-    let mut met = BTreeSet::new();
+    let mut covered = BTreeSet::new();
     let mut all = Vec::new();
     for _ in 0..count {
-        let drawn = uniform(view, 3, DRAWN, rng)?;
-        let fresh = |it: &Subject| pairs(it).filter(|pair| !met.contains(pair)).count();
-        let best = drawn.into_iter().max_by_key(fresh);
+        let candidates = uniform(view, 3, CANDIDATES, rng)?;
+        let new_links = |it: &Subject| pairs(it).filter(|pair| !covered.contains(pair)).count();
+        let best = candidates.into_iter().max_by_key(new_links);
         let best = best.ok_or_else(|| Error::Failed("uniform: no path".to_owned()))?;
-        met.extend(pairs(&best));
+        covered.extend(pairs(&best));
         all.push(best);
     }
     Ok(all)
@@ -40,14 +40,17 @@ fn pairs(subject: &Subject) -> impl Iterator<Item = Pair> {
     subject.path.windows(2).map(|it| Pair::new(it[0], it[1]))
 }
 
-/// Links' round trips compared with the truth; nothing without distances.
-pub(super) fn links(model: &Model, scene: &SelectionNetwork, load: Load) -> Option<Case> {
+/// Compares links' round trips with the truth; `None` without distances.
+pub(super) fn case(model: &Model, network: &SelectionNetwork, load: Load) -> Option<Case> {
     let of_link = |pair: &Pair, rtt_ms: Option<f64>| {
         let [a, b] = pair.ends();
-        Some((rtt_ms?, scene.true_rtt(a, b)?))
+        Some((rtt_ms?, network.true_rtt(a, b)?))
     };
-    let all: Vec<(f64, Duration)> =
-        model.links().iter().filter_map(|(pair, link)| of_link(pair, link.rtt_ms)).collect();
+    let all: Vec<(f64, Duration)> = model
+        .links()
+        .iter()
+        .filter_map(|(parameter, link)| of_link(parameter, link.rtt_ms))
+        .collect();
     (!all.is_empty()).then(|| compared(&all, load))
 }
 
@@ -62,8 +65,8 @@ fn compared(links: &[(f64, Duration)], load: Load) -> Case {
         false if load.machine > BUSY => CaseVerdict::Inconclusive,
         false => CaseVerdict::Missed,
     };
-    let told = format!(
-        "{close} of {} within 10 % of the truth, the worst {:.1} % away, in the mean {:+.1} %; processors {:.0} % busy meanwhile",
+    let detail = format!(
+        "{close} of {} within 10 % of the truth; maximum error {:.1} %, mean error {:+.1} %; processors {:.0} % busy",
         errors.len(),
         worst * 100.0,
         mean.mean * 100.0,
@@ -74,7 +77,7 @@ fn compared(links: &[(f64, Duration)], load: Load) -> Case {
         .column("within_tenth", close)
         .column("worst_error", rounded(worst))
         .column("machine_used", rounded(load.machine));
-    with(case, "mean_error", mean).ended(verdict, told)
+    with(case, "mean_error", mean).ended(verdict, detail)
 }
 
 #[cfg(test)]
@@ -82,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_link_that_is_not_close_is_a_miss_unless_the_machine_was_busy() {
+    fn a_single_wrong_link_is_a_miss_unless_the_machine_was_busy() {
         let ms = Duration::from_millis;
         let close = [(109.0, ms(100)), (36.1, ms(40))];
         let off = [(100.0, ms(100)), (44.1, ms(40))];

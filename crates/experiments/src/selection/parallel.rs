@@ -1,4 +1,4 @@
-//! Several probers side by side: where users make relays slow, one after the other takes hours.
+//! Parallel probers: under load, probing all circuits in sequence would take hours.
 
 use crate::error::Result;
 use client::NetDir;
@@ -6,33 +6,33 @@ use client::probe::{self, ProbePlan, Probed, Subject};
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// Probes these circuits, `lanes` at a time, and reports how many are done. Each lane takes every `lanes`-th: `lanes` and the number of
-/// strategies that take turns should have no common divisor. The probers are in the network of this thread.
+/// Probes these circuits with `probers` parallel probers in the network of this thread, and reports the number of finished ones. Each
+/// prober takes every `probers`-th circuit.
 ///
-/// What comes back is in the order of the subjects, with their places in it: where `is_over` said so, some are missing.
-pub(super) fn play(
+/// Returns the results with their indices among the subjects, in order. Some are missing if `is_over` ended the probers.
+pub(super) fn probe(
     plan: &ProbePlan,
     subjects: Vec<Subject>,
     view: &NetDir,
-    lanes: usize,
+    probers: usize,
     mut done: impl FnMut(usize),
     is_over: impl Fn() -> bool + Sync,
 ) -> Result<Vec<(usize, Probed)>> {
-    let lanes = lanes.clamp(1, subjects.len().max(1));
-    let mut split = vec![Vec::new(); lanes];
+    let probers = probers.clamp(1, subjects.len().max(1));
+    let mut split = vec![Vec::new(); probers];
     for (place, subject) in subjects.into_iter().enumerate() {
-        split[place % lanes].push(subject);
+        split[place % probers].push(subject);
     }
     let mut all = Vec::new();
     let is_over = &is_over;
     thread::scope(|scope| -> Result<()> {
         let (sender, receiver) = channel();
-        let start = |(lane, subjects): (usize, Vec<Subject>)| {
+        let start = |(prober, subjects): (usize, Vec<Subject>)| {
             let sender = sender.clone();
             scope.spawn(move || {
-                let mut places = (lane..).step_by(lanes);
+                let mut places = (prober..).step_by(probers);
                 let each = |probed| {
-                    let place = places.next().unwrap_or(lane);
+                    let place = places.next().unwrap_or(prober);
                     sender.send((place, probed)).is_ok()
                 };
                 probe::run(plan.clone(), subjects, view, each, is_over)

@@ -1,6 +1,6 @@
-//! The strategies that are compared.
+//! The compared strategies.
 
-use super::scene::SelectionNetwork;
+use super::network::SelectionNetwork;
 use crate::error::{Error, Result};
 use client::model::Model;
 use client::strategy::{
@@ -10,10 +10,10 @@ use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
 use std::sync::Arc;
 
-/// The weight of an index compared with a uniform choice.
+/// The influence of an index, compared with a uniform choice.
 const INFLUENCE: f64 = 0.95;
 
-/// The names of all; from the sixth on they need distances.
+/// The names of all strategies. The last four need distances.
 pub(super) const NAMES: [&str; 9] = [
     "uniform",
     "weighted",
@@ -26,24 +26,24 @@ pub(super) const NAMES: [&str; 9] = [
     "single-country-de",
 ];
 
-/// A way of choosing paths.
+/// A path selection strategy with its name.
 pub(super) struct NamedStrategy {
     pub(super) name: &'static str,
     pub(super) strategy: Box<dyn Strategy>,
 }
 
 impl NamedStrategy {
-    /// All that the scene permits.
-    pub(super) fn all(scene: &SelectionNetwork, model: &Arc<Model>) -> Result<Vec<Self>> {
-        let way = |name, strategy: Box<dyn Strategy>| Self { name, strategy };
-        let mut ways = vec![
-            way("uniform", Box::new(Uniform)),
-            way("weighted", Box::new(Weighted)),
-            way("ranking", Box::new(ranking(scene)?)),
-            way("latency", Box::new(Latency::new(Arc::clone(model), INFLUENCE))),
-            way("throughput", Box::new(Throughput::new(Arc::clone(model), INFLUENCE))),
+    /// All strategies that the network permits.
+    pub(super) fn all(network: &SelectionNetwork, model: &Arc<Model>) -> Result<Vec<Self>> {
+        let named = |name, strategy: Box<dyn Strategy>| Self { name, strategy };
+        let mut all = vec![
+            named("uniform", Box::new(Uniform)),
+            named("weighted", Box::new(Weighted)),
+            named("ranking", Box::new(ranking(network)?)),
+            named("latency", Box::new(Latency::new(Arc::clone(model), INFLUENCE))),
+            named("throughput", Box::new(Throughput::new(Arc::clone(model), INFLUENCE))),
         ];
-        if let Some(table) = scene.countries() {
+        if let Some(table) = network.countries() {
             for (name, rule) in [
                 ("unique-continents", "continents=unique"),
                 ("single-continent-eu", "continent=EU"),
@@ -53,18 +53,18 @@ impl NamedStrategy {
                 let rule: GeoRule = rule.parse().map_err(Error::Usage)?;
                 let table = Arc::clone(&table);
                 let strategy = Geography::new(Box::new(Uniform), vec![rule], table, 3);
-                ways.push(way(name, Box::new(strategy.map_err(Error::Usage)?)));
+                all.push(named(name, Box::new(strategy.map_err(Error::Usage)?)));
             }
         }
-        Ok(ways)
+        Ok(all)
     }
 }
 
-fn ranking(scene: &SelectionNetwork) -> Result<Ranking> {
-    let authorities = scene.authorities();
+fn ranking(network: &SelectionNetwork) -> Result<Ranking> {
+    let authorities = network.authorities();
     let first = authorities.first().copied();
     let first = first.ok_or_else(|| Error::Failed("a network without authorities".to_owned()))?;
     let text = Fetcher::default().get(first, &Resource::AllDescriptors)?;
-    let (descriptors, _bad) = descriptor::parse_all(&text);
+    let (descriptors, _invalid) = descriptor::parse_all(&text);
     Ok(Ranking::new(&Ranking::claims(&descriptors), INFLUENCE))
 }
