@@ -1,4 +1,4 @@
-//! The directory inside circuits of one hop, as stock clients ask for it: of stock authorities, of a fallback, and of guards.
+//! Directory requests in one-hop circuits, as C tor clients make them: to C tor authorities, a fallback, and guards.
 
 use crate::common::{Ours, PATIENCE, exit, network};
 use client::strategy::{Position, Strategy};
@@ -33,7 +33,7 @@ impl Strategy for Without {
 }
 
 #[test]
-fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone() {
+fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
     let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("client");
@@ -46,7 +46,7 @@ fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone()
         assert!(done.is_right, "{done:?}");
     };
 
-    // Its authorities go by the addresses of their OR ports: nothing there answers to HTTP. The fallback is another relay than is said.
+    // The authorities are given by their OR ports, which do not answer HTTP. The fallback has another identity than configured.
     let all: Vec<OnionDirectory> = network.authorities().iter().map(onion).collect();
     let mut false_one = onion(&network.relays()[0]);
     false_one.ids.rsa = RsaId([7; 20]);
@@ -67,7 +67,7 @@ fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone()
     };
     let settings = || settings_with(all.clone(), &data);
 
-    // Where it is the only one, nothing is learnt: it has the documents, and is not who it should be.
+    // With it alone, the client learns nothing: it has the documents, but not the expected identity.
     let nobody = OnionDirectory { address: ([127, 0, 0, 1], 1).into(), ..all[0] };
     let mut misled = Ours::begin(settings_with(vec![nobody], &folder.path().join("misled")));
     misled.wait_for("trouble", |event| matches!(event, Event::Trouble(_)).then_some(()));
@@ -78,7 +78,7 @@ fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone()
     works(&mut ours, 1);
     drop(ours);
 
-    // It remembers guards, and where they are; what else it knew is gone, and so are the authorities.
+    // The client has kept only its guards with their addresses. The authorities are stopped.
     fs::remove_file(data.join("cached-microdescs")).expect("they were kept");
     network.authorities().iter().for_each(Node::kill);
     let mut ours = Ours::start_with(settings());

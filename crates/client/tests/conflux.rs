@@ -1,4 +1,4 @@
-//! Circuits that are linked at their exit (proposal 329), with stock exits and ours.
+//! Circuits that are linked at their exit (proposal 329), with C tor exits and ours.
 
 use crate::common::{Ours, PATIENCE, exit, network};
 use client::strategy::{Position, Strategy};
@@ -22,7 +22,7 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// By weight, but for the exit, which has this name.
+/// Selects by weight, except the exit, which has this name.
 #[derive(Debug)]
 struct ExitBy(&'static str);
 
@@ -64,7 +64,7 @@ fn wait_for_exit(client: &mut Ours, port: u16) {
     let _ = traffic(client);
 }
 
-/// What the legs had carried when the latest stream was closed.
+/// The traffic of the legs when the latest stream was closed.
 fn traffic(client: &mut Ours) -> Vec<LegTraffic> {
     client.wait_for("end of a stream", |event| match event {
         Event::StreamClosed { legs, is_ok: true, .. } => Some(legs.clone()),
@@ -72,7 +72,7 @@ fn traffic(client: &mut Ours) -> Vec<LegTraffic> {
     })
 }
 
-/// Downloads of all lengths under one name, and so over one set; what its legs have carried at the end.
+/// Downloads all lengths under one name, and so over one set. Returns the final traffic of its legs.
 fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
     let socks = client.proxy.socks();
     let mut last = Vec::new();
@@ -87,7 +87,7 @@ fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
     last
 }
 
-/// The paths of the legs that a set has, in the order in which they stood.
+/// The paths of a set's legs, in the order in which they were built.
 fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
     let mut paths: Vec<(u8, Vec<Fingerprint>)> = Vec::new();
     for event in &client.heard {
@@ -113,7 +113,7 @@ fn lost_guards(client: &Ours, number: u64) -> BTreeSet<Fingerprint> {
     client.heard.iter().filter_map(of).collect()
 }
 
-/// All legs have carried, by ways of their own.
+/// Asserts that all legs have carried data, over disjoint paths.
 fn check_legs(client: &mut Ours, last: &[LegTraffic], count: usize, what: &str) {
     assert_eq!(last.len(), count, "{what}: {last:?}");
     assert!(last.iter().all(|leg| leg.received_messages > 100), "{what}: {last:?}");
@@ -134,7 +134,7 @@ fn relays(count: usize) -> Vec<RelaySpec> {
 }
 
 #[test]
-fn downloads_come_whole_over_two_to_four_legs_to_a_stock_exit_and_all_carry() {
+fn downloads_over_two_to_four_legs_to_a_c_tor_exit_are_complete_and_use_all_legs() {
     let mut specs = relays(4);
     specs.push(exit("stock"));
     let network = network(specs);
@@ -149,9 +149,9 @@ fn downloads_come_whole_over_two_to_four_legs_to_a_stock_exit_and_all_carry() {
     }
 }
 
-/// The exit chooses legs by what the client wishes, the client by any rule.
+/// The exit selects legs as the client requests; the client uses each scheduler.
 #[test]
-fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_scheduler_of_the_client() {
+fn uploads_and_downloads_over_two_to_four_legs_to_our_exit_are_complete_with_each_scheduler() {
     let network = network(relays(4));
     let folder = tempfile::tempdir().expect("a folder");
     let relay = our_exit(&network, folder.path());
@@ -180,7 +180,7 @@ fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_schedule
         assert!(answered.is_ok(), "{scheduler}: {answered:?}: {:#?}", client.heard());
         assert!(taker.join().expect("no panic"), "{scheduler}: not what was sent");
     }
-    // Asked for latency, it keeps to one leg, but for when another becomes faster.
+    // For latency, the exit uses one leg until another becomes faster.
     let mut settings = with_legs(&network, folder.path(), "ours", 2);
     settings.choices.desired = DesiredUx::MinLatency;
     let mut client = Ours::start_with(settings);
@@ -189,7 +189,7 @@ fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_schedule
     assert_eq!(last.len(), 2, "{last:?}");
 }
 
-/// What the server at this port says to that request, without any network between.
+/// The server's answer to this request on a direct connection.
 fn said_by(port: u16, request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(request).expect("sent");
@@ -198,7 +198,7 @@ fn said_by(port: u16, request: &[u8]) -> Vec<u8> {
     said
 }
 
-/// A stream to this port of our machine on which that was said.
+/// A stream to this port of loopback on which the request was sent.
 fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
     let socks = client.proxy.socks();
     let mut stream =
@@ -207,10 +207,10 @@ fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
     stream
 }
 
-/// A stock exit does not send again what was under way on a leg (proposal 329 §2.4.3): the stream ends, and what has
-/// come of it is right. Nothing hangs, and the next stream goes another way.
+/// A C tor exit does not retransmit the data of a lost leg (proposal 329 §2.4.3): the stream ends, and the data received
+/// until then is correct. The next stream uses another path.
 #[test]
-fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come() {
+fn with_a_c_tor_exit_a_killed_guard_ends_the_stream_after_correct_data() {
     let mut specs = relays(5);
     specs.push(exit("stock"));
     let network = network(specs);
@@ -224,7 +224,7 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
     });
     let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
     let mut stream = begun(&client, port, request);
-    // One leg alone has no room for this amount at once: now both carry data.
+    // More than the window of one leg: both carry data.
     let mut came = vec![0; 5_000_000];
     stream.read_exact(&mut came).expect("it comes");
     let number = client.last_circuit();
@@ -254,9 +254,9 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
     }
 }
 
-/// Our exit and our client keep what is not acknowledged, and send it again on the legs that are left.
+/// Our exit and our client retransmit unacknowledged data on the remaining legs.
 fn legs_that_are_killed_lose_nothing(legs: usize) {
-    // Of a guard and a middle for each leg.
+    // A guard and a middle for each leg.
     let network = network(relays(2 * legs));
     let folder = tempfile::tempdir().expect("a folder");
     let relay = our_exit(&network, folder.path());
@@ -271,7 +271,7 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
     let socks = client.proxy.socks();
     let mut kill = |bytes| {
         received += bytes;
-        // Twice in the middle: the guard of a leg that carries.
+        // Twice during the download, kill the guard of a leg that carries data.
         if received > (killed.len() as u64 + 1) * (15 << 20) && killed.len() < 2 {
             let number = client.last_circuit();
             // A leg whose guard was killed may not have been noticed yet.
@@ -296,12 +296,12 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
 }
 
 #[test]
-fn two_of_three_legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
+fn our_exit_loses_no_data_when_two_of_three_guards_are_killed() {
     legs_that_are_killed_lose_nothing(3);
 }
 
 #[test]
-fn two_of_four_legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
+fn our_exit_loses_no_data_when_two_of_four_guards_are_killed() {
     legs_that_are_killed_lose_nothing(4);
 }
 
@@ -314,7 +314,7 @@ fn without_an_exit_that_links_circuits_one_circuit_is_used() {
     let network = network(vec![plain]);
     let folder = tempfile::tempdir().expect("a folder");
     let server = ContentServer::start().expect("a server");
-    // It announces what it refuses; five legs need more guards and middles than there are, too.
+    // The exit announces Conflux but refuses it; five legs also need more guards and middles than exist.
     let mut client = Ours::start_with(with_legs(&network, folder.path(), "plain", 5));
     let content = Content { len: 100_000, seed: 1 };
     let from = ("127.0.0.1", server.address().port());
@@ -325,7 +325,7 @@ fn without_an_exit_that_links_circuits_one_circuit_is_used() {
     assert!(client.heard().iter().any(is_told), "{:#?}", client.heard());
 }
 
-/// Relays that are stopped as processes: no link of theirs breaks, and nothing passes. They go on at the end of this.
+/// Relays whose processes are stopped: their links stay open, but carry nothing. Dropping it resumes them.
 struct Stopped(Vec<u32>);
 
 impl Stopped {
@@ -350,7 +350,7 @@ impl Drop for Stopped {
     }
 }
 
-/// The leg on which most may be sent: so all carry.
+/// Selects the leg with the most space in its window, so that all carry data.
 #[derive(Debug)]
 struct MostRoom;
 
@@ -365,12 +365,12 @@ impl LegScheduler for MostRoom {
     }
 }
 
-/// What is uploaded, at this place: of a prime period, so that no cell is like another.
+/// The uploaded byte at this offset; the period is prime, so that no two cells are equal.
 fn byte_at(place: usize) -> u8 {
     u8::try_from(place % 65_521 * 31 % 251).expect("less than 251")
 }
 
-/// Takes one upload of this length; answers when it has all, and says whether all was right.
+/// Receives one upload of this length, and answers. Returns whether the data was correct.
 fn taking(listener: TcpListener, len: usize) -> thread::JoinHandle<bool> {
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("somebody comes");
@@ -392,7 +392,7 @@ fn taking(listener: TcpListener, len: usize) -> thread::JoinHandle<bool> {
 /// Guards that stop forwarding while a client uploads, much or little: the upload completes, and no
 /// link is closed for it.
 #[test]
-fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
+fn uploads_are_complete_though_the_guards_of_two_of_three_legs_stall() {
     let network = network(relays(6));
     let folder = tempfile::tempdir().expect("a folder");
     let relay = our_exit(&network, folder.path());

@@ -1,11 +1,11 @@
-//! Programs download through our client and stock relays.
+//! Downloads through our client and C tor relays.
 
 use crate::common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, download};
 use std::thread;
 
 #[test]
-fn downloads_of_all_lengths_come_whole_one_by_one_and_many_at_once() {
+fn downloads_of_all_lengths_are_complete_one_by_one_and_in_parallel() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut ours = Ours::start(&network, folder.path());
@@ -19,7 +19,7 @@ fn downloads_of_all_lengths_come_whole_one_by_one_and_many_at_once() {
         assert!(done.is_right, "{len} bytes: {done:?}");
     }
 
-    // As a browser has it: many at once, some by circuits of their own.
+    // As a browser does: many in parallel, some on separate circuits.
     let all = thread::scope(|scope| {
         let downloads: Vec<_> = (0..50_u64)
             .map(|number| {

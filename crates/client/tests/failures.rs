@@ -1,4 +1,4 @@
-//! What becomes of streams when things go wrong, and that they are kept apart.
+//! Failures of streams, and isolation.
 
 use crate::common::{Ours, PATIENCE, exit, exit_with, network};
 use client::Event;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-/// Kills the stock relay at a place of the path that carries the latest stream.
+/// Kills the relay at this position of the latest stream's path.
 fn kill_hop(network: &Network, ours: &mut Ours, place: usize) -> String {
     let circuit = ours.last_circuit();
     let hop = ours.path(circuit)[place];
@@ -19,7 +19,7 @@ fn kill_hop(network: &Network, ours: &mut Ours, place: usize) -> String {
 }
 
 #[test]
-fn a_relay_that_is_killed_ends_the_stream_with_an_error_and_the_next_one_works() {
+fn a_killed_relay_ends_the_stream_with_an_error_and_the_next_stream_works() {
     let relays = ["a", "b", "c", "d", "e"].map(|name| exit(&format!("exit{name}")));
     let network = network(relays.to_vec());
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,14 +29,14 @@ fn a_relay_that_is_killed_ends_the_stream_with_an_error_and_the_next_one_works()
     // The exit first, then the guard: two possible guards are left besides the authorities.
     for (number, place) in [(1, 2), (2, 0)] {
         let name = format!("broken{number}");
-        // Opened, and then left: nobody reads, so most of it is still under way.
+        // Nobody reads the stream after its first bytes, so most data is still in flight.
         let mut stream = connect(socks, port, &name);
         let mut first = [0; 16];
         stream.write_all(b"GET /50000000/1 HTTP/1.0\r\n\r\n").expect("sent");
         stream.read_exact(&mut first).expect("it begins");
         let killed = kill_hop(&network, &mut ours, place);
         let mut rest = Vec::new();
-        // Ended or reset: but never the whole.
+        // The stream is ended or reset before it is complete.
         let _ended = stream.read_to_end(&mut rest);
         assert!(rest.len() < 50_000_000, "{killed} was killed, and {} bytes came", rest.len());
         ours.wait_for("end of the stream", |event| match event {
@@ -59,7 +59,7 @@ fn a_relay_that_is_killed_ends_the_stream_with_an_error_and_the_next_one_works()
     }
 }
 
-/// A stream to this port of our machine, for a program of this name.
+/// A stream to this port of loopback, with this user name.
 fn connect(socks: SocketAddr, port: u16, name: &str) -> TcpStream {
     let mut stream = TcpStream::connect(socks).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -84,7 +84,7 @@ fn path_of(event: &Event) -> Option<Vec<Fingerprint>> {
 }
 
 #[test]
-fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
+fn streams_with_different_credentials_never_share_a_circuit() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut ours = Ours::start(&network, folder.path());
@@ -110,8 +110,8 @@ fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
     seen.dedup();
     assert_eq!(seen.len(), 5, "five names, five circuits");
 
-    // Guards are kept: the first serves all, and the second those whose exit is the first. So they do after a restart.
-    // Until there have been circuits to both exits: by chance all five names may have had the same.
+    // Guards are kept, also after a restart: the first serves all paths, except those with the first as exit.
+    // All five names may have used the same exit: continue until both have been used.
     let mut more = 0;
     let guards = loop {
         let paths: Vec<_> = ours.heard().iter().filter_map(path_of).collect();
@@ -132,7 +132,7 @@ fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
+fn unreachable_destinations_are_refused_and_programs_that_disconnect_do_not_affect_others() {
     let but_mail = |nickname| exit_with(nickname, "reject *:25,accept *:*");
     let network = network(vec![but_mail("exita"), but_mail("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
@@ -141,7 +141,7 @@ fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
     let (socks, port) = (ours.proxy.socks(), server.address().port());
     drop(server);
     let content = Content { len: 100, seed: 1 };
-    // Stock exits of 0.4.9 give no better reason for a destination that refuses than "misc".
+    // C tor 0.4.9 exits report MISC for a destination that refuses the connection.
     let refused = download(socks, ("127.0.0.1", port), content, "x", PATIENCE);
     let problem = refused.expect_err("nobody listens").to_string();
     assert!(problem.contains("code 1") || problem.contains("code 5"), "{problem}");
@@ -152,7 +152,7 @@ fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
     let onion = download(socks, ("abc.onion", 80), content, "x", PATIENCE);
     let problem = onion.expect_err("no onion services").to_string();
     assert!(problem.contains("code 1"), "{problem}");
-    // Nobody needs to wait for an exit that there is not.
+    // Without a suitable exit, the request fails at once.
     let mail = download(socks, ("127.0.0.1", 25), content, "x", PATIENCE);
     let problem = mail.expect_err("no exit lets it out").to_string();
     assert!(problem.contains("code 1"), "{problem}");

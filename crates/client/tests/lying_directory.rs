@@ -1,7 +1,7 @@
-//! Directories that lie to our client over real sockets, about the network of stock tor that stands behind them.
+//! Directories that lie to our client over real sockets, in front of a network of C tor.
 //!
-//! A directory can withhold, and nothing else: what it changes is not believed, what it never ends is cut off, and one honest directory among
-//! many of them is enough.
+//! A directory can only withhold documents: the client refuses altered ones, cuts off endless ones, and needs only
+//! one honest directory among many.
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod common;
@@ -24,26 +24,26 @@ use testkit::memory_kb;
 
 const KEYS: &str = "/tor/keys/all";
 const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
-/// What the client may hold of an answer without end: 32 MiB of it, twice while a buffer grows, and what else it does.
+/// The limit on the client's memory with an endless answer: 32 MiB, twice while a buffer grows, and other uses.
 const HELD_MAX_KB: u64 = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// A bit of each 300 bytes is another.
+    /// Flips a bit in each 300 bytes.
     Flipped,
-    /// Relays' weights are others: a sound document, whose signatures are not.
+    /// Changes the weights of relays: a valid document with invalid signatures.
     Forged,
-    /// Half of it is said to be all.
+    /// Sends half as if it were complete.
     Halved,
-    /// It never ends.
+    /// Never ends the answer.
     Endless,
-    /// It never begins.
+    /// Never begins the answer.
     Silent,
-    /// "You have the latest."
+    /// Claims that the client has the latest document.
     NothingLater,
-    /// "There is no such thing."
+    /// Claims that the document does not exist.
     Nothing,
-    /// Another document, whole.
+    /// Sends another complete document.
     Swapped,
 }
 
@@ -58,7 +58,7 @@ const LIES: [Lie; 8] = [
     Lie::Swapped,
 ];
 
-/// What is made of the honest directory's answer: without a lie, nothing else.
+/// Sends the honest directory's answer, altered by the lie.
 fn answer(
     lie: Option<Lie>,
     honest: SocketAddr,
@@ -83,7 +83,7 @@ fn answer(
                 to.write_all(&[b'\n'; 1 << 14])?;
             }
         }
-        // Until whoever asks has heard nothing for long enough.
+        // Until the client gives up.
         Some(Lie::Silent) => return to.read_to_end(&mut Vec::new()).map(drop),
         Some(Lie::NothingLater) => {
             return to.write_all(b"HTTP/1.0 304 Not modified\r\n\r\n");
@@ -144,7 +144,7 @@ impl Drop for Liar {
     }
 }
 
-/// A client of this network that has these directories, and knows whose signatures count.
+/// Settings of a client with these directories, which knows the authorities' identities.
 fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings {
     let identities = network.authorities().iter().filter_map(Node::v3_identity);
     Settings {
@@ -154,14 +154,14 @@ fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings
 }
 
 #[test]
-fn directories_that_lie_teach_a_client_nothing_and_one_honest_one_among_them_is_enough() {
+fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices() {
     let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
     let folder = tempfile::tempdir().expect("a folder");
     let honest = network.directory_addrs()[0];
     let liars: Vec<Liar> = LIES.into_iter().map(|lie| Liar::start(lie, honest, false)).collect();
     let addresses = |liars: &[Liar]| liars.iter().map(|it| it.address).collect::<Vec<_>>();
 
-    // Of them alone nothing is learnt, nor kept.
+    // From lying directories alone, the client learns and stores nothing.
     let (before_kb, data) = (memory_kb("VmHWM"), folder.path().join("misled"));
     let mut misled = Ours::begin(settings(&network, addresses(&liars), &data));
     let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
@@ -176,7 +176,7 @@ fn directories_that_lie_teach_a_client_nothing_and_one_honest_one_among_them_is_
     drop(misled);
     assert!(!data.join("cached-microdesc-consensus").exists());
 
-    // Nor is it misled where the consensus is the right one, and what belongs to it is not.
+    // With the true consensus and altered microdescriptors, it is not misled either.
     let partly: Vec<Liar> = LIES.into_iter().map(|lie| Liar::start(lie, honest, true)).collect();
     let all = [&addresses(&liars)[..], &[honest], &addresses(&partly)].concat();
     let mut ours = Ours::begin(settings(&network, all, &folder.path().join("client")));

@@ -1,7 +1,7 @@
-//! An exit that lies to our client on linked circuits, over real sockets: what `testkit/tests/linked.rs` plays in virtual time.
+//! An exit that lies to our client on linked circuits, over real sockets; `testkit/tests/linked.rs` does so in virtual time.
 //!
-//! What an exit says in its order is the exit's own affair: it sees the bytes, and may say others. What it cannot have is that its client
-//! loses, reorders or makes up anything of that, holds more than its bound, or serves others no longer.
+//! An exit can send any data in order, since it sees the plaintext. It must not be able to make the client lose, reorder or
+//! invent data, exceed its limits, or stop serving other streams.
 
 #[path = "lying_exit/exit.rs"]
 mod exit;
@@ -29,9 +29,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Streams that are lied to.
+/// The number of streams that the exit lies to.
 const LIED_TO: u16 = 24;
-/// Of them at once.
+/// Parallel streams.
 const AT_ONCE: u16 = 12;
 /// A stream that receives nothing for this time is abandoned, because an exit may always be silent.
 const QUIET: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ impl Strategy for OnlyExit {
     }
 }
 
-/// A relay is published, and then replaced by another process with its keys.
+/// Publishes a relay, and then replaces it with the lying exit, which has its keys.
 fn lying_exit(
     network: &Network,
     folder: &Path,
@@ -76,7 +76,7 @@ fn open(socks: SocketAddr, deed: Deed) -> Option<TcpStream> {
     connect_through(socks, ("127.0.0.1", deed.port()), &name, PATIENCE).ok()
 }
 
-/// What comes until the end, or until nothing more does; and whether it was ended as streams are.
+/// Reads until the end, or until no data arrives. Returns the data, and whether the stream was ended.
 fn read(mut stream: TcpStream, patience: Duration) -> (Vec<u8>, bool) {
     stream.set_read_timeout(Some(patience)).expect("set");
     let mut got = Vec::new();
@@ -90,7 +90,7 @@ fn account(accounts: &Accounts, deed: Deed) -> Vec<Said> {
     accounts.lock().expect("no panic").get(&deed.port()).cloned().unwrap_or_default()
 }
 
-/// Downloads what an honest exit says. It may take some sets, of those that were linked while it lied.
+/// Downloads while the exit is honest. This may take several attempts, since some sets were linked by lies.
 fn honest(client: &mut Ours, accounts: &Accounts) {
     let (clock, socks) = (Clock::start(), client.proxy.socks());
     loop {
@@ -106,7 +106,7 @@ fn honest(client: &mut Ours, accounts: &Accounts) {
 }
 
 #[test]
-fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
+fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
     let network = network((0..3).map(|it| RelaySpec::new(&format!("middle{it}"))).collect());
     let folder = tempfile::tempdir().expect("a folder");
     let (lies_at_links, accounts) = (Arc::new(AtomicBool::new(false)), Accounts::default());
@@ -120,7 +120,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
     let socks = client.proxy.socks();
     honest(&mut client, &accounts);
 
-    // Lies of all kinds.
+    // All kinds of lies.
     lies_at_links.store(true, Ordering::Relaxed);
     let clock = Clock::start();
     let mut all = Vec::new();
@@ -154,7 +154,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
     println!("{:?} again", clock.now());
     honest(&mut client, &accounts);
 
-    // More than may be held: its turn never comes, or nobody reads it.
+    // Floods beyond the limits: never in sequence, or unread.
     for deed in [Deed::FloodBehindGap, Deed::Flood] {
         let before_kb = testkit::memory_kb("VmRSS");
         let stream = open(socks, deed).expect("granted");

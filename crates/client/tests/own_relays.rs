@@ -1,4 +1,4 @@
-//! Our client over our relays: the whole way is ours, except for the authorities.
+//! Our client over our relays, with C tor authorities.
 
 use crate::common::{Ours, PATIENCE, exit, network};
 use client::model;
@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use testkit::exits::{name_server, ours, wait_until_known};
 
-/// Relays whose names begin with `ours`, as long as there are any.
+/// Selects relays whose names begin with `ours`, if there are any.
 #[derive(Debug)]
 struct OnlyOurs;
 
@@ -50,7 +50,7 @@ fn resolve(socks: SocketAddr, name: &str) -> Result<[u8; 4], u8> {
 }
 
 #[test]
-fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
+fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
     let network = network(vec![exit("stock")]);
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
@@ -115,7 +115,7 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let problem = refused.expect_err("nobody listens").to_string();
     assert!(problem.contains("code 5"), "{problem}");
 
-    // Each hop of ours answers a question for its round trip, the others of the circuit undisturbed.
+    // Each of our hops answers a latency probe without effects on the other hops.
     let authorities = network.directory_addrs();
     let is_enough = |netdir: &NetDir| {
         all.iter().all(|rsa| netdir.find(&Fingerprint::from_bytes(*rsa)).is_some())

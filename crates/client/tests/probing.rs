@@ -1,4 +1,4 @@
-//! Probing circuits of stock tor and of ours.
+//! Probing circuits of C tor.
 
 use crate::common::{Ours, PATIENCE, exit, network};
 use client::model::{Observations, Pair};
@@ -30,7 +30,7 @@ fn netdir(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<Net
 }
 
 #[test]
-fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_round_trips() {
+fn each_hop_of_circuits_of_two_to_four_hops_answers_probes_and_links_get_rtts() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let netdir = netdir(&network, folder.path(), 5);
@@ -65,7 +65,7 @@ fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_ro
         seen.add(&probed.observed());
     }
     let model = seen.model(1);
-    // On one machine links take no time: where a busy processor has let a far hop answer first, nothing is said of the link between.
+    // Links on one machine have almost no latency. If a far hop answered first, there is no value for the link.
     let mut said = BTreeSet::new();
     for observed in all.iter().map(Probed::observed) {
         for (pair, rtts) in observed.path.windows(2).zip(observed.rtts.windows(2)) {
@@ -82,7 +82,7 @@ fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_ro
 }
 
 #[test]
-fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
+fn a_killed_relay_is_a_failure_and_not_a_low_number() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let netdir = netdir(&network, folder.path(), 5);
@@ -106,7 +106,7 @@ fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
 }
 
 #[test]
-fn a_client_by_latency_asks_its_circuits_and_downloads_stay_whole() {
+fn a_client_by_latency_probes_its_circuits_and_downloads_are_complete() {
     let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut settings = Settings::new(network.directory_addrs(), folder.path().join("client"));

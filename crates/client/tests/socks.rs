@@ -1,7 +1,7 @@
-//! SOCKS requests of all shapes, put to C tor and to our client: both must answer the same bytes.
+//! SOCKS requests of all kinds to C tor and to our client, whose replies must be identical.
 //!
-//! Neither knows a network. The program says its last word and closes its side, so a request for which a circuit would be needed ends
-//! without an answer, and one that has not come to its end does, too: no clock decides anything.
+//! Neither knows a network. The program closes its side after its last message, so requests that need a circuit and incomplete
+//! requests end without a reply. No result depends on time.
 
 mod conversations;
 
@@ -16,7 +16,7 @@ use std::sync::mpsc::channel;
 use crate::common::PATIENCE;
 use conversations::{Conversation, conversations, shown};
 
-/// A lone C tor, which ends with this.
+/// A C tor without a network. Dropping it ends the process.
 struct Tor {
     child: Child,
     socks: Vec<SocketAddr>,
@@ -30,7 +30,7 @@ impl Drop for Tor {
 }
 
 impl Tor {
-    /// Starts one. Its only bridge is a port at which nobody listens, so it knows no network. `Err`: what is lacking.
+    /// Starts C tor with an unreachable bridge, so that it knows no network. `Err` names what is missing.
     fn start(folder: &Path, addresses: &[IpAddr], lines: &str) -> Result<Self, String> {
         let binary = std::env::var_os("FLASHFLOW_TOR").unwrap_or_else(|| "tor".into());
         let mut torrc = format!(
@@ -40,7 +40,7 @@ impl Tor {
             std::process::id()
         );
         for address in addresses {
-            // Our client knows no onion services; C tor has an option for that.
+            // Our client does not support onion services; C tor can disable them.
             let at = SocketAddr::new(*address, 1).to_string();
             let host = at.strip_suffix(":1").expect("a port");
             writeln!(torrc, "SocksPort {host}:auto NoOnionTraffic").expect("into memory");
@@ -68,7 +68,7 @@ impl Tor {
     }
 }
 
-/// Has a conversation, closes our side, and gives all that was answered.
+/// Holds a conversation, closes the program's side, and returns all replies.
 fn converse(socks: SocketAddr, conversation: &Conversation) -> Vec<u8> {
     let mut stream = TcpStream::connect(socks).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -88,7 +88,7 @@ fn converse(socks: SocketAddr, conversation: &Conversation) -> Vec<u8> {
     }
     let _closed_already = stream.shutdown(Shutdown::Write);
     let _ended_or_reset = stream.read_to_end(&mut answer);
-    // The page is in words of each program's own.
+    // The text of the HTTP page differs.
     if let Some(at) = answer.windows(12).position(|it| it == b"HTTP/1.0 501") {
         answer.truncate(at + 12);
     }
@@ -104,7 +104,7 @@ fn answers_of_both(rejects_internal: bool) {
     let lines = if rejects_internal {
         ""
     } else {
-        // Only networks for tests may ask for such addresses' names; such a network has authorities of its own.
+        // C tor permits lookups of private addresses only in test networks, which have their own authorities.
         "TestingTorNetwork 1\nClientRejectInternalAddresses 0\nClientDNSRejectInternalAddresses 0\n\
          DirAuthority test orport=1 v3ident=0000000000000000000000000000000000000001 127.0.0.1:1 \
          0000000000000000000000000000000000000002\n"
@@ -143,11 +143,11 @@ fn answers_of_both(rejects_internal: bool) {
 }
 
 #[test]
-fn each_request_gets_c_tors_answer() {
+fn each_request_gets_c_tors_reply() {
     answers_of_both(false);
 }
 
 #[test]
-fn each_request_gets_c_tors_answer_where_private_networks_are_refused() {
+fn each_request_gets_c_tors_reply_if_private_addresses_are_refused() {
     answers_of_both(true);
 }

@@ -48,7 +48,7 @@ fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_
 }
 
 #[test]
-fn a_choice_by_weight_gives_the_largest_relays_more_paths_and_less_entropy() {
+fn selection_by_weight_prefers_large_relays_and_has_less_entropy() {
     let network = with_weights(&[9000, 9000, 9000, 100, 100, 100, 100, 100, 100, 100]);
     let mut rng = StdRng::seed_from_u64(1);
     let adversary = Adversary::with_weight(&network, 0.975, Weights::Largest, &mut rng);

@@ -82,7 +82,7 @@ fn a_guard_with_completed_circuits_is_preferred() {
 }
 
 #[test]
-fn with_all_unreachable_the_first_that_failed_is_tried_after_a_moment() {
+fn if_all_guards_are_unreachable_the_first_failed_one_is_retried() {
     let netdir = network(3);
     let mut guards = sampled(&netdir, 1);
     let order: Vec<_> = guards.in_order().iter().map(|guard| guard.fingerprint).collect();

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::Exit];
 
 #[test]
-fn an_influence_bounds_how_much_more_often_one_relay_is_chosen_than_another() {
+fn the_influence_bounds_the_ratio_of_selection_frequencies() {
     let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
     assert!(
         near(blend(0.3, 1.0), 0.3) && near(blend(0.3, 0.0), 1.0) && near(blend(0.5, 0.5), 0.75)
@@ -20,7 +20,7 @@ fn an_influence_bounds_how_much_more_often_one_relay_is_chosen_than_another() {
 }
 
 #[test]
-fn a_weight_is_that_of_the_consensus_times_that_of_the_position_for_the_relays_kind() {
+fn weighted_uses_the_consensus_weight_times_the_position_weight() {
     let names =
         [["Wgg", "Wgd", "Wgm", "Wgm"], ["Wmg", "Wmd", "Wmm", "Wme"], ["Weg", "Wed", "Wem", "Wee"]];
     for (position, names) in POSITIONS.into_iter().zip(names) {

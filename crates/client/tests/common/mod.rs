@@ -1,4 +1,4 @@
-//! What tests with stock tor's networks have in common.
+//! Shared parts of tests with networks of C tor.
 
 use client::{ClientProxy, Event, Hop, Settings};
 use lab::{Network, NetworkSpec, RelaySpec};
@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Far more than anything here takes, even on a busy machine.
+/// Timeout of all waits, generous even for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A stock relay that lets clients go anywhere, also on this machine.
+/// A C tor exit to all destinations, including loopback.
 pub(crate) fn exit(nickname: &str) -> RelaySpec {
     exit_with(nickname, "accept *:*")
 }
@@ -20,7 +20,7 @@ pub(crate) fn exit_with(nickname: &str, policy: &str) -> RelaySpec {
     RelaySpec::new(nickname).exiting_to(policy)
 }
 
-/// A network of stock relays: three authorities, which are no exits, and these relays.
+/// A network of C tor: three authorities, which are not exits, and these relays.
 pub(crate) fn network(relays: Vec<RelaySpec>) -> Network {
     Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up")
 }
@@ -50,7 +50,7 @@ pub(crate) struct Ours {
 }
 
 impl Ours {
-    /// Starts it, and waits until it knows the network.
+    /// Starts it, and waits until it has bootstrapped.
     pub(crate) fn start(network: &Network, folder: &Path) -> Self {
         Self::start_with(Settings::new(network.directory_addrs(), folder.join("client")))
     }
@@ -61,14 +61,14 @@ impl Ours {
         ours
     }
 
-    /// Starts it, and waits for nothing.
+    /// Starts it without waiting.
     pub(crate) fn begin(settings: Settings) -> Self {
         let (sender, events) = channel();
         let proxy = ClientProxy::start(settings, sender).expect("started");
         Self { proxy, events, heard: Vec::new() }
     }
 
-    /// The next event of which `pick` makes something.
+    /// Waits for the next event for which `pick` returns a value.
     pub(crate) fn wait_for<T>(&mut self, what: &str, pick: impl Fn(&Event) -> Option<T>) -> T {
         loop {
             let Ok(event) = self.events.recv_timeout(PATIENCE) else {
@@ -97,7 +97,7 @@ impl Ours {
         path.expect("a circuit that stood")
     }
 
-    /// Which circuit carried the latest stream that was opened.
+    /// The circuit of the latest opened stream.
     pub(crate) fn last_circuit(&mut self) -> u64 {
         let circuit = self.heard().iter().rev().find_map(|event| match event {
             Event::StreamOpened { circuit, .. } => Some(*circuit),

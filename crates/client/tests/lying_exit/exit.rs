@@ -1,4 +1,4 @@
-//! An exit that lies, out of the engine's parts: links, handshakes and layers are real, and what it says on them is what it likes.
+//! A lying exit, built from the engine's parts: links, handshakes and layers are genuine, and messages are arbitrary.
 
 use super::said::Said;
 use link::tls::TlsConfigs;
@@ -23,14 +23,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What a client asks for by the port of its destination.
+/// The exit's behaviour, which the client selects by the port of its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// All is right.
+    /// Honest.
     Honest,
-    /// Data without end, of which the first message never comes.
+    /// Endless data, whose first message is missing.
     FloodBehindGap,
-    /// Data without end, in order, whatever the client says.
+    /// Endless data in order, without regard to flow control.
     Flood,
     /// One lie in this number of messages, at random from this seed.
     Lies(u16),
@@ -58,14 +58,14 @@ impl Deed {
 const MESSAGES: u32 = 400;
 /// One message in this number is a lie.
 const ONE_IN: u32 = 60;
-/// What a flood has: far more than a client may hold.
+/// The length of a flood, far above the client's limits.
 const FLOOD_CELLS: u32 = 600_000;
 /// As fast as stock relays pass them on. They destroy circuits of which too much waits in them, and then the client's own bound is not
 /// tried.
 const FLOOD_AT_ONCE: u32 = 16;
 const FLOOD_EVERY: Duration = Duration::from_millis(1);
 
-/// A circuit that ends here.
+/// A circuit that ends at the exit.
 struct Circuit {
     layer: RelayLayer,
     nonce: Option<ConfluxNonce>,
@@ -97,7 +97,7 @@ pub(crate) struct LyingExit {
     sets: BTreeMap<ConfluxNonce, Set>,
     writable: VecDeque<ConnId>,
     rng: StdRng,
-    /// It lies when it links circuits, too.
+    /// Whether it also lies when it links circuits.
     lies_at_links: Arc<AtomicBool>,
     accounts: Accounts,
     flood_at: Option<Instant>,
@@ -142,7 +142,7 @@ impl LyingExit {
         }
     }
 
-    /// Says something on a circuit, whatever its set thinks of it.
+    /// Sends a message on a circuit, without regard to its set.
     fn say(&mut self, at: (ConnId, CircId), command: RelayCommand, stream_id: u16, data: &[u8]) {
         let Some(circuit) = self.circuits.get_mut(&at) else { return };
         let mut body = [0; BODY_LEN];
@@ -157,7 +157,7 @@ impl LyingExit {
             Command::CREATE2 => self.create(at, body),
             Command::RELAY | Command::RELAY_EARLY => self.handle_relay(at, command, body),
             Command::DESTROY => self.forget(at),
-            // Whatever else is asked, of directories for instance.
+            // Other requests, such as for directories.
             _ if at.1 != CircId::LINK => self.send(at, Command::DESTROY, &[1]),
             _ => {}
         }
@@ -218,7 +218,7 @@ impl LyingExit {
         circuit.number = theirs.last_received;
         let is_new = !self.sets.contains_key(&theirs.nonce);
         let lies = self.lies_at_links.load(Ordering::Relaxed);
-        // Some sets send nothing again, as those of stock exits.
+        // Some sets do not retransmit, like those of C tor exits.
         let resumes = theirs.resumes && !(lies && self.rng.random_ratio(1, 3));
         let set = self.sets.entry(theirs.nonce).or_default();
         if is_new {
@@ -235,7 +235,7 @@ impl LyingExit {
         };
         let lie = if lies { self.rng.random_range(0..30) } else { 99 };
         match lie {
-            // Never linked, and data comes on it all the same.
+            // The leg carries data although it is never linked.
             0 if !is_new => return,
             1 => ours.nonce.0[3] ^= 1,
             2 => ours.last_received += 5,
@@ -280,7 +280,7 @@ impl LyingExit {
         }
     }
 
-    /// Says a whole stream at once: more than any window lets be under way.
+    /// Sends a whole stream at once, more than any window permits.
     fn notify(&mut self, nonce: ConfluxNonce, connected: &[u8], seed: Option<u16>) {
         let mut rng = StdRng::seed_from_u64(seed.unwrap_or(0).into());
         self.say_next(nonce, 0, RelayCommand::CONNECTED, connected);
@@ -298,13 +298,13 @@ impl LyingExit {
         self.say_next(nonce, 0, RelayCommand::END, &[6]);
     }
 
-    /// The leg in this place of a set.
+    /// The leg of a set with this index.
     fn leg(&self, nonce: ConfluxNonce, place: usize) -> Option<(ConnId, CircId)> {
         let legs = &self.sets.get(&nonce)?.legs;
         legs.get(place % legs.len().max(1)).copied()
     }
 
-    /// The next message, as the protocol has it.
+    /// Sends the next message according to the protocol.
     fn say_next(&mut self, nonce: ConfluxNonce, place: usize, command: RelayCommand, data: &[u8]) {
         let Some(at) = self.leg(nonce, place) else { return };
         let sent = self.sets.get(&nonce).map_or(0, |it| it.sent);
@@ -333,7 +333,7 @@ impl LyingExit {
         circuit.number = circuit.number.saturating_add_signed(skipped);
     }
 
-    /// A message on this leg, whatever number that makes it for the client.
+    /// Sends a message on this leg, whatever its sequence number is for the client.
     fn say_here(
         &mut self,
         at: (ConnId, CircId),
@@ -357,11 +357,11 @@ impl LyingExit {
         let Some(at) = self.leg(nonce, place) else { return };
         let mut note = Vec::new();
         match rng.random_range(0..11) {
-            // A wrong number, near by or far away.
+            // A wrong sequence number, close or far.
             0 => self.switch(at, rng.random_range(0..8)),
             1 => self.switch(at, rng.random::<u32>() >> rng.random_range(0..32)),
             2 => self.switch(at, rng.random_range(1_u32..50).wrapping_neg()),
-            // On a leg where it is none's turn.
+            // A message on the wrong leg.
             3 | 4 => {
                 let other = self.leg(nonce, place + 1).unwrap_or(at);
                 self.say_here(other, RelayCommand::DATA, None, data);
@@ -370,11 +370,11 @@ impl LyingExit {
                 }
                 return;
             }
-            // For a stream that there is not.
+            // A message for a stream that does not exist.
             5 => {
                 self.say_here(at, RelayCommand::DATA, Some(rng.random()), b"nobody's");
             }
-            // The leg ends in the middle.
+            // The leg is closed.
             6 => {
                 self.send(at, Command::DESTROY, &[DestroyReason::FINISHED.get()]);
                 self.forget(at);
@@ -390,7 +390,7 @@ impl LyingExit {
                 Sendme::Tagged(&rng.random::<[u8; 20]>()).encode_into(&mut sendme);
                 self.say(at, RelayCommand::SENDME, 0, &sendme);
             }
-            // The stream ends, and goes on.
+            // The stream continues after END.
             _ => self.say_here(at, RelayCommand::END, None, &[6]),
         }
         if !note.is_empty() {
@@ -399,7 +399,7 @@ impl LyingExit {
         self.say_next(nonce, place, RelayCommand::DATA, data);
     }
 
-    /// Some more of each flood.
+    /// Sends more of each flood.
     fn flood(&mut self) {
         let is_flooded = |set: &Set| set.flood > 0 && !set.legs.is_empty();
         let all = self.sets.iter().filter(|(_, set)| is_flooded(set));
@@ -433,7 +433,7 @@ impl Node for LyingExit {
     }
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, mut bytes: &[u8]) {
-        // It leaves its place, since its cells borrow from it.
+        // The channel is taken out, since its cells borrow from it.
         let Some(mut channel) = self.links.remove(&conn) else { return };
         let mut cells = Vec::new();
         while let Ok(Some(cell)) = channel.handle_bytes(&mut bytes) {

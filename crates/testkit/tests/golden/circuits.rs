@@ -42,7 +42,7 @@ fn first_hop_keys(scene: &Scene) -> HopKeys {
 }
 
 #[test]
-fn created_fast_proves_itself() {
+fn created_fast_is_authenticated() {
     for scene in [circuit(), circuit_dead_end(), circuit_refused()] {
         let body = scene.bodies("created_fast")[0];
         let created = CreatedFast::parse(body).expect("well-formed");
@@ -81,7 +81,7 @@ fn no_bit_of_extended2_can_be_changed() {
 }
 
 #[test]
-fn the_relays_messages_are_encoded_again_as_they_came() {
+fn the_relays_messages_encode_to_the_recorded_bytes() {
     let scene = circuit();
     let mut hop = ClientHop::new(&first_hop_keys(&scene));
     let mut body = *scene.bodies("extended2")[0];
@@ -99,7 +99,7 @@ fn the_relays_messages_are_encoded_again_as_they_came() {
 }
 
 #[test]
-fn what_we_sent_is_what_the_relay_understood() {
+fn the_recorded_cells_decrypt_to_what_the_relay_forwarded() {
     let scene = circuit();
     let mut hop = RelayHop::new(&first_hop_keys(&scene));
     let mut body = *scene.bodies("extend")[0];
@@ -131,7 +131,7 @@ fn what_we_sent_is_what_the_relay_understood() {
 }
 
 #[test]
-fn the_second_hop_answers_as_it_did() {
+fn the_second_hop_repeats_the_recorded_answer() {
     let scene = circuit();
     let own = identity_landing();
     let create = Create2::parse(scene.bodies("create2")[0]).expect("well-formed");
@@ -148,7 +148,7 @@ fn the_second_hop_answers_as_it_did() {
 }
 
 #[test]
-fn cells_come_out_as_the_check_expects() {
+fn forwarded_cells_pass_the_measurers_check() {
     let scene = circuit();
     let mut forward = Keystream::new(&first_hop_keys(&scene).key_forward);
     let mut content = Content::new(&scene.array("content_key"));
@@ -171,7 +171,7 @@ fn cells_come_out_as_the_check_expects() {
 }
 
 #[test]
-fn cells_towards_us_have_the_relays_layer_on() {
+fn backward_cells_have_the_relays_layer() {
     let scene = circuit();
     let mut backward = Keystream::new(&first_hop_keys(&scene).key_backward);
     // EXTENDED2 was the first.
@@ -185,7 +185,7 @@ fn cells_towards_us_have_the_relays_layer_on() {
 }
 
 #[test]
-fn a_circuit_to_nowhere_is_destroyed_with_a_reason() {
+fn a_circuit_to_an_unreachable_relay_is_destroyed_with_a_reason() {
     for (scene, reason) in [
         (circuit_dead_end(), DestroyReason::CHANNEL_CLOSED),
         (circuit_refused(), DestroyReason::new(11)),

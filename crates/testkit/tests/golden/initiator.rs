@@ -24,7 +24,7 @@ fn anonymous(scene: &Scene) -> Channel {
 }
 
 #[test]
-fn the_link_opens_and_says_what_the_relay_accepted() {
+fn the_link_opens_with_the_recorded_output() {
     let scene = link_to_relay();
     let mut channel = as_relay(&scene);
     feed(&mut channel, scene.get("heard")).expect("honest");
@@ -50,7 +50,7 @@ fn the_link_opens_for_anonymous_clients() {
 
 /// An unmodified relay ignores the unknown version: the link is the same as without it.
 #[test]
-fn windows_from_hop_to_hop_are_offered_by_a_version_and_not_had_from_a_stock_relay() {
+fn hop_windows_are_offered_in_versions_and_absent_with_c_tor() {
     let scene = link_to_relay();
     let mut channel = anonymous(&scene).offering_feedback();
     feed(&mut channel, scene.get("heard")).expect("honest");
@@ -64,7 +64,7 @@ fn windows_from_hop_to_hop_are_offered_by_a_version_and_not_had_from_a_stock_rel
 }
 
 #[test]
-fn a_link_has_windows_from_hop_to_hop_if_both_sides_offer_them() {
+fn a_link_has_hop_windows_if_both_sides_offer_them() {
     let both = LinkProtocol::offer(true);
     for (ours, theirs, expected) in [
         (both, both, LinkProtocol::V5WithFeedback),
@@ -76,7 +76,7 @@ fn a_link_has_windows_from_hop_to_hop_if_both_sides_offer_them() {
 }
 
 #[test]
-fn a_relay_tells_time_and_addresses() {
+fn netinfo_contains_time_and_addresses() {
     let scene = link_to_relay();
     let own = [[10, 0, 0, 7].into(), [0x20; 16].into()];
     let mut channel = as_relay(&scene).at_addresses(&own);
@@ -90,7 +90,7 @@ fn a_relay_tells_time_and_addresses() {
 }
 
 #[test]
-fn the_cut_of_the_stream_does_not_matter() {
+fn the_link_opens_in_pieces_of_any_length() {
     let scene = link_to_relay();
     let heard = scene.get("heard");
     for piece_len in [1, 2, 3, 5, 7, 11, 64, 513, 514, 515] {
@@ -105,7 +105,7 @@ fn the_cut_of_the_stream_does_not_matter() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_anywhere_opens_nothing_and_is_no_error() {
+fn an_incomplete_stream_does_not_open_the_link_and_is_no_error() {
     let scene = link_to_relay();
     let heard = scene.get("heard");
     for at in 0..heard.len() {
@@ -186,7 +186,7 @@ fn cells_in_another_order_are_refused() {
 }
 
 #[test]
-fn padding_between_the_cells_is_passed_over() {
+fn padding_between_cells_is_ignored() {
     let scene = link_to_relay();
     let cells = cells(scene.get("heard"));
     for padding in [Command::PADDING, Command::VPADDING] {
@@ -246,7 +246,7 @@ fn expired_certificates_are_refused() {
 }
 
 #[test]
-fn no_flipped_bit_makes_another_identity_or_a_panic() {
+fn no_flipped_bit_causes_another_identity_or_a_panic() {
     let scene = link_to_relay();
     let ids = scene.expected_peer().ids;
     let mut heard = scene.get("heard").to_vec();

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use testkit::vectors::{Scene, link_from_relay, link_to_relay};
 
 #[test]
-fn the_stream_comes_apart_and_together_again() {
+fn splitting_and_encoding_the_cells_returns_the_stream() {
     for (scene, expected) in [
         (link_to_relay(), Command::AUTH_CHALLENGE), //
         (link_from_relay(), Command::AUTHENTICATE),
@@ -164,7 +164,7 @@ fn certificates_prove_the_relays_identity() {
 }
 
 #[test]
-fn certificates_prove_nothing_once_they_have_expired() {
+fn expired_certificates_prove_nothing() {
     let shown = Shown::new();
     let expired = |cert_type, at_s| {
         let problem = "has expired; is our clock right?";
@@ -242,7 +242,7 @@ fn no_byte_of_a_certificate_can_be_changed() {
 }
 
 #[test]
-fn what_goes_over_circuits_is_encoded_again_as_it_came() {
+fn cells_on_circuits_encode_to_the_recorded_bytes() {
     let scene = testkit::vectors::circuit();
     for name in ["created_fast", "create2", "extended2", "forward_arrived", "backward_arrived"] {
         let stream = scene.get(name);

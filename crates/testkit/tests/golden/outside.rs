@@ -73,7 +73,7 @@ fn closed(router: &mut Router<ChaCha8Rng>) -> Vec<ConnId> {
 }
 
 #[test]
-fn what_comes_behind_a_relays_handshake_waits_for_its_proof_and_other_links_do_not() {
+fn cells_after_a_relays_handshake_wait_for_its_proof_but_not_those_of_other_links() {
     let mut router = router(2);
     let (conn, mut relay) = dial(&mut router, as_relay(), 5);
     begin_circuit(&mut relay);
@@ -100,7 +100,7 @@ fn what_comes_behind_a_relays_handshake_waits_for_its_proof_and_other_links_do_n
 }
 
 #[test]
-fn without_other_threads_a_proof_is_looked_at_where_it_comes_in() {
+fn without_worker_threads_a_proof_is_verified_at_once() {
     let mut router = router(0);
     let (conn, mut relay) = dial(&mut router, as_relay(), 5);
     begin_circuit(&mut relay);
@@ -110,7 +110,7 @@ fn without_other_threads_a_proof_is_looked_at_where_it_comes_in() {
 }
 
 #[test]
-fn a_proof_that_does_not_hold_ends_its_link() {
+fn an_invalid_proof_closes_its_link() {
     let mut router = router(2);
     let (conn, mut relay) = dial(&mut router, as_relay(), 5);
     let mut said = output(&mut relay);
@@ -128,7 +128,7 @@ fn a_proof_that_does_not_hold_ends_its_link() {
 }
 
 #[test]
-fn the_proof_of_a_link_that_is_gone_opens_no_other() {
+fn the_proof_of_a_closed_link_opens_no_other() {
     let mut router = router(1);
     let (conn, mut relay) = dial(&mut router, as_relay(), 5);
     begin_circuit(&mut relay);
@@ -152,7 +152,7 @@ fn the_proof_of_a_link_that_is_gone_opens_no_other() {
 }
 
 #[test]
-fn who_sends_on_and_on_before_it_is_known_who_he_is_is_cut_off() {
+fn a_peer_that_floods_before_its_proof_is_verified_is_disconnected() {
     let mut router = router(1);
     let (conn, mut relay) = dial(&mut router, as_relay(), 5);
     router.handle_bytes(NOW, conn, &output(&mut relay));

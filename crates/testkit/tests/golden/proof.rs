@@ -147,7 +147,7 @@ fn not_proven(problem: &'static str) -> ChannelError {
 }
 
 #[test]
-fn a_relay_that_proves_itself_is_known_and_a_client_is_not() {
+fn a_relay_that_proves_its_identity_is_known_and_a_client_is_not() {
     let channel = hear(relay(), &honest()).expect("honest");
     assert!(channel.is_open() && channel.is_canonical());
     let (peer, own) = (channel.peer().expect("proved"), identity_link());
@@ -160,14 +160,14 @@ fn a_relay_that_proves_itself_is_known_and_a_client_is_not() {
 }
 
 #[test]
-fn certificates_without_a_proof_make_nobody_a_relay() {
+fn certificates_without_a_proof_authenticate_nobody() {
     let cells = honest();
     let channel = hear(relay(), &[cells[0].clone(), cells[2].clone()]).expect("as tor takes it");
     assert!(channel.is_open() && channel.peer().is_none());
 }
 
 #[test]
-fn each_field_of_the_proof_counts_even_if_it_is_signed_anew() {
+fn each_field_of_the_proof_is_checked_even_if_it_is_re_signed() {
     for (from, to, problem) in FIELDS {
         for at in from..to {
             let change = |body: &mut Vec<u8>| {
@@ -190,7 +190,7 @@ fn each_field_of_the_proof_counts_even_if_it_is_signed_anew() {
 }
 
 #[test]
-fn each_byte_of_the_proof_and_its_signature_counts() {
+fn each_byte_of_the_proof_and_its_signature_is_checked() {
     let body_len = honest()[1].body.len();
     assert_eq!(body_len, HEAD + SIGNED + SIGNATURE);
     for at in 0..body_len {
@@ -206,7 +206,7 @@ fn each_byte_of_the_proof_and_its_signature_counts() {
 }
 
 #[test]
-fn a_proof_has_the_length_of_its_type_and_what_comes_behind_is_ignored_as_in_tor() {
+fn a_proof_has_a_fixed_length_and_bytes_after_it_are_ignored_as_in_tor() {
     let length = |body: &mut Vec<u8>, len: usize| {
         body[2..HEAD].copy_from_slice(&u16::try_from(len).expect("short").to_be_bytes());
     };
@@ -226,7 +226,7 @@ fn a_proof_has_the_length_of_its_type_and_what_comes_behind_is_ignored_as_in_tor
 }
 
 #[test]
-fn another_key_than_the_certified_one_signs_in_vain() {
+fn a_signature_by_another_key_than_the_certified_one_is_refused() {
     let error = with_proof(|body| {
         let (proof, signature) = body[HEAD..].split_at_mut(SIGNED);
         let key = SigningKey::from_bytes(&identity_landing().authenticate_seed);
@@ -236,7 +236,7 @@ fn another_key_than_the_certified_one_signs_in_vain() {
 }
 
 #[test]
-fn a_proof_holds_on_one_link_only() {
+fn a_proof_is_valid_on_one_link_only() {
     let challenged = begin(Authentication::Anonymous, responder(&tls(1), 8, now_s()));
     let error = hear(challenged, &honest()).map(|_| ());
     assert_eq!(error, Err(not_proven("it has received other cells than we sent")));
@@ -247,7 +247,7 @@ fn a_proof_holds_on_one_link_only() {
 }
 
 #[test]
-fn a_session_that_exports_nothing_is_our_own_fault() {
+fn a_session_that_exports_no_keys_is_blamed_on_this_side() {
     struct Bare(Tls);
     impl TlsSession for Bare {
         fn peer_certificate(&self) -> Option<&[u8]> {
@@ -311,7 +311,7 @@ fn certificates_of_two_relays_do_not_mix() {
 }
 
 #[test]
-fn each_byte_of_the_ed25519_certificates_counts() {
+fn each_byte_of_the_ed25519_certificates_is_checked() {
     let own = shown(&identity_link());
     for place in 1..own.len() {
         for at in 0..own[place].1.len() {
@@ -324,7 +324,7 @@ fn each_byte_of_the_ed25519_certificates_counts() {
 }
 
 #[test]
-fn certificates_hold_for_their_time() {
+fn certificates_are_valid_for_their_lifetime() {
     let cells = honest();
     let at = |now_s: u64| {
         let channel = begin(Authentication::Anonymous, responder(&tls(1), 9, now_s));
@@ -341,7 +341,7 @@ fn certificates_hold_for_their_time() {
 }
 
 #[test]
-fn what_comes_twice_or_in_another_order_is_refused() {
+fn repeated_or_reordered_cells_are_refused() {
     let [certs, proof, _] = <[OwnedCell; 3]>::try_from(honest()).expect("three cells");
     let challenge = OwnedCell::new(Command::AUTH_CHALLENGE, &[0; 36]);
     let versions = OwnedCell::new(Command::VERSIONS, &[0, 5]);
@@ -374,7 +374,7 @@ fn what_comes_twice_or_in_another_order_is_refused() {
 
 /// Cells that say nothing yet are for initiators to use, and are signed with the rest.
 #[test]
-fn cells_without_meaning_may_come_and_count_as_said() {
+fn unknown_cells_are_permitted_and_part_of_the_transcript() {
     for command in [Command::VPADDING, Command::AUTHORIZE, Command::new(200)] {
         let nothing = OwnedCell::new(command, b"nothing");
         let mut cells = honest();
@@ -389,7 +389,7 @@ fn cells_without_meaning_may_come_and_count_as_said() {
 }
 
 #[test]
-fn a_link_is_canonical_if_the_relay_says_that_it_comes_from_its_own_address() {
+fn a_link_is_canonical_if_the_relay_claims_the_peer_address() {
     let here = IpAddr::from([10, 0, 0, 7]);
     let other = IpAddr::from([10, 0, 0, 8]);
     let six = IpAddr::from([0x20; 16]);
@@ -412,7 +412,7 @@ fn a_link_is_canonical_if_the_relay_says_that_it_comes_from_its_own_address() {
 }
 
 #[test]
-fn netinfo_is_read_as_tor_reads_it() {
+fn netinfo_is_parsed_as_by_tor() {
     let good: [&[u8]; 4] = [
         &[0, 0, 0, 0, 4, 4, 1, 2, 3, 4, 0],
         &[0, 0, 0, 0, 4, 4, 1, 2, 3, 4, 1, 6, 16],
@@ -446,7 +446,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn nobody_is_taken_for_another_whatever_is_changed(
+    fn no_change_makes_a_peer_pass_for_another(
         changes in prop::collection::vec((any::<prop::sample::Index>(), 1_u8..), 1..4),
         piece_len in 1_usize..700,
     ) {

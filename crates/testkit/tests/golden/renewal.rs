@@ -48,7 +48,7 @@ fn presented(router: &mut Router<ChaCha8Rng>, now: Instant, tls: &Shows) -> Vec<
 }
 
 #[test]
-fn a_link_gets_the_certificates_that_go_with_the_one_its_session_shows() {
+fn a_link_gets_the_certificates_that_match_its_tls_session() {
     let former = vectors::identity_landing();
     let mut tls_link_cert = former.tls_link_cert.clone();
     tls_link_cert[7..39].fill(0x5a);

@@ -20,7 +20,7 @@ fn channel() -> Channel {
 }
 
 #[test]
-fn the_link_opens_and_says_what_the_relay_accepted_however_the_stream_is_cut() {
+fn the_link_opens_with_the_recorded_output_however_the_stream_is_split() {
     let scene = link_from_relay();
     for piece_len in [1, 2, 3, 11, 514, 10_000] {
         let mut channel = channel();
@@ -42,7 +42,7 @@ fn the_link_opens_and_says_what_the_relay_accepted_however_the_stream_is_cut() {
 }
 
 #[test]
-fn a_circuit_comes_with_the_bytes_that_open_the_link() {
+fn a_circuit_may_be_created_with_the_bytes_that_open_the_link() {
     let scene = link_from_relay();
     let mut stream = scene.get("heard").to_vec();
     stream.extend_from_slice(scene.get("create2"));
@@ -54,7 +54,7 @@ fn a_circuit_comes_with_the_bytes_that_open_the_link() {
 }
 
 #[test]
-fn what_is_no_handshake_is_refused() {
+fn invalid_handshakes_are_refused() {
     let scene = link_from_relay();
     let heard = scene.get("heard");
     let mut late = channel();
@@ -69,7 +69,7 @@ fn what_is_no_handshake_is_refused() {
 }
 
 #[test]
-fn the_certificates_that_the_relay_accepted_prove_who_we_are() {
+fn the_recorded_certificates_prove_the_recorded_identity() {
     let said = cells(link_from_relay().get("said"));
     let certs = Certs::parse(&find(&said, Command::CERTS).body).expect("well-formed");
     let tls = own_tls();
@@ -83,7 +83,7 @@ fn the_certificates_that_the_relay_accepted_prove_who_we_are() {
 
 /// Field by field, without the engine's own reckoning.
 #[test]
-fn the_relays_proof_is_about_what_we_saw() {
+fn the_relays_proof_covers_the_recorded_session() {
     let scene = link_from_relay();
     let (heard, said) = (cells(scene.get("heard")), cells(scene.get("said")));
     let own = identity_landing();
