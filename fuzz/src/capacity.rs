@@ -93,7 +93,7 @@ impl World {
         match input.u8() % 12 {
             0..=4 => {
                 for _ in 0..1 + input.u8() % 64 {
-                    self.go_on();
+                    self.step_honestly();
                 }
             }
             5 => {
@@ -145,7 +145,7 @@ impl World {
     }
 
     /// The honest course: everything arrives, and a little time passes.
-    fn go_on(&mut self) {
+    fn step_honestly(&mut self) {
         self.poll();
         for Datagram { to, bytes } in std::mem::take(&mut self.queue) {
             self.deliver(address(1 - to), to, &bytes);
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_reach_a_flood_or_what_hinders_it() {
+    fn the_seeds_reach_a_flood_or_its_refusal() {
         let told = |wanted: &str| {
             let seeds = crate::seeds().into_iter();
             let seed = seeds.filter(|(target, name, _)| *target == "capacity" && *name == wanted);

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_samples_are_understood() {
+    fn the_samples_are_parsed() {
         let (orders, words) = samples();
         let prepares = orders.iter().filter(|(_, message)| from_coordinator(message));
         assert_eq!(prepares.count(), 2, "a start is no order to prepare");

@@ -1,9 +1,8 @@
 use crate::input::Input;
 use crate::links::Recorded;
+use crate::progress::Progress;
 use crate::target::{Links, Subject};
-use crate::told::Told;
 use onion::cell::CELL_LEN;
-use onion::identity::RelayIds;
 use onion::measure::load::{LoadConfig, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
@@ -13,7 +12,7 @@ use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// More steps than any honest reaction takes.
+/// Limit on the actions that one event may cause.
 const POLLS_MAX: u32 = 50_000;
 
 const NONCE: Nonce = Nonce([9; 32]);
@@ -21,12 +20,11 @@ const SEED: [u8; 32] = [7; 32];
 
 fn target() -> Target {
     let own = &Recorded::get().own;
-    let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
-    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
+    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids: own.ids() }
 }
 
 /// For any messages of an echoing relay, the load generator never panics, obeys the contract of nodes, ends or
-/// waits, and never counts more cells than arrived.
+/// waits for an event, and never counts more cells than it received.
 pub fn echo(data: &[u8]) {
     play(Input::new(data), generator);
 }
@@ -57,7 +55,7 @@ fn generator(input: &mut Input<'_>) -> (Measuring, Instant) {
     };
     let now = Instant::ORIGIN;
     let node = LoadGenerator::new(config, ChaCha8Rng::from_seed([input.u8(); 32]), now);
-    (Measuring { node, told: Told::default() }, now)
+    (Measuring { node, progress: Progress::default() }, now)
 }
 
 fn order_link(input: &mut Input<'_>) -> (Ordering, Instant) {
@@ -81,7 +79,10 @@ fn order_link(input: &mut Input<'_>) -> (Ordering, Instant) {
         unix_time_s: Recorded::get().now_s,
     };
     let node = OrderLink::new(config, Instant::ORIGIN);
-    (Ordering { node, seconds, is_accepted: false, told: 0, is_over: false }, Instant::ORIGIN)
+    (
+        Ordering { node, seconds, is_accepted: false, reported_seconds: 0, is_over: false },
+        Instant::ORIGIN,
+    )
 }
 
 fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, Instant)) -> S {
@@ -93,14 +94,14 @@ fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, 
         links.apply(&mut input);
         links.settle(POLLS_MAX);
     }
-    links.fall_silent(POLLS_MAX);
+    links.run_without_input(POLLS_MAX);
     links.into_subject()
 }
 
 /// A load generator and its events.
 struct Measuring {
     node: LoadGenerator<ChaCha8Rng>,
-    told: Told,
+    progress: Progress,
 }
 
 impl Subject for Measuring {
@@ -112,28 +113,31 @@ impl Subject for Measuring {
 
     fn start(&mut self, now: Instant, at: Instant) {
         self.node.start(now, at);
-        self.told.is_started |= self.told.is_ready;
+        self.progress.is_started |= self.progress.is_ready;
     }
 
     fn stop(&mut self) {
         self.node.stop();
-        self.told.is_over = true;
+        self.progress.is_over = true;
     }
 
     fn settle(&mut self, fed_cells: u64) {
         while let Some(event) = self.node.poll_event() {
-            self.told.take(&event);
+            self.progress.take(&event);
         }
-        assert_eq!(self.node.is_over(), self.told.is_over);
-        assert!(self.told.bytes <= fed_cells * CELL_LEN as u64, "more than came");
+        assert_eq!(self.node.is_over(), self.progress.is_over);
+        assert!(
+            self.progress.bytes <= fed_cells * CELL_LEN as u64,
+            "more bytes counted than received"
+        );
     }
 
     fn is_over(&self) -> bool {
-        self.told.is_over
+        self.progress.is_over
     }
 
     fn waits_for_others(&self) -> bool {
-        self.told.is_ready && !self.told.is_started
+        self.progress.is_ready && !self.progress.is_started
     }
 }
 
@@ -142,8 +146,7 @@ struct Ordering {
     node: OrderLink,
     seconds: u16,
     is_accepted: bool,
-    /// Seconds.
-    told: u16,
+    reported_seconds: u16,
     is_over: bool,
 }
 
@@ -163,17 +166,20 @@ impl Subject for Ordering {
 
     fn settle(&mut self, _fed_cells: u64) {
         while let Some(event) = self.node.poll_event() {
-            assert!(!self.is_over && self.told < self.seconds || event == OrderEvent::Finished);
+            assert!(
+                !self.is_over && self.reported_seconds < self.seconds
+                    || event == OrderEvent::Finished
+            );
             match event {
                 OrderEvent::Accepted => {
                     assert!(!self.is_accepted);
                     self.is_accepted = true;
                 }
                 OrderEvent::ClientSecond(second, _) => {
-                    assert!(self.is_accepted && second.second == self.told);
-                    self.told += 1;
+                    assert!(self.is_accepted && second.second == self.reported_seconds);
+                    self.reported_seconds += 1;
                 }
-                OrderEvent::Finished => assert_eq!(self.told, self.seconds),
+                OrderEvent::Finished => assert_eq!(self.reported_seconds, self.seconds),
                 OrderEvent::Failed(failure) => {
                     assert!(!failure.to_string().is_empty());
                     self.is_over = true;
@@ -181,7 +187,7 @@ impl Subject for Ordering {
             }
         }
         // A target may close the link once everything is reported.
-        self.is_over |= self.told == self.seconds && self.node.is_over();
+        self.is_over |= self.reported_seconds == self.seconds && self.node.is_over();
         assert_eq!(self.node.is_over(), self.is_over);
     }
 
@@ -208,26 +214,26 @@ mod tests {
     fn the_seeds_reach_the_end_of_a_measurement() {
         for name in ["good", "fast"] {
             let content = seed("echo", name);
-            let told = play(Input::new(&content), generator).told;
-            assert!(told.is_finished && told.bytes > 0, "{name}: {told:?}");
+            let progress = play(Input::new(&content), generator).progress;
+            assert!(progress.is_finished && progress.bytes > 0, "{name}: {progress:?}");
         }
         for name in ["altered", "ahead", "refused", "not-proven"] {
             let content = seed("echo", name);
-            let told = play(Input::new(&content), generator).told;
-            assert!(told.is_over && !told.is_finished, "{name}: {told:?}");
+            let progress = play(Input::new(&content), generator).progress;
+            assert!(progress.is_over && !progress.is_finished, "{name}: {progress:?}");
         }
     }
 
     #[test]
     fn the_seeds_of_orders_reach_their_last_second() {
-        let told = |name: &str| {
+        let progress = |name: &str| {
             let content = seed("order", name);
             let it = play(Input::new(&content), order_link);
-            (it.is_accepted, it.told)
+            (it.is_accepted, it.reported_seconds)
         };
-        assert_eq!(told("good"), (true, 2));
-        assert_eq!(told("other-nonce"), (false, 0));
-        assert_eq!(told("twice"), (true, 1));
-        assert_eq!(told("refused"), (false, 0));
+        assert_eq!(progress("good"), (true, 2));
+        assert_eq!(progress("other-nonce"), (false, 0));
+        assert_eq!(progress("twice"), (true, 1));
+        assert_eq!(progress("refused"), (false, 0));
     }
 }

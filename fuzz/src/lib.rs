@@ -23,13 +23,13 @@ mod linked;
 mod links;
 mod measurements;
 mod model;
+mod progress;
 mod replay;
 mod router;
 mod seam;
 mod seeds;
 mod signed_documents;
 mod target;
-mod told;
 mod transit;
 
 pub use begin_dir::begin_dir;

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use testkit::vectors::{self, RecordedTls};
 
-/// Recorded links with a stock tor.
+/// Recorded links with C tor.
 pub(crate) struct Recorded {
     pub(crate) expected: ExpectedPeer,
     pub(crate) tls: RecordedTls,
@@ -64,7 +64,7 @@ fn run(mut channel: Channel, pieces: &[&[u8]]) -> Outcome {
                 Ok(None) => break,
                 Err(error) => {
                     assert!(!error.to_string().is_empty());
-                    assert!(!channel.is_open(), "an error is the end of a link");
+                    assert!(!channel.is_open(), "an error closes the link");
                     end = Err(error);
                     break 'pieces;
                 }
@@ -110,7 +110,7 @@ pub fn channel_initiator(data: &[u8]) {
     if let Some(peer) = channel.peer() {
         assert_eq!(peer.ids, recorded.expected.ids);
     } else {
-        assert!(whole.output.len() < 20, "nothing but VERSIONS is said to a stranger");
+        assert!(whole.output.len() < 20, "only VERSIONS is sent to a stranger");
     }
 }
 
@@ -146,32 +146,34 @@ fn responder() -> Channel {
 }
 
 /// The cells of our relay for that responder: VERSIONS, CERTS, AUTHENTICATE, NETINFO.
-pub(crate) fn own_words() -> &'static [u8] {
-    static WORDS: OnceLock<Vec<u8>> = OnceLock::new();
-    WORDS.get_or_init(|| {
+pub(crate) fn own_handshake() -> &'static [u8] {
+    static STREAM: OnceLock<Vec<u8>> = OnceLock::new();
+    STREAM.get_or_init(|| {
         let Recorded { landing, own, now_s, .. } = Recorded::get();
         let expected = ExpectedPeer { ids: landing.ids(), address: [127, 0, 0, 1].into() };
         let own = Authentication::AsRelay(Arc::clone(own));
         let initiator = Channel::initiator(expected, own, &Session, [0x24; 24], *now_s);
         let (mut initiator, mut responder) = (initiator.expect("usable"), responder());
-        let mut words = vec![0; initiator.queued_len()];
-        let _ = initiator.poll_transmit(&mut words);
-        assert_eq!(responder.handle_bytes(&mut &words[..]), Ok(None));
+        let mut stream = vec![0; initiator.queued_len()];
+        let _ = initiator.poll_transmit(&mut stream);
+        assert_eq!(responder.handle_bytes(&mut &stream[..]), Ok(None));
         let mut answer = vec![0; responder.queued_len()];
         let _ = responder.poll_transmit(&mut answer);
         assert_eq!(initiator.handle_bytes(&mut &answer[..]), Ok(None));
         let mut rest = vec![0; initiator.queued_len()];
         let _ = initiator.poll_transmit(&mut rest);
-        words.extend(rest);
-        words
+        stream.extend(rest);
+        stream
     })
 }
 
 /// Signs the proof in this stream anew, if it is still at its offset.
-fn sign(words: &mut [u8]) {
-    let Some(place) = own_words().windows(8).position(|bytes| bytes == b"AUTH0003") else { return };
+fn sign(stream: &mut [u8]) {
+    let Some(place) = own_handshake().windows(8).position(|bytes| bytes == b"AUTH0003") else {
+        return;
+    };
     let Some((proof, signature)) =
-        words.get_mut(place..).and_then(|it| it.split_at_mut_checked(288))
+        stream.get_mut(place..).and_then(|it| it.split_at_mut_checked(288))
     else {
         return;
     };
@@ -192,16 +194,16 @@ pub fn channel_responder(data: &[u8]) {
         0 | 1 => input.rest().to_vec(),
         // Our own stream, changed at some offsets.
         how => {
-            let mut words = own_words().to_vec();
+            let mut stream = own_handshake().to_vec();
             for _ in 0..input.u8() % 8 {
-                let (place, with) = (usize::from(input.u16()) % words.len(), input.u8());
-                words[place] ^= with;
+                let (place, with) = (usize::from(input.u16()) % stream.len(), input.u8());
+                stream[place] ^= with;
             }
             if how == 3 {
-                sign(&mut words);
+                sign(&mut stream);
             }
-            words.extend_from_slice(input.rest());
-            words
+            stream.extend_from_slice(input.rest());
+            stream
         }
     };
     let whole = run(responder(), &[&stream]);
@@ -220,19 +222,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_recorded_relay_and_our_own_words_prove_themselves() {
+    fn the_recorded_relay_and_our_own_cells_are_authenticated() {
         let recorded = Recorded::get();
         let from_relay = vectors::link_from_relay();
-        for (words, ids) in
-            [(from_relay.get("heard"), recorded.expected.ids), (own_words(), recorded.own.ids())]
-        {
+        for (stream, ids) in [
+            (from_relay.get("heard"), recorded.expected.ids),
+            (own_handshake(), recorded.own.ids()),
+        ] {
             let mut channel = responder();
-            assert_eq!(channel.handle_bytes(&mut &words[..]), Ok(None));
+            assert_eq!(channel.handle_bytes(&mut &stream[..]), Ok(None));
             assert_eq!(channel.peer().map(|peer| peer.ids), Some(ids));
         }
-        let mut again = own_words().to_vec();
+        let mut again = own_handshake().to_vec();
         sign(&mut again);
-        assert_eq!(again, own_words());
+        assert_eq!(again, own_handshake());
     }
 
     #[test]

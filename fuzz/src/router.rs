@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_seeds_reach_what_they_are_named_for() {
+    fn the_seeds_reach_the_states_they_are_named_after() {
         for (target, name, content) in crate::seeds() {
             if target != "router" {
                 continue;

@@ -8,14 +8,14 @@ use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
 use testkit::stage::Stage;
 
-/// The most cells that a circuit may queue in one direction, unless a consensus sets another limit.
+/// The limit on the cells of a circuit's queue in one direction, unless a consensus sets another.
 const QUEUE_LIMIT_CELLS: u32 = 200;
 
-/// The most cells in all queues together.
+/// The limit on cells in all queues together.
 const HELD_CELLS_MAX: usize = 500;
 
 /// A relay core with cells that carry only headers: links, circuits, streams, names, time, limits and schedulers in
-/// any order. Its counters agree with its queues after each act, it becomes idle, and it holds no state once every
+/// any order. Its counters agree with its queues after each event, it becomes idle, and it holds no state once every
 /// peer is gone.
 pub fn seam(data: &[u8]) {
     let (choices, script) = data.split_at(data.len().min(2));
@@ -24,12 +24,12 @@ pub fn seam(data: &[u8]) {
         Stage::new(ChaCha8Rng::seed_from_u64(choice(0).into()), |config| {
             configure(config, choice(1));
         });
-    // One of the next hops behaves like a stock relay.
+    // One of the next hops behaves like C tor, without hop-by-hop windows.
     stage.has_feedback = |relay| relay != Some(2);
     let held_bytes_max = HELD_CELLS_MAX * size_of::<<HeaderOnly as CellModel>::Cell>();
     stage.run_script(script, |stage| {
         stage.relay.check_accounts();
-        // The data of destinations arrives one read at a time.
+        // A read from a destination may exceed the limit.
         let most = held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(stage.relay.queued_bytes() <= most, "{} bytes held", stage.relay.queued_bytes());
     });
@@ -38,7 +38,7 @@ pub fn seam(data: &[u8]) {
     stage.close_all();
     stage.relay.check_accounts();
     assert_eq!((stage.relay.open_circuits(), stage.relay.open_streams()), (0, 0));
-    assert_eq!(stage.relay.queued_bytes(), 0, "nothing is left of anybody");
+    assert_eq!(stage.relay.queued_bytes(), 0, "data is left");
 }
 
 fn configure<I>(config: &mut RouterConfig<I>, choice: u8) {

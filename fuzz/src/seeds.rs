@@ -7,7 +7,7 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// The initial corpus: recordings of a stock tor, real documents, and simple courses of events.
+/// The initial corpus: recordings of C tor, real documents, and simple sequences of events.
 #[must_use]
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = links();
@@ -28,7 +28,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds
 }
 
-/// Sets of linked circuits: legs, scheduler and limit; key; whether an adversary sends. Then acts: link, kind, amount.
+/// Sets of linked circuits: legs, scheduler and limit; key; whether cells are forged. Then events: link, kind, amount.
 fn sets() -> Vec<Seed> {
     // Three legs, LowRTT, a large queue limit, lost cells are retransmitted.
     let head = |lies: u8| [1 << 2 | 2, 9, lies];
@@ -122,7 +122,7 @@ fn body_of(stream: &[u8], command: u8) -> Vec<u8> {
 
 /// The offset of a byte of the proof in our own stream to the responder.
 fn own_proof(offset: usize) -> [u8; 2] {
-    let words = crate::links::own_words();
+    let words = crate::links::own_handshake();
     let proof = words.windows(8).position(|bytes| bytes == b"AUTH0003").unwrap_or_default();
     u16::try_from(proof + offset).unwrap_or_default().to_le_bytes()
 }
@@ -199,7 +199,7 @@ fn documents() -> Vec<Seed> {
     ]
 }
 
-/// Courses of events of a router, in the format of its target.
+/// Sequences of events of a router, in the format of its target.
 fn routers() -> Vec<Seed> {
     let (new, wait) = ([0, 0], [10, 0, 0x4c, 4]);
     // Index; seconds, sockets, expiry, nonce, key.
@@ -290,7 +290,7 @@ fn routers() -> Vec<Seed> {
     ]
 }
 
-/// Courses of events, in the format of the targets.
+/// Sequences of events, in the formats of their targets.
 fn courses() -> Vec<Seed> {
     // Flags; sockets, circuits, burst, pace, seconds, rate, window, checks; two timeouts.
     let head = |seconds: u8, rate: u8| -> Vec<u8> {
@@ -354,8 +354,8 @@ fn courses() -> Vec<Seed> {
     ]
 }
 
-/// The honest course for 32 steps, with everything in flight delivered.
-const GO_ON: [u8; 3] = [0, 0, 31];
+/// 32 honest steps, which deliver everything in flight.
+const HONEST_STEPS: [u8; 3] = [0, 0, 31];
 /// A second passes.
 const WAIT: [u8; 4] = [12, 0, 0xe8, 3];
 
@@ -366,16 +366,27 @@ fn echoes() -> Vec<Seed> {
         vec![flags, 1, 1, 2, seconds, rate, 0, 1, 0x40, 0x1f, 0xd0, 0x07, 3]
     };
     let start = [13, 0, 5];
-    let set_up = GO_ON.repeat(2);
-    let run = [start.as_slice(), &GO_ON.repeat(4), &WAIT, &GO_ON, &WAIT, &GO_ON, &WAIT].concat();
+    let set_up = HONEST_STEPS.repeat(2);
+    let run = [
+        start.as_slice(),
+        &HONEST_STEPS.repeat(4),
+        &WAIT,
+        &HONEST_STEPS,
+        &WAIT,
+        &HONEST_STEPS,
+        &WAIT,
+    ]
+    .concat();
     let all = [14, 0, 0xff, 0xff];
     let begin = [start.as_slice(), &[12, 0, 10, 0], &all, &[15, 0, 63]].concat();
     let good = [set_up.as_slice(), &run].concat();
     let altered = [set_up.as_slice(), &begin, &[9, 0, 0x10, 0x27, 4], &all].concat();
     let repeated = [set_up.as_slice(), &begin, &[10, 0, 1, 1], &all].concat();
     let ahead = [set_up.as_slice(), &[7, 0, 1, 0, 9], &all].concat();
-    let refused = [set_up.as_slice(), &[5, 0, 6, 13, 0, 4], b"why?", &GO_ON].concat();
-    let closes = [set_up.as_slice(), &start, &GO_ON, &[11, 0], &GO_ON, &[11, 1], &WAIT].concat();
+    let refused = [set_up.as_slice(), &[5, 0, 6, 13, 0, 4], b"why?", &HONEST_STEPS].concat();
+    let closes =
+        [set_up.as_slice(), &start, &HONEST_STEPS, &[11, 0], &HONEST_STEPS, &[11, 1], &WAIT]
+            .concat();
     vec![
         ("echo", "good", join(&[&head(0, 2, 0), &good])),
         ("echo", "fast", join(&[&head(0, 2, 3), &good])),
@@ -394,19 +405,20 @@ fn echoes() -> Vec<Seed> {
 /// Orders, in the format of `order`.
 fn orders() -> Vec<Seed> {
     // Flags, seconds, timeout; the link is open and the order has arrived.
-    let head = [&[0, 1, 0xff, 0x7f], &GO_ON[..]].concat();
+    let head = [&[0, 1, 0xff, 0x7f], &HONEST_STEPS[..]].concat();
     let accepted = [5, 0, 1];
     let second = [&[5, 0, 3], &[1; 16][..]].concat();
-    let good = [&accepted, &GO_ON, second.as_slice(), &GO_ON, &second, &GO_ON].concat();
+    let good = [&accepted, &HONEST_STEPS, second.as_slice(), &HONEST_STEPS, &second, &HONEST_STEPS]
+        .concat();
     vec![
         ("order", "good", join(&[&head, &good])),
         ("order", "closed-after", join(&[&head, &good, &[11, 0]])),
-        ("order", "other-nonce", join(&[&head, &[5, 0, 2, 3], &GO_ON])),
-        ("order", "twice", join(&[&head, &accepted, &second, &[5, 0, 5, 0, 0], &GO_ON])),
-        ("order", "early", join(&[&head, &second, &GO_ON])),
-        ("order", "refused", join(&[&head, &[5, 0, 6, 8, 0, 5], b"never", &GO_ON])),
-        ("order", "unreadable", join(&[&head, &[6, 0, 3, 2, 0, 3], &GO_ON])),
-        ("order", "lost", join(&[&head, &accepted, &GO_ON, &[11, 0]])),
+        ("order", "other-nonce", join(&[&head, &[5, 0, 2, 3], &HONEST_STEPS])),
+        ("order", "twice", join(&[&head, &accepted, &second, &[5, 0, 5, 0, 0], &HONEST_STEPS])),
+        ("order", "early", join(&[&head, &second, &HONEST_STEPS])),
+        ("order", "refused", join(&[&head, &[5, 0, 6, 8, 0, 5], b"never", &HONEST_STEPS])),
+        ("order", "unreadable", join(&[&head, &[6, 0, 3, 2, 0, 3], &HONEST_STEPS])),
+        ("order", "lost", join(&[&head, &accepted, &HONEST_STEPS, &[11, 0]])),
         ("order", "silent", head.clone()),
     ]
 }

@@ -1,4 +1,4 @@
-//! A relay that takes part in its measurement and may send anything, for `echo` and `order`.
+//! A cooperating relay that may send anything, for `echo` and `order`.
 
 mod link;
 
@@ -10,20 +10,20 @@ use onion::node::{CloseCause, ConnId, Node};
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most bytes in flight to the relay on one link, like a socket's buffer.
+/// The limit on bytes in flight to the relay on one link, like a socket's buffer.
 const BUFFER_LEN: usize = 100_000;
 
-/// The node under test, and what the target knows of it.
+/// The node under test, and its state as the target tracks it.
 pub(crate) trait Subject {
     type Node: Node;
 
     fn node(&mut self) -> &mut Self::Node;
     fn start(&mut self, now: Instant, at: Instant);
     fn stop(&mut self);
-    /// Takes and checks its events; `fed_cells` relay cells have arrived at it.
+    /// Takes and checks its events; it has received at most `fed_cells` relay cells.
     fn settle(&mut self, fed_cells: u64);
     fn is_over(&self) -> bool;
-    /// Whether it may wait for ever for a command or for the relay.
+    /// Whether it may wait without a timeout for a command or the relay.
     fn waits_for_others(&self) -> bool;
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Links<S> {
     proves: bool,
     links: Vec<Link>,
     known: BTreeMap<ConnId, usize>,
-    forgotten: BTreeSet<ConnId>,
+    closed: BTreeSet<ConnId>,
     fed_cells: u64,
     /// The next second to be reported.
     second: u16,
@@ -51,7 +51,7 @@ impl<S: Subject> Links<S> {
             proves,
             links: Vec::new(),
             known: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
+            closed: BTreeSet::new(),
             fed_cells: 0,
             second: 0,
         }
@@ -65,21 +65,21 @@ impl<S: Subject> Links<S> {
         let op = input.u8() % 16;
         let index = usize::from(input.u8());
         match op {
-            // The honest course for several steps.
+            // Several honest steps.
             0..=3 => {
                 for _ in 0..=input.u8() % 32 {
-                    self.go_on();
+                    self.step_honestly();
                 }
             }
             4 => self.connect(index),
             5 => {
                 let message = self.message(input);
-                self.say(index, CircId::LINK, Command::MEASURE, &message);
+                self.send_cell(index, CircId::LINK, Command::MEASURE, &message);
             }
             6 => {
                 let body = input.u8();
                 let body = input.take(usize::from(body)).to_vec();
-                self.say(index, CircId::LINK, Command::MEASURE, &body);
+                self.send_cell(index, CircId::LINK, Command::MEASURE, &body);
             }
             // Any cell on any circuit.
             7 => {
@@ -93,7 +93,7 @@ impl<S: Subject> Links<S> {
                     Command::PADDING,
                 ];
                 let (command, byte) = (input.choose(&commands), input.u8());
-                self.say(index, circ_id, command, &[byte; BODY_LEN]);
+                self.send_cell(index, circ_id, command, &[byte; BODY_LEN]);
             }
             8 => {
                 let len = input.u8();
@@ -102,7 +102,7 @@ impl<S: Subject> Links<S> {
                     link.to_us.extend_from_slice(&bytes);
                 }
             }
-            // Bytes in flight to us are changed, repeated or lost.
+            // Alter, duplicate or drop bytes in flight to the node.
             9 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
                 if let Some(link) = self.link(index)
@@ -187,9 +187,9 @@ impl<S: Subject> Links<S> {
         self.subject.node().handle_connected(now, conn, &Tls);
     }
 
-    fn say(&mut self, index: usize, circ_id: CircId, command: Command, body: &[u8]) {
+    fn send_cell(&mut self, index: usize, circ_id: CircId, command: Command, body: &[u8]) {
         if let Some(link) = self.link(index) {
-            link.say(circ_id, command, body);
+            link.send_cell(circ_id, command, body);
         }
     }
 
@@ -205,7 +205,7 @@ impl<S: Subject> Links<S> {
         let Some(link) = self.link(index).filter(|link| link.is_connected) else { return };
         let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
         let to_them: Vec<u8> = link.to_them.drain(..len.min(link.to_them.len())).collect();
-        link.hear(&to_them, nonce, proves);
+        link.receive(&to_them, nonce, proves);
         let conn = link.ours.filter(|_| !to_us.is_empty());
         if let Some(conn) = conn {
             // Cells may straddle two deliveries: this is the upper limit.
@@ -230,8 +230,8 @@ impl<S: Subject> Links<S> {
         }
     }
 
-    /// One step of the honest course: everything is connected, delivered and answered.
-    fn go_on(&mut self) {
+    /// One honest step: connects all links, delivers all bytes, and answers.
+    fn step_honestly(&mut self) {
         for index in 0..self.links.len() {
             self.connect(index);
             self.settle(1000);
@@ -247,7 +247,7 @@ impl<S: Subject> Links<S> {
         let now = self.now;
         let Some(conn) = self.link(index).and_then(|link| link.ours.take()) else { return };
         self.known.remove(&conn);
-        self.forgotten.insert(conn);
+        self.closed.insert(conn);
         self.subject.node().handle_closed(now, conn, cause);
     }
 
@@ -263,12 +263,12 @@ impl<S: Subject> Links<S> {
         let mut polls = 0;
         while self.poll() {
             polls += 1;
-            assert!(polls < polls_max, "it never comes to rest");
+            assert!(polls < polls_max, "the actions do not end");
         }
         self.subject.settle(self.fed_cells);
         let waits = self.subject.node().poll_timeout().is_some();
         let may_rest = self.subject.is_over() || self.subject.waits_for_others();
-        assert!(may_rest || waits, "it waits for nothing");
+        assert!(may_rest || waits, "no timeout is pending");
         assert!(!self.subject.is_over() || self.known.is_empty(), "connections are left");
     }
 
@@ -276,35 +276,35 @@ impl<S: Subject> Links<S> {
     fn poll(&mut self) -> bool {
         let now = self.now;
         if let Some(dial) = self.subject.node().poll_dial(now) {
-            assert!(!self.forgotten.contains(&dial.conn), "{:?} was forgotten", dial.conn);
+            assert!(!self.closed.contains(&dial.conn), "{:?} is closed", dial.conn);
             assert!(self.known.insert(dial.conn, self.links.len()).is_none());
             self.links.push(Link::new(dial.conn));
             return true;
         }
         if let Some(conn) = self.subject.node().poll_close() {
-            assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
+            assert!(self.closed.insert(conn), "{conn:?} was closed before");
             if let Some(index) = self.known.remove(&conn) {
                 self.links[index].ours = None;
             }
             return true;
         }
         let Some(conn) = self.subject.node().poll_writable() else { return false };
-        assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
+        assert!(!self.closed.contains(&conn), "{conn:?} is closed");
         if let Some(index) = self.known.get(&conn).copied() {
             self.flush(index);
         }
         true
     }
 
-    /// No further input: the node must end by itself, unless it waits for others.
-    pub(crate) fn fall_silent(&mut self, polls_max: u32) {
+    /// Runs without further input: the node must end, unless it waits for others.
+    pub(crate) fn run_without_input(&mut self, polls_max: u32) {
         for _ in 0..polls_max {
             if self.subject.is_over() {
                 return;
             }
             self.subject.start(self.now, self.now);
             let Some(at) = self.subject.node().poll_timeout() else {
-                assert!(self.subject.waits_for_others(), "it waits for nothing");
+                assert!(self.subject.waits_for_others(), "no timeout is pending");
                 self.subject.stop();
                 return self.settle(polls_max);
             };
@@ -313,6 +313,6 @@ impl<S: Subject> Links<S> {
             self.subject.node().handle_timeout(now);
             self.settle(polls_max);
         }
-        panic!("it never ends");
+        panic!("the node does not end");
     }
 }

@@ -1,19 +1,19 @@
 mod world;
 
 use crate::input::Input;
-use crate::told::Told;
+use crate::progress::Progress;
 use onion::Duration;
 use onion::cell::CELL_LEN;
 use onion::node::{CloseCause, ListenerId, Node};
 use world::{Link, Tls, World};
 
 /// Bytes, closes, strangers and timeouts in any order: the measurement never panics, never names a closed
-/// connection, always ends or waits for an event, and never counts more than arrived.
+/// connection, always ends or waits for an event, and never counts more than it received.
 pub fn transit(data: &[u8]) {
     play(data);
 }
 
-fn play(data: &[u8]) -> Told {
+fn play(data: &[u8]) -> Progress {
     let mut input = Input::new(data);
     let mut world = World::new(&mut input);
     world.settle();
@@ -21,20 +21,20 @@ fn play(data: &[u8]) -> Told {
         world.apply(&mut input);
         world.settle();
     }
-    world.fall_silent();
-    world.told
+    world.run_without_input();
+    world.progress
 }
 
 impl World {
-    /// Performs one act that the fuzzer chooses.
+    /// Applies one event that the fuzzer selects.
     fn apply(&mut self, input: &mut Input<'_>) {
         let op = input.u8() % 16;
         let index = usize::from(input.u8());
         match op {
-            // The honest course for several steps.
+            // Several honest steps.
             0..=2 => {
                 for _ in 0..=input.u8() % 32 {
-                    self.go_on();
+                    self.step_honestly();
                 }
             }
             3 => self.connect(index),
@@ -45,7 +45,7 @@ impl World {
                 let bytes = input.take(usize::from(bytes));
                 self.feed(index, bytes);
             }
-            // Bytes in flight to us are changed, repeated or lost.
+            // Alter, duplicate or drop bytes in flight to the measurement.
             6 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
                 if let Some(link) = self.link(index)
@@ -88,12 +88,12 @@ impl World {
             12..=14 => {
                 let at = self.now + Duration::from_millis(u64::from(input.u8()));
                 self.transit.start(self.now, at);
-                self.told.is_started |= self.told.is_ready;
+                self.progress.is_started |= self.progress.is_ready;
             }
             _ => {
                 if index == 77 {
                     self.transit.stop();
-                    self.told.is_over = true;
+                    self.progress.is_over = true;
                 }
             }
         }
@@ -106,20 +106,26 @@ mod tests {
 
     #[test]
     fn the_seeds_reach_the_end_of_a_measurement() {
-        let told = |wanted: &str| {
+        let progress = |wanted: &str| {
             let seeds = crate::seeds().into_iter();
             let seed = seeds.filter(|(target, name, _)| *target == "transit" && *name == wanted);
             play(&seed.map(|(_, _, content)| content).next().expect("a seed"))
         };
         for name in ["good", "fast"] {
-            let told = told(name);
-            assert!(told.is_finished && told.seconds == 2 && told.bytes > 514 * 100, "{told:?}");
+            let progress = progress(name);
+            assert!(
+                progress.is_finished && progress.seconds == 2 && progress.bytes > 514 * 100,
+                "{progress:?}"
+            );
         }
         for name in ["altered", "repeated", "lost"] {
-            let told = told(name);
-            assert!(told.is_started && !told.is_finished && told.bytes == 0, "{name}: {told:?}");
+            let progress = progress(name);
+            assert!(
+                progress.is_started && !progress.is_finished && progress.bytes == 0,
+                "{name}: {progress:?}"
+            );
         }
-        let silent = told("silent");
+        let silent = progress("silent");
         assert!(!silent.is_ready && silent.is_over, "{silent:?}");
     }
 }

@@ -56,8 +56,8 @@ impl Link {
         }
     }
 
-    /// Sends what the relay's end has to write.
-    fn pull(&mut self) {
+    /// Transmits the cells that the relay's end has queued.
+    fn transmit(&mut self) {
         let mut buffer = [0; 4096];
         loop {
             let len = self.channel.poll_transmit(&mut buffer);
@@ -69,7 +69,7 @@ impl Link {
     }
 
     /// The relay receives bytes. Signatures must be valid: the node is honest.
-    pub(super) fn hear(&mut self, mut bytes: &[u8], nonce: Nonce, proves: bool) {
+    pub(super) fn receive(&mut self, mut bytes: &[u8], nonce: Nonce, proves: bool) {
         let mut answers = Vec::new();
         while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("the node is honest") {
             if cell.command == Command::MEASURE {
@@ -96,7 +96,7 @@ impl Link {
         for answer in answers {
             self.channel.send(CircId::LINK, Command::MEASURE, &answer.encode());
         }
-        self.pull();
+        self.transmit();
     }
 
     /// The relay answers the received cells as an honest relay would.
@@ -118,14 +118,14 @@ impl Link {
                 self.channel.send(circ_id, Command::DESTROY, &reason);
             }
         }
-        self.pull();
+        self.transmit();
     }
 
     /// The relay sends a cell once its link is open.
-    pub(super) fn say(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
+    pub(super) fn send_cell(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         if self.channel.is_open() {
             self.channel.send(circ_id, command, body);
-            self.pull();
+            self.transmit();
         }
     }
 }

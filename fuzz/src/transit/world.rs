@@ -2,8 +2,7 @@
 
 use crate::input::Input;
 use crate::links::Recorded;
-use crate::told::Told;
-use onion::identity::RelayIds;
+use crate::progress::Progress;
 use onion::link::TlsSession;
 use onion::measure::load::{
     Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
@@ -19,10 +18,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// The most bytes in flight on one link in one direction, like a socket's buffer.
+/// The limit on bytes in flight on one link in one direction, like a socket's buffer.
 const BUFFER_LEN: usize = 100_000;
 
-/// More steps than any honest reaction takes.
+/// Limit on the actions that one event may cause.
 const POLLS_MAX: u32 = 50_000;
 
 /// The recorded TLS session, for all links. It cannot authenticate orders or proofs, which this target does not use.
@@ -73,11 +72,11 @@ pub(super) struct World {
     /// The link of each of our connections.
     pub(super) known: BTreeMap<ConnId, usize>,
     /// Closed connections, which the measurement must not name.
-    pub(super) forgotten: BTreeSet<ConnId>,
+    pub(super) closed: BTreeSet<ConnId>,
     /// Whether to poll for connections to write before connections to close.
     pub(super) writes_first: bool,
     pub(super) fed_bytes: u64,
-    pub(super) told: Told,
+    pub(super) progress: Progress,
 }
 
 impl World {
@@ -99,10 +98,10 @@ impl World {
             landings,
             links: Vec::new(),
             known: BTreeMap::new(),
-            forgotten: BTreeSet::new(),
+            closed: BTreeSet::new(),
             writes_first: flags & 2 != 0,
             fed_bytes: 0,
-            told: Told::default(),
+            progress: Progress::default(),
         }
     }
 
@@ -113,8 +112,11 @@ impl World {
 
     pub(super) fn add(&mut self, link: Link) {
         if let Some(conn) = link.ours {
-            assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten");
-            assert!(self.known.insert(conn, self.links.len()).is_none(), "{conn:?} is known");
+            assert!(!self.closed.contains(&conn), "{conn:?} is closed");
+            assert!(
+                self.known.insert(conn, self.links.len()).is_none(),
+                "{conn:?} is dialled twice"
+            );
         }
         self.links.push(link);
     }
@@ -176,8 +178,8 @@ impl World {
         link.is_full = true;
     }
 
-    /// One step of the honest course: everything is connected and delivered.
-    pub(super) fn go_on(&mut self) {
+    /// One honest step: connects all links, and delivers all bytes.
+    pub(super) fn step_honestly(&mut self) {
         for index in 0..self.links.len() {
             self.connect(index);
             self.settle();
@@ -196,7 +198,7 @@ impl World {
         link.to_them.clear();
         if let Some(conn) = ours {
             self.known.remove(&conn);
-            self.forgotten.insert(conn);
+            self.closed.insert(conn);
             self.transit.handle_closed(self.now, conn, cause.clone());
         }
         if let Some(conn) = theirs {
@@ -222,21 +224,21 @@ impl World {
         let mut polls = 0;
         while self.poll_transit() || self.poll_relay() {
             polls += 1;
-            assert!(polls < POLLS_MAX, "it never comes to rest");
+            assert!(polls < POLLS_MAX, "the actions do not end");
         }
         self.relay.check_accounts();
         while let Some(event) = self.transit.poll_event() {
             if let Event::Lost { circuits, of, .. } = event {
-                assert!(circuits >= of / 2, "it goes on with less than half");
+                assert!(circuits >= of / 2, "more than half of the circuits are lost");
             }
-            self.told.take(&event);
+            self.progress.take(&event);
         }
-        assert_eq!(self.transit.is_over(), self.told.is_over);
-        assert!(self.told.bytes <= self.fed_bytes, "more than came");
-        let waits_for_start = self.told.is_ready && !self.told.is_started;
+        assert_eq!(self.transit.is_over(), self.progress.is_over);
+        assert!(self.progress.bytes <= self.fed_bytes, "more bytes counted than received");
+        let waits_for_start = self.progress.is_ready && !self.progress.is_started;
         let waits = self.transit.poll_timeout().is_some();
-        assert!(self.told.is_over || waits_for_start || waits, "it waits for nothing");
-        assert!(!self.told.is_over || self.known.is_empty(), "connections are left");
+        assert!(self.progress.is_over || waits_for_start || waits, "no timeout is pending");
+        assert!(!self.progress.is_over || self.known.is_empty(), "connections are left");
     }
 
     /// Performs one action of the measurement; false if there is none.
@@ -250,7 +252,7 @@ impl World {
             return true;
         }
         if let Some(conn) = self.transit.poll_close() {
-            assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
+            assert!(self.closed.insert(conn), "{conn:?} was closed before");
             if let Some(index) = self.known.remove(&conn) {
                 let link = &mut self.links[index];
                 link.ours = None;
@@ -265,7 +267,7 @@ impl World {
 
     fn poll_writable(&mut self) -> bool {
         let Some(conn) = self.transit.poll_writable() else { return false };
-        assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
+        assert!(!self.closed.contains(&conn), "{conn:?} is closed");
         if let Some(index) = self.known.get(&conn).copied() {
             self.flush(index);
         }
@@ -298,7 +300,7 @@ impl World {
             return true;
         }
         let theirs = |links: &[Link], conn| links.iter().position(|link| link.theirs == Some(conn));
-        // Its last write may state the reason.
+        // The relay's last write may contain the reason.
         if let Some(conn) = self.relay.poll_writable() {
             let mut buffer = [0; 16_384];
             loop {
@@ -325,27 +327,25 @@ impl World {
         is_due
     }
 
-    /// No further input: the measurement must end by itself.
-    pub(super) fn fall_silent(&mut self) {
+    /// Runs without further input: the measurement must end.
+    pub(super) fn run_without_input(&mut self) {
         for _ in 0..POLLS_MAX {
-            if self.told.is_over {
+            if self.progress.is_over {
                 return;
             }
-            if self.told.is_ready && !self.told.is_started {
+            if self.progress.is_ready && !self.progress.is_started {
                 self.transit.start(self.now, self.now);
-                self.told.is_started = true;
+                self.progress.is_started = true;
             }
             self.wait_for_timeout();
             self.settle();
         }
-        panic!("it never ends: {:?}", self.told);
+        panic!("the measurement does not end: {:?}", self.progress);
     }
 }
 
 fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> LoadConfig {
     let recorded = Recorded::get();
-    let own = &recorded.own;
-    let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
     let landing = |address: &SocketAddr| {
         let identity = Arc::clone(&recorded.landing);
         ReturnRelay { identity, address: *address }
@@ -359,7 +359,7 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
     ];
     LoadConfig {
         held_back: None,
-        target: Target { address: target, ids },
+        target: Target { address: target, ids: recorded.own.ids() },
         return_path: ReturnPath::Transit {
             landings: landings.iter().map(landing).collect(),
             authenticate_as: Vec::new(),

@@ -1,9 +1,9 @@
 use onion::cell::CELL_LEN;
 use onion::measure::load::Event;
 
-/// What a pump has reported.
+/// The progress that a load generator has reported.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Progress {
     pub(crate) is_ready: bool,
     pub(crate) is_started: bool,
     pub(crate) seconds: u32,
@@ -12,7 +12,7 @@ pub(crate) struct Told {
     pub(crate) is_finished: bool,
 }
 
-impl Told {
+impl Progress {
     /// Takes an event, which must be consistent with the earlier ones.
     pub(crate) fn take(&mut self, event: &Event) {
         assert!(!self.is_over, "an event after the end: {event:?}");
