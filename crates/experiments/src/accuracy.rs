@@ -1,19 +1,18 @@
-//! `flashflow-lab experiment accuracy`: relays with known limits are measured many times, by teams of
-//! several sizes.
+//! `flashflow-lab experiment accuracy`: repeated measurements of relays with known limits by teams of several sizes.
 
 mod judge;
 mod results;
 
-use crate::common::{Session, values_or};
+use crate::common::{Session, values_or, values_or_all};
 use crate::error::Result;
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
-use crate::testbed::Testbed;
+use crate::testbed::{self, Testbed};
 use crate::trial::Trial;
 use crate::wan_site::Relays;
 use clap::Args;
 use coordinator::Params;
-use measurer::{TeamOptions, free_cores};
+use measurer::free_cores;
 use onion::Rate;
 use report::experiment::ExperimentReport;
 use serde::Serialize;
@@ -21,43 +20,42 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// The capacity that is assumed for a relay without limit before its first measurement.
+/// The guess for a relay without a limit before its first measurement.
 const UNLIMITED_GUESS: Rate = Rate::from_bit_per_s(500_000_000);
 
-/// A team's capacity for a relay without limit: far more than this machine can carry, so that its
-/// processors are the bound and not the allocation.
+/// A team's capacity for a relay without a limit: more than this machine can carry, so that its processors are the
+/// bottleneck and not the allocation.
 const UNLIMITED_TEAM: Rate = Rate::from_bit_per_s(20_000_000_000);
 
-/// How accurate are estimates?
+/// How accurate are the estimates?
 ///
-/// Relays of ours are measured as an echo, then C tor relays of a private network in
-/// transit, with several rate limits and with none, by teams of one or more measurer processes, several
-/// times each. The first guess is right in the first run of each, half the limit in the second (so that
-/// a second round must follow), double in the third, and so on. The expected result of an echo is the
-/// relay's limit. C tor passes less than its limit: there, as for relays without limit, it is what the process sent according to the
-/// kernel's counters of its sockets. A run that is inconclusive has not
-/// held. Figure 6 of the paper, drawn.
+/// FlashFlow relays are measured by echo, and C tor relays of a private network in transit, with several rate limits and
+/// without, repeatedly, by teams of one or more measurer processes. The first guess is right in the first run of each
+/// setting, half of the limit in the second (which needs a second round), double in the third, and so on in turn. The
+/// expected result of an echo is the relay's limit. C tor carries less than its limit: there, and for relays without a limit,
+/// the expected result is what the process sent according to the kernel's counters of its sockets. Inconclusive runs do not
+/// hold. Draws figure 6 of the paper.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment accuracy --quick --out results
   flashflow-lab experiment accuracy --modes echo --limits 10,100,none --teams 1,3 --runs 3 --seconds 10")]
 pub(super) struct Options {
-    /// Length of a measurement in seconds, 3 to 120; 30 by default, 8 if --quick. The first second
-    /// holds the relay's burst: with fewer than 6 it weighs much.
+    /// Length of a measurement in seconds, 3 to 120; 30 by default, 8 with --quick. The first second contains the
+    /// relay's burst, which distorts measurements of fewer than 6 seconds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,
-    /// Runs of each setting; 7 by default, 2 if --quick.
+    /// Runs of each setting; 7 by default, 2 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
     /// Rate limits of the relays in Mbit/s, `none` for no limit; 10,100,250,500,none by default,
-    /// 10,250,none if --quick.
+    /// 10,250,none with --quick.
     #[arg(long, value_delimiter = ',', value_name = "MBIT,…")]
     limits: Vec<Limit>,
-    /// Measurers of the teams, each a process; 1,2,3 by default, 1,3 if --quick.
+    /// Measurers of each team, each a process; 1,2,3 by default, 1,3 with --quick.
     #[arg(long, value_delimiter = ',', value_name = "COUNT,…",
         value_parser = clap::value_parser!(u32).range(1..=16))]
     teams: Vec<u32>,
-    /// How to measure; both by default.
+    /// Kinds of measurement; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
     #[command(flatten)]
@@ -113,7 +111,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// *z₀* if `expected` is right: right, too low and too high in turn.
+    /// The first guess *z₀* for this expected capacity: right, too low and too high in turn.
     fn guess(&self, expected: Rate) -> Rate {
         expected.scaled(self.guess_factor())
     }
@@ -130,11 +128,11 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, limit, measurers, run, .. } = self;
-        write!(f, "{} {limit}, {}, run {run}", mode.word(), team(*measurers))
+        write!(f, "{} {limit}, {}, run {run}", mode.name(), team(*measurers))
     }
 }
 
-/// A team in words.
+/// The size of a team as text.
 fn team(measurers: u32) -> String {
     if measurers == 1 { "1 measurer".to_owned() } else { format!("{measurers} measurers") }
 }
@@ -156,42 +154,41 @@ impl AccuracyGrid {
     fn new(options: &Options, is_quick: bool) -> Self {
         let quick = [Some(10.0), Some(250.0), None].map(Limit);
         let all = [Some(10.0), Some(100.0), Some(250.0), Some(500.0), None].map(Limit);
-        // Relays without limit come last.
+        // Relays without a limit come last.
         let order = |Limit(mbit): &Limit| mbit.unwrap_or(f64::INFINITY);
         let mut limits = values_or(&options.limits, is_quick, &quick, &all);
         limits.sort_by(|one, two| order(one).total_cmp(&order(two)));
         limits.dedup();
-        let modes = [Mode::Echo, Mode::Transit];
         Self {
             seconds: options.seconds.unwrap_or(if is_quick { 8 } else { 30 }),
             runs: options.runs.unwrap_or(if is_quick { 2 } else { 7 }),
             limits,
             teams: sorted(values_or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
-            modes: sorted(values_or(&options.modes, is_quick, &modes, &modes)),
+            modes: sorted(values_or_all(&options.modes)),
         }
     }
 
     fn params(&self) -> Params {
-        Params { seconds: self.seconds, ..TeamOptions::default().params }
+        testbed::params(self.seconds)
     }
 
     fn team_max(&self) -> u32 {
         self.teams.iter().copied().max().unwrap_or(1)
     }
 
-    /// What a measurer must be able to do when it is alone.
+    /// The capacity of each measurer, enough to measure alone.
     fn capacity(&self) -> Rate {
         let needed = self.cells().into_iter().map(|cell| self.team_capacity(&cell));
         needed.max().unwrap_or(UNLIMITED_TEAM)
     }
 
-    /// Of each measurer: half of the processors are for the relay.
+    /// Pumps of each measurer. Half of the processors are left to the relay.
     fn pumps(&self) -> u32 {
         (free_cores() / (2 * self.team_max())).max(1)
     }
 
-    /// The capacity of the whole team: *f* times what is expected in the last round, so that this takes all
-    /// measurers (§6.2: each has its share of what is needed, and no more).
+    /// The capacity of the whole team: *f* times the guess of the last round, so that this needs all measurers (§6.2: each
+    /// has an equal share of what is needed).
     fn team_capacity(&self, cell: &Cell) -> Rate {
         let Some(limit) = cell.limit.rate() else { return UNLIMITED_TEAM };
         limit.scaled(self.params().excess_factor() * cell.guess_factor().max(1.0))
@@ -205,18 +202,18 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
 }
 
 /// Relays and measurers on loopback.
-struct World {
+struct Setup {
     relays: Relays,
-    stage: Testbed,
+    testbed: Testbed,
 }
 
 impl Grid for AccuracyGrid {
     type Cell = Cell;
-    type World = World;
+    type Setup = Setup;
     const NAME: &'static str = "accuracy";
     const TEXT: &'static str = include_str!("../../../docs/experiments/accuracy.md");
 
-    /// Settings alternate, so that a busy hour affects them all.
+    /// Settings alternate, so that other load on this machine affects them all.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for mode in self.modes.iter().copied() {
@@ -234,46 +231,46 @@ impl Grid for AccuracyGrid {
         format!("{} s each, with up to {} measurers", self.seconds, self.team_max())
     }
 
-    fn world(&self, cell: &Cell) -> String {
-        format!("relays: {}", cell.mode.word())
+    fn setup(&self, cell: &Cell) -> String {
+        format!("relays: {}", cell.mode.name())
     }
 
-    /// Without a limit, the estimate is the next guess.
+    /// Without a limit, the next guess depends on the estimate.
     fn group(&self, cell: &Cell) -> String {
-        format!("{} {}", cell.mode.word(), cell.limit)
+        format!("{} {}", cell.mode.name(), cell.limit)
     }
 
-    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<World>> {
-        let mut stage = Testbed::new()?;
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
+        let mut testbed = Testbed::new()?;
         for _ in 0..self.team_max() {
-            stage.add_measurer(self.capacity(), self.pumps())?;
+            testbed.add_measurer(self.capacity(), self.pumps())?;
         }
         let limits: Vec<Option<Rate>> = self.limits.iter().map(|it| it.rate()).collect();
         let address = Ipv4Addr::LOCALHOST;
-        let relays = Relays::start(cell.mode, &limits, address, &stage, session.output)?;
-        Ok(Some(World { relays, stage }))
+        let relays = Relays::start(cell.mode, &limits, address, &testbed, session.output)?;
+        Ok(Some(Setup { relays, testbed }))
     }
 
-    fn play(&self, world: &mut World, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, earlier, session } = turn;
-        let World { relays, stage } = world;
+    fn run(&self, setup: &mut Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, earlier, session } = run;
+        let Setup { relays, testbed } = setup;
         let of_relay = earlier.cases().filter(|(it, _)| self.group(it) == self.group(cell));
         let last = of_relay.filter_map(|(_, case)| case.estimate_mbit_per_s).last();
         let last = last.map_or(UNLIMITED_GUESS, Rate::from_mbit_per_s);
         let guess = cell.guess(cell.limit.rate().unwrap_or(last));
-        // Rounded up: together they must have enough.
+        // Rounded up, so that together they have enough.
         let share = self.team_capacity(cell).as_bit_per_s().div_ceil(cell.measurers.into());
         let share = Rate::from_bit_per_s(share);
         let shares = (0..cell.measurers as usize).map(|place| (place, share));
-        let team = &mut stage.team_of(shares, self.params())?;
-        let (request, pid, mut said) = relays.subject(cell.relay, guess, stage)?;
+        let team = &mut testbed.team_of(shares, self.params())?;
+        let (request, pid, mut reports) = relays.subject(cell.relay, guess, testbed)?;
         let name = &cell.to_string();
-        let tried = Trial { name, team, request, pid, said: &mut said }.run(session)?;
-        Ok(tried.map(|tried| judge::row(cell, guess, &tried)))
+        let result = Trial { name, team, request, pid, reports: &mut reports }.run(session)?;
+        Ok(result.map(|result| judge::row(cell, guess, &result)))
     }
 
-    fn stop(&self, world: World) -> Result<()> {
-        world.relays.stop()
+    fn stop(&self, setup: Setup) -> Result<()> {
+        setup.relays.stop()
     }
 
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
@@ -284,6 +281,7 @@ impl Grid for AccuracyGrid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::parse_options;
 
     #[test]
     fn a_limit_is_a_rate_or_none() {
@@ -294,48 +292,31 @@ mod tests {
         }
     }
 
-    fn options() -> Options {
-        Options {
-            seconds: None,
-            runs: None,
-            limits: Vec::new(),
-            teams: Vec::new(),
-            modes: Vec::new(),
-            grid: GridOptions::default(),
-        }
-    }
-
     #[test]
-    fn by_default_all_settings_are_played() {
-        let grid = AccuracyGrid::new(&options(), false);
+    fn by_default_all_settings_are_run() {
+        let grid = AccuracyGrid::new(&parse_options(""), false);
         assert_eq!(
             grid.limits,
             [Some(10.0), Some(100.0), Some(250.0), Some(500.0), None].map(Limit)
         );
         assert_eq!((grid.seconds, grid.teams.as_slice()), (30, &[1, 2, 3][..]));
         assert_eq!(grid.cells().len(), 2 * 5 * 3 * 7);
-        assert!(AccuracyGrid::new(&options(), true).cells().len() < 30);
+        assert!(AccuracyGrid::new(&parse_options(""), true).cells().len() < 30);
     }
 
     #[test]
-    fn what_is_given_counts_and_is_put_in_order() {
-        let given = Options {
-            limits: [None, Some(50.0), Some(5.0), Some(50.0)].map(Limit).to_vec(),
-            teams: vec![3, 1, 3],
-            modes: vec![Mode::Transit, Mode::Echo],
-            ..options()
-        };
-        let grid = AccuracyGrid::new(&given, true);
+    fn given_values_replace_the_defaults_and_are_sorted() {
+        let options = "--limits none,50,5,50 --teams 3,1,3 --modes transit,echo";
+        let grid = AccuracyGrid::new(&parse_options(options), true);
         assert_eq!(grid.limits, [Some(5.0), Some(50.0), None].map(Limit));
         assert_eq!(grid.teams, [1, 3]);
         assert_eq!(grid.modes, [Mode::Echo, Mode::Transit]);
     }
 
-    /// Whatever the guess is, the last round can be conclusive for a relay that keeps to its limit,
-    /// and takes the whole team.
+    /// For any first guess, the last round can be conclusive for a relay that keeps to its limit, and needs the whole team.
     #[test]
-    fn the_team_is_what_the_last_round_takes() {
-        let grid = AccuracyGrid::new(&options(), false);
+    fn the_last_round_needs_the_whole_team() {
+        let grid = AccuracyGrid::new(&parse_options(""), false);
         let cell =
             |run| Cell { mode: Mode::Echo, limit: Limit(Some(100.0)), measurers: 1, run, relay: 0 };
         for run in 1..=6 {
@@ -346,14 +327,14 @@ mod tests {
             let guess = cell(run).guess(Rate::from_mbit_per_s(100.0));
             let needed = guess.scaled(grid.params().excess_factor()).as_mbit_per_s();
             let [team, needed] = [team.as_mbit_per_s(), needed];
-            // Half of it where the guess is half.
+            // A guess of half the limit needs half the team.
             let share = if run % 3 == 2 { 0.5 } else { 1.0 };
             assert!((needed / team - share).abs() < 1e-6, "run {run}: {needed} of {team}");
         }
     }
 
     #[test]
-    fn a_run_is_named_in_words() {
+    fn the_name_of_a_run_contains_its_parameters() {
         let cell =
             Cell { mode: Mode::Echo, limit: Limit(Some(250.0)), measurers: 2, run: 3, relay: 0 };
         assert_eq!(cell.to_string(), "echo 250 Mbit/s, 2 measurers, run 3");

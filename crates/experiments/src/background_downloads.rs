@@ -1,4 +1,4 @@
-//! BackgroundDownloads of a C tor client, one after another, until they are stopped.
+//! Downloads of a C tor client on several circuits, repeated until they are stopped.
 
 use crate::error::{Error, Result};
 use lab::{Background, Content, download_while};
@@ -9,33 +9,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use terminal::Interrupt;
 
-/// BackgroundDownloads at a time, each on a circuit of its own.
+/// Simultaneous downloads, each on a separate circuit.
 pub(crate) const PARALLEL: u64 = 4;
 
 /// The first of them must complete within this time.
 const START: Duration = Duration::from_secs(120);
 
-/// Between two looks at the downloads, and after a failed one.
+/// Interval between two checks of the downloads, and pause after a failed one.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The ends of downloads.
+/// The addresses between which to download.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Endpoints {
     /// The client's SOCKS port.
     pub(crate) socks: SocketAddr,
-    /// The server of the content.
+    /// The content server.
     pub(crate) server: SocketAddr,
 }
 
-/// What is downloaded again and again.
+/// The repeated download.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DownloadSpec {
     pub(crate) bytes: u64,
-    /// A download without a byte for so long has failed.
+    /// A download that receives nothing for this time has failed.
     pub(crate) patience: Duration,
 }
 
-/// BackgroundDownloads until it is dropped.
+/// Downloads that run until this is dropped.
 pub(crate) struct BackgroundDownloads {
     shared: Arc<Shared>,
     _threads: Background,
@@ -43,7 +43,7 @@ pub(crate) struct BackgroundDownloads {
 
 #[derive(Default)]
 struct Shared {
-    each: DownloadSpec,
+    spec: DownloadSpec,
     bytes: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
@@ -52,7 +52,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// BackgroundDownloads once, and compares that with what it should be. Returns the pause after it.
+    /// Downloads once and compares the content. Returns the pause after it.
     fn download(
         &self,
         Endpoints { socks, server }: Endpoints,
@@ -61,7 +61,7 @@ impl Shared {
         must_stop: &AtomicBool,
     ) -> Duration {
         let host = server.ip().to_string();
-        let DownloadSpec { bytes: len, patience } = self.each;
+        let DownloadSpec { bytes: len, patience } = self.spec;
         let mut on_bytes = |more: u64| {
             self.bytes.fetch_add(more, Ordering::AcqRel);
             !must_stop.load(Ordering::Acquire)
@@ -76,7 +76,9 @@ impl Shared {
                 self.completed.fetch_add(1, Ordering::AcqRel);
                 return Duration::ZERO;
             }
-            Ok(download) => format!("{} of {len} bytes arrived, or wrong ones", download.received),
+            Ok(download) => {
+                format!("{} of {len} bytes arrived, or the content is wrong", download.received)
+            }
             Err(error) => error.to_string(),
         };
         self.failed.fetch_add(1, Ordering::AcqRel);
@@ -87,19 +89,19 @@ impl Shared {
 
 impl BackgroundDownloads {
     /// Starts the downloads; `name` isolates their circuits from others.
-    pub(crate) fn start(ends: Endpoints, name: &str, each: DownloadSpec) -> Result<Self> {
-        let shared = Arc::new(Shared { each, ..Shared::default() });
+    pub(crate) fn start(endpoints: Endpoints, name: &str, spec: DownloadSpec) -> Result<Self> {
+        let shared = Arc::new(Shared { spec, ..Shared::default() });
         let mut threads = Background::default();
         for number in 1..=PARALLEL {
             // C tor replaces a circuit that breaks for the next download.
-            let (theirs, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
+            let (shared, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
             let mut seed = number;
-            let turn = move |must_stop: &AtomicBool| {
-                let pause = theirs.download(ends, &isolation, seed, must_stop);
+            let run = move |must_stop: &AtomicBool| {
+                let pause = shared.download(endpoints, &isolation, seed, must_stop);
                 seed += PARALLEL;
                 pause
             };
-            threads.add("downloads", turn).map_err(Error::clients)?;
+            threads.add("downloads", run).map_err(Error::clients)?;
         }
         Ok(Self { shared, _threads: threads })
     }
@@ -124,22 +126,22 @@ impl BackgroundDownloads {
         Ok(())
     }
 
-    /// Bytes that have arrived.
+    /// Received bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.shared.bytes.load(Ordering::Acquire)
     }
 
-    /// BackgroundDownloads that have completed.
+    /// Completed downloads.
     pub(crate) fn completed(&self) -> u64 {
         self.shared.completed.load(Ordering::Acquire)
     }
 
-    /// BackgroundDownloads that have failed.
+    /// Failed downloads.
     pub(crate) fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// Why the last one of these failed.
+    /// Why the last failed download failed.
     pub(crate) fn problem(&self) -> Option<String> {
         self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,25 +1,25 @@
-//! `flashflow-lab experiment bottleneck`: a narrow link of the relay, and of one of two measurers.
+//! `flashflow-lab experiment bottleneck`: measurements with bottlenecks other than the relay itself.
 
 mod busy;
 mod judge;
 mod place;
 
-use crate::common::{Session, as_text, mbit, values_or};
+use crate::common::{Session, as_text, mbit, values_or, values_or_all};
 use crate::error::{Error, Result};
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
-use crate::reporting::{list, parameter, rule};
+use crate::reporting::{list, parameter};
 use crate::scheduled_actions::with_actions;
-use crate::testbed::Testbed;
-use crate::trial::{Trial, Tried};
-use crate::wan_site::{Measurement, Site, enter, measurer_at, way_of_rtt};
+use crate::testbed::{self, Testbed};
+use crate::trial::{Trial, TrialResult};
+use crate::wan_site::{Measurement, Site, enter, measurer_at, way_with_rtt};
 use clap::Args;
-use coordinator::{Outcome, Params};
+use coordinator::Outcome;
 use lab::wan::{Congestion, HostSpec, Wan, WanPath, WanSpec};
-use measurer::{Progress, TeamOptions};
+use measurer::Progress;
 use onion::{Duration, Rate};
 use place::{Place, QUEUE};
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use serde::Serialize;
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -29,8 +29,8 @@ const SECOND: &str = "second";
 const RELAY: &str = "relay";
 const COORDINATOR: &str = "coordinator";
 
-/// The places of the measurers on the stage. All but the first are at the second one's host: the slow one takes part in its
-/// stead, and the third is next to it.
+/// The places of the measurers on the testbed. All but the first are at the second one's host. The slow measurer replaces the
+/// second one, and the last is a further measurer at that host.
 const AT_FIRST: usize = 0;
 const AT_SECOND: usize = 1;
 const SLOW: usize = 2;
@@ -38,41 +38,41 @@ const ALSO_AT_SECOND: usize = 3;
 
 /// Is a bottleneck that is not the relay recognised?
 ///
-/// A relay is measured by two measurers, each a process on a host of its own, with a bottleneck nowhere, on
-/// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer (with a queue, without one, and
-/// in the direction from the relay only), on the link of a host with two of three measurers, and with a measurer whose processor others use. The
-/// relay's own narrow link is its capacity. In all other cases the other measurer must measure the relay correctly, and a link
-/// with a queue and a processor must be named. Where a measurer's path breaks, or carries nothing, the measurement must fail and blame that measurer,
-/// and the relay must be measured correctly without it; where the paths of all measurers break, or the coordinator's own to a relay that takes part, the relay must not
-/// be blamed. Needs root, for network namespaces.
+/// Two measurers on separate hosts measure a relay with a bottleneck at one place: none, the relay's own link (a token bucket
+/// filter of tc), the link of one measurer (with a queue, without one, or on the return path only), the link of a host with two of
+/// three measurers, or the processor of a measurer. The relay's own narrow link is its capacity. In all other cases the other
+/// measurer must measure the relay correctly, and links with a queue and busy processors must be named. If the path of a measurer
+/// breaks or carries nothing, the measurement must fail and blame that measurer, and a measurement without it must be right. If the
+/// paths of all measurers break, or the coordinator's path to a FlashFlow relay, the relay must not be blamed. Needs root for
+/// network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment bottleneck --quick --out results
   flashflow-lab experiment bottleneck --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
 pub(super) struct Options {
-    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
+    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
     seconds: Option<u32>,
-    /// Round trips; 40,200 by default, 40 if --quick.
+    /// Round trips; 40,200 by default, 40 with --quick.
     #[arg(long, value_delimiter = ',', value_name = "MS,…",
         value_parser = clap::value_parser!(u32).range(0..=2000))]
     rtts_ms: Vec<u32>,
-    /// Congestion control of all hosts; bbr,reno by default, reno if --quick.
+    /// Congestion control of all hosts; bbr,reno by default, reno with --quick.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     congestions: Vec<Congestion>,
-    /// How to measure; both by default, echo if --quick.
+    /// Kinds of measurement; both by default, echo with --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// Where the bottleneck is; all by default. What the relay carries without one is measured in any case.
+    /// Places of the bottleneck; all by default. What the relay carries without a bottleneck is always measured.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "PLACE,…")]
     places: Vec<Place>,
     /// The relay's rate limit in Mbit/s.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT", value_parser = mbit)]
     limit: f64,
-    /// What the relay's own link lets through in Mbit/s, where that is narrow.
+    /// Rate of the relay's own link in Mbit/s, where that is narrow.
     #[arg(long, default_value_t = 50.0, value_name = "MBIT", value_parser = mbit)]
     link: f64,
-    /// What a measurer's link lets through in Mbit/s, where that is narrow.
+    /// Rate of a measurer's link in Mbit/s, where that is narrow.
     #[arg(long, default_value_t = 20.0, value_name = "MBIT", value_parser = mbit)]
     measurer: f64,
     #[command(flatten)]
@@ -92,7 +92,7 @@ struct Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, narrow, rtt_ms, congestion } = self;
-        write!(f, "{}, {}, {rtt_ms} ms, {congestion}", mode.word(), narrow.words())
+        write!(f, "{}, {}, {rtt_ms} ms, {congestion}", mode.name(), narrow.description())
     }
 }
 
@@ -104,17 +104,17 @@ struct BottleneckGrid {
     places: Vec<Place>,
     /// The relay's limit.
     limit: Rate,
-    /// What its link lets through where that is narrow.
+    /// The rate of its link where that is narrow.
     link: Rate,
-    /// What a measurer's link lets through where that is narrow.
+    /// The rate of a measurer's link where that is narrow.
     measurer: Rate,
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Measured {
-    /// The measurement that counts.
-    tried: Tried,
-    /// The one before it, where one had to fail: because of the measurer that cannot do its part, or since the paths of all measurers, or the coordinator's, broke.
+    /// The measurement to judge.
+    result: TrialResult,
+    /// The outcome of an earlier measurement that had to fail because of a broken path, if there was one.
     failed: Option<Outcome>,
 }
 
@@ -122,8 +122,8 @@ fn grid(options: &Options, is_quick: bool) -> BottleneckGrid {
     let congestions = [Congestion::Reno, Congestion::Bbr];
     let modes = [Mode::Echo, Mode::Transit];
     let rate = Rate::from_mbit_per_s;
-    let mut places = values_or(&options.places, is_quick, &Place::ALL, &Place::ALL);
-    // The first shows what the relay carries.
+    let mut places = values_or_all(&options.places);
+    // The first run determines what the relay carries.
     places.retain(|it| *it != Place::Nowhere);
     places.insert(0, Place::Nowhere);
     BottleneckGrid {
@@ -142,46 +142,46 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let grid = grid(options, session.common.quick);
     if let Some(place) = grid.place_without_mode().filter(|_| !options.places.is_empty()) {
         return Err(Error::Usage(format!(
-            "--places: there is nothing like {} in these --modes: a coordinator has a path of its own only to relays that take part (echo)",
-            place.words()
+            "--places: {} does not exist in these --modes: the coordinator has a path only to relays that take part (echo)",
+            place.description()
         )));
     }
     grid::run(&grid, options.grid, session)
 }
 
 impl BottleneckGrid {
-    /// A place that there is in none of the modes.
+    /// A place that exists in none of the modes.
     fn place_without_mode(&self) -> Option<Place> {
-        let is_nowhere = |place: &Place| !self.modes.iter().any(|mode| place.is_there(*mode));
-        self.places.iter().copied().find(is_nowhere)
+        let is_missing = |place: &Place| !self.modes.iter().any(|mode| place.exists_in(*mode));
+        self.places.iter().copied().find(is_missing)
     }
 
-    /// What each measurer has: enough for one of them to measure the relay alone.
+    /// The capacity of each measurer, enough to measure the relay alone.
     fn capacity(&self) -> Rate {
         self.limit.scaled(4.0)
     }
 
-    /// Measures the relay with the right guess by these measurers; `None` if the user has interrupted.
+    /// Prepares a measurement with a right guess by these measurers, which `run` runs; `None` if the user has interrupted.
     fn trial(
         &self,
         site: &Site,
         cell: &Cell,
         measurers: &[usize],
-        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>>,
-    ) -> Result<Option<Tried>> {
-        let team = |stage: &Testbed| {
-            let params = Params { seconds: self.seconds, ..TeamOptions::default().params };
-            stage.team_of(measurers.iter().map(|it| (*it, self.capacity())), params)
+        run: impl FnOnce(Trial<'_, '_>) -> Result<Option<TrialResult>>,
+    ) -> Result<Option<TrialResult>> {
+        let team = |testbed: &Testbed| {
+            let shares = measurers.iter().map(|it| (*it, self.capacity()));
+            testbed.team_of(shares, testbed::params(self.seconds))
         };
         let name = cell.to_string();
         let measurement =
             Measurement { name, relay: 0, guess: self.limit, from: COORDINATOR, team: &team };
-        site.measure(&measurement, around)
+        site.measure(&measurement, run)
     }
 
     fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Measured>> {
         let place = cell.narrow;
-        let way = way_of_rtt(cell.rtt_ms, 0.0);
+        let way = way_with_rtt(cell.rtt_ms, 0.0);
         let paths = site.paths();
         let set = |hosts: &[&str], way: WanPath| {
             hosts.iter().try_for_each(|host| paths.set(host, [way; 2]))
@@ -197,11 +197,11 @@ impl BottleneckGrid {
         site.wan.set_access(SECOND, place.access(self.measurer))?;
         let measurers = match place {
             Place::Processor => vec![AT_FIRST, SLOW],
-            // In this order: a team that does not consider hosts takes the first two.
+            // In this order, since a team that ignores hosts uses the first two.
             Place::Host => vec![AT_SECOND, ALSO_AT_SECOND, AT_FIRST],
             _ => vec![AT_FIRST, AT_SECOND],
         };
-        let broken: &[&str] = match place {
+        let breaking: &[&str] = match place {
             Place::Breaks => &[SECOND],
             Place::All => &[FIRST, SECOND],
             Place::Coordinator => &[COORDINATOR],
@@ -210,58 +210,57 @@ impl BottleneckGrid {
         if place == Place::Gone {
             set(&[SECOND], way.blackholed())?;
         }
-        let tried = self.trial(site, cell, &measurers, |trial| match place {
+        let result = self.trial(site, cell, &measurers, |trial| match place {
             Place::Processor => busy::with_busy_thread(|| trial.run(session)),
-            _ if broken.is_empty() => trial.run(session),
+            _ if breaking.is_empty() => trial.run(session),
             _ => self.while_paths_break(
                 site,
-                || set(broken, way.blackholed()),
-                |progress| trial.run_telling(session, progress),
+                || set(breaking, way.blackholed()),
+                |progress| trial.run_with_progress(session, progress),
             ),
         })?;
-        let Some(tried) = tried else { return Ok(None) };
+        let Some(result) = result else { return Ok(None) };
         if !place.fails() {
-            return Ok(Some(Measured { tried, failed: None }));
+            return Ok(Some(Measured { result, failed: None }));
         }
-        // As a coordinator does.
+        // A coordinator does the same.
         let remaining = if place.is_lost() {
             &measurers[..1]
         } else {
             mend()?;
             &measurers
         };
-        let failed = Some(tried.outcome);
+        let failed = Some(result.outcome);
         let again = self.trial(site, cell, remaining, |trial| trial.run(session))?;
-        Ok(again.map(|tried| Measured { tried, failed }))
+        Ok(again.map(|result| Measured { result, failed }))
     }
 
-    /// Runs `body`, during which paths break, after a quarter of the seconds: the silence must be long enough to be noticed before
-    /// the round is over.
+    /// Runs `body`, and breaks paths after a quarter of its seconds, so that the silence is noticed before the round ends.
     ///
     /// # Errors
-    /// Also if the measurement was over before that: how it ended says nothing then.
+    /// Also if the measurement ended before that, because its outcome then means nothing.
     fn while_paths_break(
         &self,
         site: &Site,
         break_paths: impl Fn() -> Result<()> + Sync + Send,
-        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<Tried>>,
-    ) -> Result<Option<Tried>> {
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<TrialResult>>,
+    ) -> Result<Option<TrialResult>> {
         let breaks_at = self.seconds / 4;
-        let has_come = |progress: &Progress| matches!(progress, Progress::Second { index, .. } if *index + 1 >= breaks_at);
-        let acts = vec![(Duration::ZERO, ())];
-        match with_actions(site.stage.clock(), has_come, acts, |()| break_paths(), body)? {
-            (Some(tried), None) => Err(Error::Failed(format!(
-                "the measurement was over before the path broke: {}",
-                tried.outcome
+        let is_due = |progress: &Progress| matches!(progress, Progress::Second { index, .. } if *index + 1 >= breaks_at);
+        let actions = vec![(Duration::ZERO, ())];
+        match with_actions(site.testbed.clock(), is_due, actions, |()| break_paths(), body)? {
+            (Some(result), None) => Err(Error::Failed(format!(
+                "the measurement ended before the path broke: {}",
+                result.outcome
             ))),
-            (tried, _) => Ok(tried),
+            (result, _) => Ok(result),
         }
     }
 }
 
 impl Grid for BottleneckGrid {
     type Cell = Cell;
-    type World = Site;
+    type Setup = Site;
     const NAME: &'static str = "bottleneck";
     const TEXT: &'static str = include_str!("../../../docs/experiments/bottleneck.md");
 
@@ -270,7 +269,7 @@ impl Grid for BottleneckGrid {
         for congestion in self.congestions.iter().copied() {
             for mode in self.modes.iter().copied() {
                 for rtt_ms in self.rtts_ms.iter().copied() {
-                    let places = self.places.iter().filter(|place| place.is_there(mode));
+                    let places = self.places.iter().filter(|place| place.exists_in(mode));
                     cells.extend(places.map(|it| Cell { mode, narrow: *it, rtt_ms, congestion }));
                 }
             }
@@ -283,13 +282,13 @@ impl Grid for BottleneckGrid {
         format!("t = {seconds} s, limit {limit}, link {link}, measurer's link {measurer}")
     }
 
-    fn world(&self, cell: &Cell) -> String {
-        format!("relay and measurers: {}, {}", cell.mode.word(), cell.congestion)
+    fn setup(&self, cell: &Cell) -> String {
+        format!("relay and measurers: {}, {}", cell.mode.name(), cell.congestion)
     }
 
-    /// The first of a group shows what the relay carries without a bottleneck.
+    /// The first run of a group determines what the relay carries without a bottleneck.
     fn group(&self, cell: &Cell) -> String {
-        format!("{}, {} ms", self.world(cell), cell.rtt_ms)
+        format!("{}, {} ms", self.setup(cell), cell.rtt_ms)
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
@@ -297,26 +296,26 @@ impl Grid for BottleneckGrid {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(cell.congestion)
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()))?;
-        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        // This thread moves between hosts; processes and threads that it starts stay at the host of their start.
         enter(wan.host(COORDINATOR)?)?;
-        let mut stage = Testbed::new()?;
+        let mut testbed = Testbed::new()?;
         let all = [(FIRST, false), (SECOND, false), (SECOND, true), (SECOND, false)];
         for (name, is_slow) in all {
-            // A process is as slow as the thread that starts it.
+            // A process inherits the priority of the thread that starts it.
             let prepare = || if is_slow { busy::slow_down() } else { Ok(()) };
-            measurer_at(wan.host(name)?, &mut stage, self.capacity(), prepare)?;
+            measurer_at(wan.host(name)?, &mut testbed, self.capacity(), prepare)?;
         }
-        Site::start(cell.mode, &[self.limit], wan, RELAY, stage, session.output).map(Some)
+        Site::start(cell.mode, &[self.limit], wan, RELAY, testbed, session.output).map(Some)
     }
 
-    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, earlier, session } = turn;
+    fn run(&self, site: &mut Site, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, earlier, session } = run;
         let Some(measured) = self.measure(site, cell, session)? else { return Ok(None) };
         let free = Cell { narrow: Place::Nowhere, ..*cell };
         let sent = |case: &Case| case.value("sent_mbit_per_s").and_then(Value::as_f64);
         let truth = match cell.narrow {
             Place::Relay => Some(self.link.as_mbit_per_s()),
-            Place::Nowhere => measured.tried.sent_mbit(),
+            Place::Nowhere => measured.result.sent_mbit(),
             _ => earlier.cases().find(|(it, _)| **it == free).and_then(|(_, case)| sent(case)),
         };
         Ok(Some(judge::case(cell, truth, &measured).into()))
@@ -339,31 +338,25 @@ impl Grid for BottleneckGrid {
             parameter("its link, where that is narrow", self.link),
             parameter("a measurer's link, where that is narrow", self.measurer),
         ];
-        let held = all > 0 && held == all;
-        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
+        report.promise = Self::promise(all > 0 && held == all);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Command, FromArgMatches};
-
-    fn planned(arguments: &str) -> BottleneckGrid {
-        let command = Options::augment_args(Command::new("bottleneck").no_binary_name(true));
-        let matches = command.try_get_matches_from(arguments.split_whitespace()).expect("right");
-        grid(&Options::from_arg_matches(&matches).expect("options"), true)
-    }
+    use crate::common::parse_options;
+    use clap::ValueEnum;
 
     #[test]
-    fn a_place_that_is_in_none_of_the_modes_is_an_error() {
+    fn a_place_that_exists_in_no_mode_is_found() {
         for (arguments, place, runs) in [
             ("--modes transit --places coordinator", Some(Place::Coordinator), 1),
             ("--modes echo,transit --places coordinator", None, 3),
             ("--modes transit --places all", None, 2),
-            ("", None, Place::ALL.len()),
+            ("", None, Place::value_variants().len()),
         ] {
-            let grid = planned(arguments);
+            let grid = grid(&parse_options(arguments), true);
             assert_eq!(
                 (grid.place_without_mode(), grid.cells().len()),
                 (place, runs),

@@ -1,6 +1,6 @@
-//! Options and arguments of all experiments.
+//! Options that all experiments share, and parsers of their arguments.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serializer;
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -9,15 +9,15 @@ use terminal::{Interrupt, Output};
 /// Options of all experiments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// Folder for page, tables and figures.
+    /// Folder for the page, tables and figures.
     #[arg(long, global = true, value_name = "DIR", default_value = "flashflow-experiments")]
     pub(crate) out: PathBuf,
-    /// Minutes instead of hours: fewer and shorter runs.
+    /// Take minutes instead of hours, with fewer and shorter runs.
     #[arg(long, global = true)]
     pub(crate) quick: bool,
 }
 
-/// What all parts of an experiment may use: its options, the terminal, and whether the user has interrupted.
+/// The common options, the terminal, and whether the user has interrupted.
 #[derive(Clone, Copy)]
 pub(crate) struct Session<'a> {
     pub(crate) common: &'a Common,
@@ -26,31 +26,44 @@ pub(crate) struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// The asked value, or the default: that of --quick, or the usual one.
+    /// The value that the user gave, or the default: `quick` with --quick, else `usual`.
     pub(crate) fn or<T>(&self, asked: Option<T>, quick: T, usual: T) -> T {
         asked.unwrap_or(if self.common.quick { quick } else { usual })
     }
 }
 
-/// Serializes something as its text.
+/// Serializes a value as its `Display` text.
 pub(crate) fn as_text<S: Serializer>(it: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(it)
 }
 
-/// A rate in Mbit/s, from 1 to 1000.
+/// Parses a rate in Mbit/s, from 1 to 1000.
 pub(crate) fn mbit(text: &str) -> Result<f64, String> {
     let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
     mbit.ok_or_else(|| "a rate is 1 to 1000 Mbit/s".to_owned())
 }
 
-/// A loss in per cent, from 0 to 50.
+/// Parses a loss in percent, from 0 to 50.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|it| (0.0..=50.0).contains(it));
     share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
 }
 
-/// The values that the user gave, or the defaults: those of --quick, or all.
+/// The values that the user gave, or the defaults: `quick` with --quick, else `all`.
 pub(crate) fn values_or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
     let default = if is_quick { quick } else { all };
     if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
+}
+
+/// The values that the user gave, or all variants.
+pub(crate) fn values_or_all<T: ValueEnum>(asked: &[T]) -> Vec<T> {
+    if asked.is_empty() { T::value_variants().to_vec() } else { asked.to_vec() }
+}
+
+/// Parses the options of an experiment.
+#[cfg(test)]
+pub(crate) fn parse_options<T: Args>(arguments: &str) -> T {
+    let command = T::augment_args(clap::Command::new("experiment").no_binary_name(true));
+    let matches = command.try_get_matches_from(arguments.split_whitespace()).expect("options");
+    T::from_arg_matches(&matches).expect("options")
 }

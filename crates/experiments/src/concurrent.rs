@@ -1,51 +1,48 @@
-//! `flashflow-lab experiment concurrent`: several relays measured at once by one team, compared with each alone.
+//! `flashflow-lab experiment concurrent`: several relays measured at once by one team, and each alone.
 
 mod results;
 mod set;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::testbed::Testbed;
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::testbed::{self, Testbed};
 use clap::Args;
 use coordinator::Params;
-use measurer::TeamOptions;
 use onion::Rate;
 use report::experiment::ExperimentReport;
 use serde::Serialize;
 use set::Set;
 use std::fmt;
 
-/// The capacity of both measurers, over what all relays at once take, and how it is split between the
-/// two: as in the paper, where 941 and 1611 Mbit/s had to suffice for 2362.5 Mbit/s (appendix F).
+/// The capacity of both measurers divided by the load for all relays at once, and the measurers' shares of it. In the paper,
+/// 941 and 1611 Mbit/s had to suffice for 2362.5 Mbit/s (appendix F).
 const SPARE: f64 = (941.0 + 1611.0) / 2362.5;
 const SPLIT: [f64; 2] = [941.0 / (941.0 + 1611.0), 1611.0 / (941.0 + 1611.0)];
 
 /// Are several relays measured at once as accurately as one?
 ///
-/// Relays of ours with equal rate limits, each a process, are measured as an echo: first each alone, then
-/// all at the same time, by one team of two measurer processes whose capacity just suffices and is shared
-/// out between them as a coordinator does. Once with eight relays, once with four, once with two; together
-/// they always carry the same. Where this machine is too slow, the report names the machine: it is no relay's limit. Table 4 of the paper,
-/// appendix F.
+/// FlashFlow relays with equal rate limits, each a process, are measured by echo: first each alone, then all at the same time,
+/// by one team of two measurer processes. Their capacity just suffices, and is allocated as a coordinator does. The experiment
+/// has eight, four and two relays, always with the same total limit. If this machine is too slow, the report says so: that is
+/// not a limit of a relay. Table 4 of the paper, appendix F.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment concurrent --quick --out results
   flashflow-lab experiment concurrent --quick --total 800
   flashflow-lab experiment concurrent --relays 2 --total 100 --seconds 10 --runs 1")]
 pub(super) struct Options {
-    /// Length of a measurement in seconds, 3 to 120; 30 by default, 6 if --quick.
+    /// Length of a measurement in seconds, 3 to 120; 30 by default, 6 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,
-    /// Runs with all relays at once; 5 by default, 1 if --quick. Alone, each is measured once.
+    /// Runs with all relays at once; 5 by default, 1 with --quick. Each relay is measured alone once.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: Option<u32>,
-    /// How many relays at once.
+    /// Numbers of relays at once.
     #[arg(long, value_delimiter = ',', default_value = "8,4,2", value_name = "COUNT,…",
         value_parser = clap::value_parser!(u32).range(1..=64))]
     relays: Vec<u32>,
-    /// What all relays together carry, in Mbit/s: eight have an eighth of it each as their limit. The
-    /// paper has 800.
+    /// The total limit of all relays in Mbit/s: each of eight relays has an eighth of it. The paper uses 800.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     total: f64,
     #[command(flatten)]
@@ -114,10 +111,10 @@ impl ConcurrentGrid {
     }
 
     fn params(&self) -> Params {
-        Params { seconds: self.seconds, ..TeamOptions::default().params }
+        testbed::params(self.seconds)
     }
 
-    /// What each measurer has.
+    /// The capacity of each measurer.
     fn capacities(&self) -> Vec<Rate> {
         let needed = self.total.scaled(self.params().excess_factor() * SPARE);
         SPLIT.iter().map(|share| needed.scaled(*share)).collect()
@@ -130,9 +127,9 @@ impl ConcurrentGrid {
 }
 
 /// Relays with equal limits, and the measurers.
-struct World {
+struct Setup {
     set: Set,
-    stage: Testbed,
+    testbed: Testbed,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
@@ -141,11 +138,11 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 impl Grid for ConcurrentGrid {
     type Cell = Cell;
-    type World = World;
+    type Setup = Setup;
     const NAME: &'static str = "concurrent";
     const TEXT: &'static str = include_str!("../../../docs/experiments/concurrent.md");
 
-    /// Of each set, each relay alone, then all at once.
+    /// For each set: each relay alone, then all at once.
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for of in self.relays.iter().copied() {
@@ -157,25 +154,25 @@ impl Grid for ConcurrentGrid {
     }
 
     fn conditions(&self) -> String {
-        format!("{} s each, with two measurers, {} in all", self.seconds, self.total)
+        format!("{} s each, two measurers, {} in all", self.seconds, self.total)
     }
 
-    fn world(&self, cell: &Cell) -> String {
+    fn setup(&self, cell: &Cell) -> String {
         format!("{} relays", cell.of)
     }
 
-    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<World>> {
-        let mut stage = Testbed::new()?;
+    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<Setup>> {
+        let mut testbed = Testbed::new()?;
         for capacity in self.capacities() {
-            stage.add_measurer(capacity, 1)?;
+            testbed.add_measurer(capacity, 1)?;
         }
-        Ok(Some(World { set: Set::start(&stage, cell.of, self.limit(cell.of))?, stage }))
+        Ok(Some(Setup { set: Set::start(&testbed, cell.of, self.limit(cell.of))?, testbed }))
     }
 
-    fn play(&self, world: &mut World, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, earlier, session } = turn;
+    fn run(&self, setup: &mut Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, earlier, session } = run;
         let places = cell.first..cell.first + cell.relays_at_once;
-        let all = world.set.measure(places, self, &world.stage, session)?;
+        let all = setup.set.measure(places, self, &setup.testbed, session)?;
         Ok(all.map(|all| results::row(cell, self.limit(cell.of), &all, &earlier)))
     }
 
@@ -187,20 +184,12 @@ impl Grid for ConcurrentGrid {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options() -> Options {
-        Options {
-            seconds: None,
-            runs: None,
-            relays: vec![2, 8, 4, 2],
-            total: 800.0,
-            grid: GridOptions::default(),
-        }
-    }
+    use crate::common::parse_options;
 
     #[test]
-    fn with_the_papers_relays_the_team_is_the_papers() {
-        let grid = ConcurrentGrid::new(&options(), false).unwrap();
+    fn the_papers_relays_get_the_papers_team() {
+        let grid =
+            ConcurrentGrid::new(&parse_options("--relays 2,8,4,2 --total 800"), false).unwrap();
         assert_eq!(grid.relays, [8, 4, 2]);
         let capacities: Vec<f64> =
             grid.capacities().iter().map(|rate| rate.as_mbit_per_s().round()).collect();
@@ -209,9 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn too_little_for_each_relay_is_refused() {
-        for total in [7.9, 0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(ConcurrentGrid::new(&Options { total, ..options() }, true).is_err(), "{total}");
+    fn a_total_of_less_than_1_mbit_per_relay_is_refused() {
+        for total in ["7.9", "0", "-1", "NaN", "inf"] {
+            let options = parse_options(&format!("--total={total}"));
+            assert!(ConcurrentGrid::new(&options, true).is_err(), "{total}");
         }
     }
 }

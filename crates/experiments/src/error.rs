@@ -1,27 +1,27 @@
-//! Why an experiment or a benchmark cannot be played.
+//! Errors of experiments and benchmarks.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why an experiment or a benchmark cannot be played.
+/// Why an experiment or a benchmark cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What commands have in common fails.
+    /// Output, signals or arguments failed.
     #[error(transparent)]
     Terminal(#[from] terminal::Error),
-    /// The private network fails.
+    /// The private network failed.
     #[error(transparent)]
     Lab(#[from] lab::LabError),
-    /// A process of our own fails.
+    /// A process of this project failed.
     #[error(transparent)]
     Own(#[from] lab::OwnError),
-    /// A lying relay cannot be played.
+    /// A lying relay cannot be run.
     #[error(transparent)]
     Liar(#[from] lab::liars::LiarError),
-    /// A node or a load generator does not work.
+    /// A node or a load generator failed.
     #[error(transparent)]
     Node(#[from] lab::load::NodeError),
-    /// An attack cannot be played.
+    /// An attack cannot be run.
     #[error(transparent)]
     Attack(#[from] lab::attacks::AttackError),
     /// A team cannot measure.
@@ -30,49 +30,49 @@ pub enum Error {
     /// A document cannot be fetched.
     #[error(transparent)]
     Fetch(#[from] netdoc::fetch::FetchError),
-    /// What was fetched is no consensus.
+    /// A fetched document is not a consensus.
     #[error("{what}: {source}")]
     Consensus {
         /// Which consensus.
         what: String,
-        /// What is wrong with it.
+        /// The parser's error.
         source: netdoc::consensus::ConsensusError,
     },
     /// The report cannot be written.
     #[error("cannot write the report: {0}")]
     Report(#[from] report::ReportError),
-    /// A file or folder cannot be had.
+    /// A file or folder cannot be read or written.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The operation, as a verb.
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Identities cannot be made.
+    /// Identities cannot be generated.
     #[error(transparent)]
     Issue(#[from] link::IssueError),
-    /// Sockets fail.
+    /// A driver's sockets failed.
     #[error("machine: {0}")]
     Driver(#[from] link::DriverError),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("machine: {0}")]
     Thread(#[from] link::ThreadError),
-    /// The bare TLS pump fails.
-    #[error("the TLS pump broke down: {0}")]
+    /// The bare TLS pump failed.
+    #[error("the TLS pump failed: {0}")]
     Pump(#[from] link::pump::PumpError),
-    /// A key cannot be made or written.
+    /// A key cannot be generated or written.
     #[error(transparent)]
     Key(#[from] control::keys::KeyFileError),
     /// A measurer's process cannot be reached.
     #[error(transparent)]
     Remote(#[from] control::RemoteError),
-    /// There is no randomness.
-    #[error("the operating system gives no random bytes: {0}")]
+    /// The operating system provides no randomness.
+    #[error("the operating system returns no random bytes: {0}")]
     Random(String),
-    /// A network with real distances cannot be made.
+    /// An emulated wide-area network cannot be created.
     #[error(transparent)]
     Wan(#[from] lab::wan::WanError),
     /// Circuits cannot be probed.
@@ -81,16 +81,16 @@ pub enum Error {
     /// A network cannot be simulated.
     #[error(transparent)]
     Simulated(#[from] tornet::Error),
-    /// The network namespaces of an experiment cannot be made.
-    #[error("cannot lay the experiment's network: {0}")]
+    /// The network namespaces of an experiment cannot be created.
+    #[error("cannot create the experiment's network: {0}")]
     Network(String),
-    /// The kernel does not report what processes have sent and received.
-    #[error("cannot count what was forwarded: {0}")]
+    /// The kernel does not report what processes sent and received.
+    #[error("cannot count forwarded traffic: {0}")]
     Witness(String),
-    /// The clients of a relay cannot be played.
-    #[error("cannot play a relay's clients: {0}")]
+    /// A relay, its clients or their threads failed.
+    #[error("a relay or its clients failed: {0}")]
     Clients(String),
-    /// The experiment did not come to a result.
+    /// The experiment has no result.
     #[error("{0}")]
     Failed(String),
     /// The command line is wrong.
@@ -99,17 +99,17 @@ pub enum Error {
 }
 
 impl Error {
-    /// The clients or relays of an experiment failed.
+    /// [`Error::Clients`] with this problem.
     pub(crate) fn clients(problem: impl ToString) -> Self {
         Self::Clients(problem.to_string())
     }
 
-    /// The kernel does not report what was forwarded.
+    /// [`Error::Witness`] from an I/O error.
     pub(crate) fn witness(error: io::Error) -> Self {
         Self::Witness(error.to_string())
     }
 
-    /// Whether the command line is at fault, so that the exit status is 2.
+    /// Whether the command line is wrong, so that the exit status is 2.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
@@ -122,5 +122,5 @@ impl Error {
     }
 }
 
-/// What may fail with an [`Error`].
+/// A result with this crate's [`Error`].
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

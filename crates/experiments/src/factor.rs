@@ -1,19 +1,19 @@
-//! Quotients of means, and what their intervals say.
+//! Ratios of means, and verdicts from their confidence intervals.
 
 use crate::simulated::Interval;
 use report::experiment::CaseVerdict;
 use std::fmt;
 
-/// A quotient, with its interval of 95 %: of its logarithm, since times have long tails.
+/// A ratio with its 95 % interval, computed on the logarithm because times have long tails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Factor {
     pub(crate) value: f64,
-    /// The ends; `None` where there is too little to know them from.
+    /// The ends; `None` if there are too few values.
     pub(crate) interval: Option<(f64, f64)>,
 }
 
 impl Factor {
-    /// Of two means, by the errors of both (delta method).
+    /// The ratio of two means, with an interval from both errors (delta method).
     pub(crate) fn of(part: Interval, whole: Interval) -> Self {
         let value = part.mean / whole.mean;
         let relative = |it: Interval| Some(it.half_width? / it.mean);
@@ -22,7 +22,8 @@ impl Factor {
         Self { value, interval: width.map(|it| (value * (-it).exp(), value * it.exp())) }
     }
 
-    /// The geometric mean of the quotients of these pairs, part first: what both of a pair have in common widens no interval.
+    /// The geometric mean of the ratios of these pairs, numerator first. Variation that both of a pair share does not
+    /// widen the interval.
     pub(crate) fn of_pairs(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let logs: Vec<f64> = pairs.into_iter().map(|(part, whole)| (part / whole).ln()).collect();
         let Interval { mean, half_width, .. } = Interval::of(&logs);
@@ -41,7 +42,8 @@ impl fmt::Display for Factor {
     }
 }
 
-/// On which side of the middle a whole interval lies: the expected value's, the other, or on both.
+/// Held if the whole interval is on the same side of `middle` as `expected`, missed if it is on the other side, and
+/// inconclusive if it contains `middle` or is not known.
 pub(crate) fn interval_verdict(
     interval: Option<(f64, f64)>,
     middle: f64,
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_across_the_middle_decides_nothing() {
+    fn an_interval_that_contains_the_middle_is_inconclusive() {
         assert_eq!(interval_verdict(Some((0.1, 0.9)), 0.0, 0.47), CaseVerdict::Held);
         assert_eq!(interval_verdict(Some((-0.9, -0.1)), 0.0, 0.47), CaseVerdict::Missed);
         assert_eq!(interval_verdict(Some((-0.9, -0.1)), 0.0, -0.34), CaseVerdict::Held);
@@ -70,14 +72,14 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_is_as_unsure_as_both_its_parts_and_never_negative() {
+    fn the_interval_of_a_ratio_combines_both_errors_and_stays_positive() {
         let exact = Interval { mean: 4.0, half_width: Some(0.0), count: 9 };
-        let unsure = Interval { mean: 2.0, half_width: Some(3.0), count: 3 };
-        let Factor { value, interval: Some((low, high)) } = Factor::of(unsure, exact) else {
+        let uncertain = Interval { mean: 2.0, half_width: Some(3.0), count: 3 };
+        let Factor { value, interval: Some((low, high)) } = Factor::of(uncertain, exact) else {
             panic!("no interval");
         };
         assert!((value - 0.5).abs() < 1e-9 && low > 0.0, "{low}");
-        // The quotient times and over e to the power of 1.5.
+        // The ratio times and divided by e^1.5.
         assert!(
             (high / value - 4.481_689).abs() < 1e-5 && (value / low * value - high).abs() < 1e-9
         );

@@ -1,87 +1,93 @@
-//! Experiments as grids. A cell is data: what is measured in one run, in which world, with which fault. The runner does
-//! once what all of them need: it starts a world for the cells that share it, keeps the row of each cell in a file so that an
-//! interrupted experiment continues, plays a shard, reports progress, and collects the rows.
+//! Experiments as grids of independent runs. A cell describes one run; its result is a row. The runner starts a setup for
+//! the cells that share it, stores each row in a file so that an interrupted experiment continues, restricts runs to a shard,
+//! reports progress, and collects the rows.
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{failed_case, print_case, report};
+use crate::reporting::{failed_case, print_case, report, rule};
 use crate::simulated::{Shard, Store, missing};
 use clap::Args;
 use onion::Duration;
-use report::experiment::{Case, ExperimentFigure, ExperimentReport, Miss};
+use report::experiment::{Case, ExperimentFigure, ExperimentReport, Miss, Promise};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt::Display;
 use std::fs::File;
 use std::io;
 
-/// Between two runs: token buckets are full again, and paths are empty.
+/// Pause between two runs, in which token buckets fill and paths drain.
 const PAUSE: Duration = Duration::from_millis(1500);
 
 /// Options of all grids.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct GridOptions {
-    /// Play only this part of all runs, such as 1/6. With all files in one folder (--out), the same command without this option
-    /// reports all of them.
+    /// Run only this part of all runs, such as 1/6. With all files in one folder (--out), the same command without this
+    /// option reports all runs.
     #[arg(long, value_name = "PART/PARTS")]
     pub(crate) shard: Option<Shard>,
 }
 
 /// An experiment whose runs are cells of a grid.
 pub(crate) trait Grid {
-    /// One run. Its text is its name, unique in the grid; its fields are columns of its cases.
+    /// One run. Its text is its unique name; its fields are columns of its cases.
     type Cell: Display + Serialize;
-    /// Relays, hosts and measurers, which several cells share.
-    type World;
+    /// Relays, hosts and measurers that several cells share.
+    type Setup;
 
-    /// The experiment's name, and its texts (docs/experiments).
+    /// The experiment's name.
     const NAME: &'static str;
+    /// Its page in docs/experiments.
     const TEXT: &'static str;
 
-    /// All cells in the order of play, those with the same world together.
+    /// All cells in the order in which to run them, those with the same setup together.
     fn cells(&self) -> Vec<Self::Cell>;
 
-    /// What all rows in a folder have in common, as text.
+    /// The parameters that all rows in a folder share, as text.
     fn conditions(&self) -> String;
 
-    /// Cells in sequence for which this is equal share a world.
-    fn world(&self, cell: &Self::Cell) -> String;
+    /// The name of a cell's setup. Consecutive cells with the same name share a setup.
+    fn setup(&self, cell: &Self::Cell) -> String;
 
-    /// Cells for which this is equal are in one shard, since [`play`](Self::play) looks at the rows of the earlier ones.
+    /// Cells with the same group are in one shard, since [`run`](Self::run) uses the rows of earlier ones.
     fn group(&self, cell: &Self::Cell) -> String {
-        self.world(cell)
+        self.setup(cell)
     }
 
-    /// Starts the world of a cell; `None` if the user has interrupted.
-    fn start(&self, cell: &Self::Cell, session: Session<'_>) -> Result<Option<Self::World>>;
+    /// Starts the setup of a cell; `None` if the user has interrupted.
+    fn start(&self, cell: &Self::Cell, session: Session<'_>) -> Result<Option<Self::Setup>>;
 
-    /// Plays a cell; `None` if the user has interrupted.
-    fn play(&self, world: &mut Self::World, turn: Turn<'_, Self::Cell>) -> Result<Option<Row>>;
+    /// Runs a cell; `None` if the user has interrupted.
+    fn run(&self, setup: &mut Self::Setup, run: CellRun<'_, Self::Cell>) -> Result<Option<Row>>;
 
-    /// Stops a world that does not stop when it is dropped.
-    fn stop(&self, _: Self::World) -> Result<()> {
+    /// Stops a setup that does not stop when it is dropped.
+    fn stop(&self, _: Self::Setup) -> Result<()> {
         Ok(())
     }
 
-    /// Adds answer, promise, parameters and figures of all rows to a report that contains what the rows contain.
+    /// Adds answer, promise, parameters and figures to a report that has the contents of all rows.
     fn conclude(&self, rows: Rows<'_, Self::Cell>, report: &mut ExperimentReport);
+
+    /// The promise with the rule from the experiment's page, and whether it held.
+    fn promise(held: bool) -> Promise {
+        Promise::Decided { held, rule: rule(Self::TEXT) }
+    }
 }
 
-/// A cell that is to be played.
-pub(crate) struct Turn<'a, C> {
+/// A cell to run, and the rows that exist.
+pub(crate) struct CellRun<'a, C> {
     pub(crate) cell: &'a C,
     pub(crate) earlier: Rows<'a, C>,
     pub(crate) session: Session<'a>,
 }
 
-/// What came of a cell.
+/// The result of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) cases: Vec<Case>,
     pub(crate) misses: Vec<Miss>,
     pub(crate) figures: Vec<ExperimentFigure>,
     pub(crate) notes: Vec<String>,
-    /// Whether the cell is to be played again the next time: this machine, not the subject, decided the result.
+    /// Whether to run the cell again the next time, because this machine and not the subject decided the result.
     #[serde(skip)]
     pub(crate) is_temporary: bool,
 }
@@ -92,7 +98,7 @@ impl From<Case> for Row {
     }
 }
 
-/// The rows that are there.
+/// All cells with the rows that exist.
 pub(crate) struct Rows<'a, C> {
     cells: &'a [C],
     rows: &'a [Option<Row>],
@@ -114,57 +120,57 @@ impl<'a, C> Rows<'a, C> {
     }
 }
 
-/// A row in its file.
+/// A row as stored in a file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredRow {
     conditions: String,
     row: Row,
 }
 
-/// The files of the rows of a grid.
-struct Files {
+/// The folder of a grid's rows.
+struct RowStore {
     store: Store,
     conditions: String,
 }
 
-impl Files {
+impl RowStore {
     fn open<G: Grid>(grid: &G, session: Session<'_>) -> Result<Self> {
         let store = Store::new(session.common.out.join(format!("{}-runs", G::NAME)))?;
         Ok(Self { store, conditions: format!("{}, program {}", grid.conditions(), program()?) })
     }
 
-    /// The row of a cell, if it was played.
+    /// The row of a cell, if it exists.
     ///
     /// # Errors
-    /// If its file is of other parameters or of another program, or if this program did not write it.
+    /// If its file is corrupt, or belongs to other parameters or another build of the program.
     fn read(&self, cell: &impl Display) -> Result<Option<Row>> {
         let name = file_name(cell);
-        let Some(kept) = self.store.read::<Kept>(&name)? else { return Ok(None) };
-        if kept.conditions == self.conditions {
-            return Ok(Some(kept.row));
+        let Some(stored) = self.store.read::<StoredRow>(&name)? else { return Ok(None) };
+        if stored.conditions == self.conditions {
+            return Ok(Some(stored.row));
         }
         Err(Error::Failed(format!(
-            "{} is of other runs ({}; these are {}): take another --out, or remove the folder",
+            "{} belongs to other runs ({}; these are {}): use another --out, or remove the folder",
             self.store.path(&name).display(),
-            kept.conditions,
+            stored.conditions,
             self.conditions,
         )))
     }
 
     fn write(&self, cell: &impl Display, row: &Row) -> Result<()> {
-        let kept = Kept { conditions: self.conditions.clone(), row: row.clone() };
-        self.store.write(&file_name(cell), &kept)
+        let stored = StoredRow { conditions: self.conditions.clone(), row: row.clone() };
+        self.store.write(&file_name(cell), &stored)
     }
 }
 
-/// The name of a cell without what has a meaning in names of files.
+/// The name of a cell without characters that have a meaning in file names.
 fn file_name(cell: &impl Display) -> String {
     let text = cell.to_string();
     let words = text.split(|char: char| !char.is_alphanumeric() && !".+_".contains(char));
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
 }
 
-/// This program: its version and the digest of its file, since a version has many builds.
+/// The version of this program and the digest of its file, since a version has many builds.
 fn program() -> Result<String> {
     const FILE: &str = "/proc/self/exe";
     let failed =
@@ -179,31 +185,31 @@ fn program() -> Result<String> {
     ))
 }
 
-/// Plays all cells that were not played yet and that the shard contains, and reports on all rows that are there.
+/// Runs all cells of the shard that have no row, and reports on all rows.
 pub(crate) fn run<G: Grid>(
     grid: &G,
     options: GridOptions,
     session: Session<'_>,
 ) -> Result<ExperimentReport> {
-    let files = Files::open(grid, session)?;
+    let store = RowStore::open(grid, session)?;
     let cells = grid.cells();
     session.output.step(format!("{} runs, {}", cells.len(), grid.conditions()));
-    // Before anything is played: a file of other runs is an error at once.
-    let read = cells.iter().map(|cell| files.read(cell)).collect::<Result<Vec<_>, _>>()?;
-    let mut play = Play { grid, files, cells: &cells, rows: read, unplayed: Vec::new(), session };
-    let is_ours = of_shard(grid, &cells, options.shard);
-    play.report_known();
+    // Before any run: a file of other runs is an error at once.
+    let rows = cells.iter().map(|cell| store.read(cell)).collect::<Result<Vec<_>, _>>()?;
+    let mut run = GridRun { grid, store, cells: &cells, rows, failed_setups: Vec::new(), session };
+    let is_in_shard = of_shard(grid, &cells, options.shard);
+    run.print_known();
     let mut start = 0;
-    for world in cells.chunk_by(|one, next| grid.world(one) == grid.world(next)) {
-        let places = start..start + world.len();
+    for sharing in cells.chunk_by(|one, next| grid.setup(one) == grid.setup(next)) {
+        let places = start..start + sharing.len();
         start = places.end;
         let wanted: Vec<usize> =
-            places.filter(|it| is_ours[*it] && play.rows[*it].is_none()).collect();
+            places.filter(|it| is_in_shard[*it] && run.rows[*it].is_none()).collect();
         if !session.interrupt.is_requested() && !wanted.is_empty() {
-            play.world(&wanted)?;
+            run.run_sharing(&wanted)?;
         }
     }
-    play.finish()
+    run.finish()
 }
 
 /// Whether each cell is in the shard.
@@ -223,58 +229,59 @@ fn of_shard<G: Grid>(grid: &G, cells: &[G::Cell], shard: Option<Shard>) -> Vec<b
         .collect()
 }
 
-/// A grid that is being played.
-struct Play<'a, G: Grid> {
+/// A running grid.
+struct GridRun<'a, G: Grid> {
     grid: &'a G,
-    files: Files,
+    store: RowStore,
     cells: &'a [G::Cell],
     rows: Vec<Option<Row>>,
-    /// Worlds that could not be started, and why.
-    unplayed: Vec<(String, Error)>,
+    /// Setups that could not be started, and why.
+    failed_setups: Vec<(String, Error)>,
     session: Session<'a>,
 }
 
-impl<G: Grid> Play<'_, G> {
-    fn report_known(&self) {
+impl<G: Grid> GridRun<'_, G> {
+    fn print_known(&self) {
         let known: Vec<&Row> = self.rows.iter().flatten().collect();
         for case in known.iter().flat_map(|row| &row.cases) {
             print_case(case, self.session.output);
         }
         if !known.is_empty() {
-            let text =
-                format!("{} of them were played before, and are not played again", known.len());
+            let text = format!("{} of them were finished before, and are skipped", known.len());
             self.session.output.step(text);
         }
     }
 
-    /// Plays these cells, which share a world.
-    fn world(&mut self, wanted: &[usize]) -> Result<()> {
+    /// Runs these cells, which share a setup.
+    fn run_sharing(&mut self, wanted: &[usize]) -> Result<()> {
         let Some(first) = wanted.first().map(|place| &self.cells[*place]) else { return Ok(()) };
-        let name = self.grid.world(first);
+        let name = self.grid.setup(first);
         self.session.output.doing(format!("starting {name}"));
-        let mut world = match self.grid.start(first, self.session) {
-            Ok(Some(world)) => world,
+        let mut setup = match self.grid.start(first, self.session) {
+            Ok(Some(setup)) => setup,
             Ok(None) => return Ok(()),
-            // The rows found so far are not lost.
+            // The existing rows are kept.
             Err(error) => {
-                self.unplayed.push((name, error));
+                self.failed_setups.push((name, error));
                 return Ok(());
             }
         };
         for (number, place) in wanted.iter().enumerate() {
-            if number > 0 && self.session.interrupt.wait(PAUSE) || !self.cell(&mut world, *place)? {
+            if number > 0 && self.session.interrupt.wait(PAUSE)
+                || !self.run_cell(&mut setup, *place)?
+            {
                 break;
             }
         }
-        self.grid.stop(world)
+        self.grid.stop(setup)
     }
 
-    /// Plays a cell; `false` if the user has interrupted.
-    fn cell(&mut self, world: &mut G::World, place: usize) -> Result<bool> {
+    /// Runs a cell; `false` if the user has interrupted.
+    fn run_cell(&mut self, setup: &mut G::Setup, place: usize) -> Result<bool> {
         let cell = &self.cells[place];
         let earlier = Rows { cells: self.cells, rows: &self.rows };
-        let turn = Turn { cell, earlier, session: self.session };
-        let mut row = match self.grid.play(world, turn) {
+        let run = CellRun { cell, earlier, session: self.session };
+        let mut row = match self.grid.run(setup, run) {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(false),
             Err(_) if self.session.interrupt.is_requested() => return Ok(false),
@@ -288,17 +295,17 @@ impl<G: Grid> Play<'_, G> {
             print_case(case, self.session.output);
         }
         if !row.is_temporary {
-            self.files.write(cell, &row)?;
+            self.store.write(cell, &row)?;
         }
         self.rows[place] = Some(row);
         Ok(true)
     }
 
     fn finish(self) -> Result<ExperimentReport> {
-        let Self { grid, cells, rows, mut unplayed, .. } = self;
-        let played = rows.iter().flatten().count();
-        if played == 0 && !unplayed.is_empty() {
-            return Err(unplayed.swap_remove(0).1);
+        let Self { grid, cells, rows, mut failed_setups, .. } = self;
+        let finished = rows.iter().flatten().count();
+        if finished == 0 && !failed_setups.is_empty() {
+            return Err(failed_setups.swap_remove(0).1);
         }
         let mut report = report(G::NAME, G::TEXT);
         for row in rows.iter().flatten() {
@@ -307,9 +314,9 @@ impl<G: Grid> Play<'_, G> {
             report.figures.extend(row.figures.iter().cloned());
             report.notes.extend(row.notes.iter().cloned());
         }
-        let worlds = unplayed.into_iter();
-        report.cases.extend(worlds.map(|(name, error)| failed_case(name, &error)));
-        report.notes.extend(missing(played, cells.len()));
+        let failed = failed_setups.into_iter();
+        report.cases.extend(failed.map(|(name, error)| failed_case(name, &error)));
+        report.notes.extend(missing(finished, cells.len()));
         grid.conclude(Rows { cells, rows: &rows }, &mut report);
         Ok(report)
     }
@@ -322,56 +329,56 @@ mod tests {
     use std::cell::RefCell;
     use terminal::{Interrupt, Output};
 
-    /// Two worlds of three cells each; the sum of the world's earlier results is the result.
+    /// Two setups of three cells each. The result of a cell is the sum of the setup's earlier results and its number.
     #[derive(Default)]
     struct Sums {
-        played: RefCell<Vec<String>>,
-        breaks: Option<u32>,
+        runs: RefCell<Vec<String>>,
+        failing_setup: Option<u32>,
         seconds: u32,
     }
 
     #[derive(Serialize)]
     struct Cell {
-        world: u32,
+        setup: u32,
         number: u32,
     }
 
     impl Display for Cell {
         fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            write!(f, "world {}, number {}/x", self.world, self.number)
+            write!(f, "setup {}, number {}/x", self.setup, self.number)
         }
     }
 
     impl Grid for Sums {
         type Cell = Cell;
-        type World = u32;
+        type Setup = u32;
         const NAME: &'static str = "sums";
         const TEXT: &'static str =
             "# Sums\n\nIs it\nthe sum?\n\n## Notes\n\nOne\nnote.\n\nAnother.\n";
 
         fn cells(&self) -> Vec<Cell> {
-            (0..6).map(|it| Cell { world: it / 3, number: it % 3 }).collect()
+            (0..6).map(|it| Cell { setup: it / 3, number: it % 3 }).collect()
         }
 
         fn conditions(&self) -> String {
             format!("{} s", self.seconds)
         }
 
-        fn world(&self, cell: &Cell) -> String {
-            format!("world {}", cell.world)
+        fn setup(&self, cell: &Cell) -> String {
+            format!("setup {}", cell.setup)
         }
 
         fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<u32>> {
-            if self.breaks == Some(cell.world) {
-                return Err(Error::Failed("no such world".to_owned()));
+            if self.failing_setup == Some(cell.setup) {
+                return Err(Error::Failed("no such setup".to_owned()));
             }
-            Ok(Some(cell.world))
+            Ok(Some(cell.setup))
         }
 
-        fn play(&self, world: &mut u32, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-            let Turn { cell, earlier, .. } = turn;
-            self.played.borrow_mut().push(cell.to_string());
-            let before = earlier.cases().filter(|(it, _)| it.world == *world);
+        fn run(&self, setup: &mut u32, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+            let CellRun { cell, earlier, .. } = run;
+            self.runs.borrow_mut().push(cell.to_string());
+            let before = earlier.cases().filter(|(it, _)| it.setup == *setup);
             let sum: f64 = before.filter_map(|(_, case)| case.truth_mbit_per_s).sum();
             let truth = sum + f64::from(cell.number) + 1.0;
             let row = Row::from(Case::judged(cell.to_string(), truth, Some(truth), 0.9..=1.1));
@@ -383,7 +390,11 @@ mod tests {
         }
     }
 
-    fn play(grid: &Sums, out: &std::path::Path, shard: Option<&str>) -> Result<ExperimentReport> {
+    fn run_grid(
+        grid: &Sums,
+        out: &std::path::Path,
+        shard: Option<&str>,
+    ) -> Result<ExperimentReport> {
         let common = Common { out: out.to_owned(), quick: true };
         let options = GridOptions { shard: shard.map(|it| it.parse().expect("a part")) };
         let (output, interrupt) = (Output::new(true), Interrupt::install().expect("signals"));
@@ -392,50 +403,46 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_there_are_not_played_again_and_depend_on_each_other_as_before() {
+    fn finished_rows_are_not_run_again_and_later_rows_use_them() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = Sums::default();
-        let report = play(&first, folder.path(), Some("2/2")).expect("played");
+        let report = run_grid(&first, folder.path(), Some("2/2")).expect("a report");
         assert_eq!(report.answer, "3");
         assert_eq!(
             report.notes,
             ["One note.", "Another.", "3 runs are missing: the same command plays them."]
         );
-        assert!(first.played.borrow().iter().all(|it| it.starts_with("world 1")));
+        assert!(first.runs.borrow().iter().all(|it| it.starts_with("setup 1")));
         let second = Sums::default();
-        let report = play(&second, folder.path(), None).expect("played");
+        let report = run_grid(&second, folder.path(), None).expect("a report");
         let again = [
-            "world 0, number 0/x",
-            "world 0, number 1/x",
-            "world 0, number 2/x",
-            "world 1, number 2/x",
+            "setup 0, number 0/x",
+            "setup 0, number 1/x",
+            "setup 0, number 2/x",
+            "setup 1, number 2/x",
         ];
-        assert_eq!(*second.played.borrow(), again, "what this machine decided is played again");
+        assert_eq!(*second.runs.borrow(), again, "temporary rows are run again");
         let truths: Vec<_> = report.cases.iter().filter_map(|it| it.truth_mbit_per_s).collect();
         assert_eq!(truths, [1.0, 3.0, 7.0, 1.0, 3.0, 7.0]);
         assert_eq!((report.question.as_str(), report.notes.len()), ("Is it the sum?", 2));
         let columns: Vec<&str> =
             report.cases[0].columns.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(
-            columns,
-            ["world", "number"],
-            "the fields of a cell are columns, in their order"
-        );
+        assert_eq!(columns, ["setup", "number"], "the fields of a cell are columns in their order");
         let others = Sums { seconds: 1, ..Sums::default() };
-        let error = play(&others, folder.path(), None).expect_err("of other runs").to_string();
-        assert!(error.contains("world-0-number-0-x.json") && error.contains("--out"), "{error}");
+        let error = run_grid(&others, folder.path(), None).expect_err("other runs").to_string();
+        assert!(error.contains("setup-0-number-0-x.json") && error.contains("--out"), "{error}");
     }
 
     #[test]
-    fn a_world_that_cannot_be_started_is_a_case_unless_nothing_was_played() {
+    fn a_setup_that_fails_is_a_case_unless_there_are_no_rows() {
         let folder = tempfile::tempdir().expect("a folder");
-        let broken = Sums { breaks: Some(0), ..Sums::default() };
-        let report = play(&broken, folder.path(), None).expect("the other world was played");
+        let failing = Sums { failing_setup: Some(0), ..Sums::default() };
+        let report = run_grid(&failing, folder.path(), None).expect("the other setup has rows");
         assert_eq!(report.cases.len(), 4);
         assert_eq!(
             (report.cases[3].name.as_str(), report.cases[3].detail.as_str()),
-            ("world 0", "no such world")
+            ("setup 0", "no such setup")
         );
-        assert!(play(&broken, &folder.path().join("other"), Some("1/2")).is_err());
+        assert!(run_grid(&failing, &folder.path().join("other"), Some("1/2")).is_err());
     }
 }

@@ -1,7 +1,8 @@
-//! Experiments and benchmarks: what the paper claims, tried on this machine, and what our own work costs.
+//! Experiments that test the claims of papers on one machine, and benchmarks of this project.
 //!
-//! [`run`] is `flashflow-lab experiment`, [`bench::run`] `flashflow-lab bench`, [`batch`](mod@batch) `flashflow-lab sim batch` and `sim report`. The first two start relays, measurers and coordinators
-//! as processes of their own ([`lab::OwnProcess`]), so the program that calls them must know those commands.
+//! [`run`] is `flashflow-lab experiment`, [`bench::run`] is `flashflow-lab bench`, and [`batch`](mod@batch) is
+//! `flashflow-lab sim batch` and `sim report`. The first two start relays, measurers and coordinators as separate
+//! processes ([`lab::OwnProcess`]), so the calling program must have those commands.
 
 mod accuracy;
 mod adversary;
@@ -49,17 +50,17 @@ pub use reporting::machine;
 pub use simulated::Interval;
 use terminal::{Exit, Interrupt, Output};
 
-/// Experiments: what the paper claims, tried with real processes on this machine.
+/// Test the claims of papers with real processes on this machine.
 ///
-/// Each leaves a page with plots, tables as CSV, and everything as JSON in the folder --out.
+/// Each experiment writes a page with plots, tables as CSV, and all results as JSON to the folder --out.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab experiment ratio --quick --out results
 
-Exit status: 0 the claim held; 1 it did not, or something failed; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 the claim holds; 1 it does not, or something failed; 2 wrong arguments; 130 interrupted.")]
 pub struct ExperimentOptions {
     #[command(subcommand)]
-    what: Experiment,
+    experiment: Experiment,
     #[command(flatten)]
     common: Common,
 }
@@ -88,10 +89,10 @@ enum Experiment {
     Wan(wan::Options),
 }
 
-/// Plays an experiment, and leaves its report.
+/// Runs an experiment and writes its report.
 ///
 /// # Errors
-/// [`Error`] if it cannot be played. That a claim did not hold is no error, but [`Exit::Failed`].
+/// [`Error`] if the experiment cannot be run. A claim that does not hold is not an error but [`Exit::Failed`].
 pub fn run(
     options: &ExperimentOptions,
     output: &Output,
@@ -99,7 +100,7 @@ pub fn run(
 ) -> Result<Exit, Error> {
     interrupt.wind_up_in_order();
     let session = Session { common: &options.common, output, interrupt };
-    let mut report: ExperimentReport = match &options.what {
+    let mut report: ExperimentReport = match &options.experiment {
         Experiment::Accuracy(options) => accuracy::run(options, session)?,
         Experiment::Adversary(options) => adversary::run(options, session)?,
         Experiment::Balance(options) => balance::run(options, session)?,

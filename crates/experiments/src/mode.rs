@@ -7,14 +7,14 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Relays of ours, which take part.
+    /// FlashFlow relays, which take part.
     Echo,
-    /// C tor, which does not know of it.
+    /// C tor relays, which do not take part.
     Transit,
 }
 
 impl Mode {
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Echo => "echo",
             Self::Transit => "transit",

@@ -4,71 +4,71 @@ mod plan;
 
 use crate::common::{Session, mbit, percent};
 use crate::error::Result;
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
-use crate::reporting::{list, parameter, rule};
+use crate::reporting::{list, parameter};
 use crate::testbed::Testbed;
-use crate::trial::Tried;
-use crate::wan_site::{Measurement, Site, enter, measurer_at, way_of_rtt};
+use crate::trial::TrialResult;
+use crate::wan_site::{Measurement, Site, enter, measurer_at, way_with_rtt};
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
 use measurer::TeamOptions;
 use onion::Rate;
 use plan::{Cell, HOSTS, US_SW, Vary};
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use std::net::Ipv4Addr;
 
 /// The host of the relays. US-SW is next to it.
 const RELAYS: &str = "relays";
 
-/// The paper's tuned kernel; the least and the first size are Linux's.
+/// The largest buffer of the paper's tuned kernels, with Linux's least and initial size.
 const TUNED: SocketBuffer = SocketBuffer { min: 4096, initial: 131_072, max: 64 << 20 };
 
-/// How do the paper's parameters do over the paper's distances?
+/// How do the paper's parameters perform over the paper's distances?
 ///
-/// A relay is measured by the paper's hosts (Table 1): US-NW 40 ms away, US-E 62, NL 137, IN 210, with the rates
-/// of their links; US-SW is where the relay is. One thing at a time is varied: the team (all of them that the four
-/// make), the sockets s, the multiplier m, the seconds t, and how large the kernels' socket buffers may grow. Where the
-/// sockets are given, all begin at once. The kernel's counters of the relay's sockets show what it carries while US-SW measures it, which
-/// happens first. The paper's §6, appendices D and E. Needs root, for network namespaces.
+/// The paper's hosts (table 1) measure a relay: US-NW 40 ms away, US-E 62, NL 137, IN 210, with the rates of their
+/// links; US-SW is next to the relay. One parameter at a time varies: the team (all subsets of the four hosts), the sockets s,
+/// the multiplier m, the seconds t, and the largest size of the kernels' socket buffers. If the sockets are given, all begin at once.
+/// First US-SW measures the relay: what its process then sends, according to the kernel's counters of its sockets, is the
+/// truth. The paper's §6, appendices D and E. Needs root for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment paper-hosts --vary team --limits 250 --out results
   flashflow-lab experiment paper-hosts --quick --vary sockets,seconds --modes transit
   flashflow-lab experiment paper-hosts --vary team --sockets 160")]
 pub(super) struct Options {
-    /// What is varied; all by default. With --quick, what is named is varied at all hosts, and all, if nothing is named, at the
-    /// nearest and the farthest only.
+    /// What to vary; all by default. With --quick, what is named varies at all hosts. If nothing is named, all vary at the
+    /// nearest and farthest host only.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT,…")]
     vary: Vec<Vary>,
-    /// Length of a measurement in seconds where that is not varied, 8 to 60; 30 by default, 10 if --quick.
+    /// Length of a measurement in seconds where that is not varied, 8 to 60; 30 by default, 10 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
     seconds: Option<u32>,
-    /// Rate limits of the relays in Mbit/s; 10,100,250 by default, 90 if --quick. Sockets and buffers are varied
-    /// for the last one only.
+    /// Rate limits of the relays in Mbit/s; 10,100,250 by default, 90 with --quick. Sockets and buffers vary for
+    /// the last one only.
     #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = mbit)]
     limits: Vec<f64>,
-    /// How to measure; both by default, transit if --quick.
+    /// Kinds of measurement; both by default, transit with --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// Sockets of a measurement where that is not varied, all at once and in one round, as the paper's 160. By default, the number depends on
-    /// distance and rate, and grows in later rounds.
+    /// Sockets of a measurement where that is not varied, all at once and in one round, such as the paper's 160. By default,
+    /// the number depends on distance and rate, and grows in later rounds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=300))]
     sockets: Option<u32>,
     /// Congestion control of all hosts.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,
-    /// Packets lost in each direction. The losses of the paper's paths are not known.
+    /// Packet loss in each direction. The losses of the paper's paths are not known.
     #[arg(long, default_value_t = 0.01, value_name = "PERCENT", value_parser = percent)]
     loss_percent: f64,
-    /// Seed of what is lost.
+    /// Seed of the packet losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     grid: GridOptions,
 }
 
-/// What the paper reports of each.
+/// The paper's results for each.
 const PAPER: [(Vary, &str); 5] = [
     (
         Vary::Team,
@@ -76,7 +76,7 @@ const PAPER: [(Vary, &str); 5] = [
     ),
     (
         Vary::Sockets,
-        "Paper, E.1: each host peaks at another number of sockets and loses after it; IN, the slowest, at 160.",
+        "Paper, E.1: each host has its highest rate at a different number of sockets, and less beyond it; IN, the slowest, at 160.",
     ),
     (
         Vary::Multiplier,
@@ -98,7 +98,7 @@ struct PaperHostsGrid {
     congestion: Congestion,
     loss_percent: f64,
     seed: u64,
-    /// Where they are not varied; by distance and rate if `None`.
+    /// Sockets where they are not varied; by distance and rate if `None`.
     sockets: Option<u32>,
     cells: Vec<Cell>,
 }
@@ -117,12 +117,17 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 }
 
 impl PaperHostsGrid {
-    /// Measures a relay with the right guess; `None` if the user has interrupted.
-    fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Tried>> {
-        let team = |stage: &Testbed| {
+    /// Measures a relay with a right guess; `None` if the user has interrupted.
+    fn measure(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        session: Session<'_>,
+    ) -> Result<Option<TrialResult>> {
+        let team = |testbed: &Testbed| {
             let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
             let (params, path) = (cell.params(), cell.path());
-            stage.team_with(shares, TeamOptions { params, path, ..TeamOptions::default() })
+            testbed.team_with(shares, TeamOptions { params, path, ..TeamOptions::default() })
         };
         let measurement = Measurement {
             name: cell.to_string(),
@@ -137,7 +142,7 @@ impl PaperHostsGrid {
 
 impl Grid for PaperHostsGrid {
     type Cell = Cell;
-    type World = Site;
+    type Setup = Site;
     const NAME: &'static str = "paper-hosts";
     const TEXT: &'static str = include_str!("../../../docs/experiments/paper-hosts.md");
 
@@ -152,9 +157,9 @@ impl Grid for PaperHostsGrid {
         format!("t = {seconds} s, {sockets}{congestion}, {loss_percent} % lost, seed {seed}")
     }
 
-    fn world(&self, cell: &Cell) -> String {
+    fn setup(&self, cell: &Cell) -> String {
         let tuned = if cell.tuned { ", tuned kernels" } else { "" };
-        format!("relays and measurers: {}{tuned}", cell.mode.word())
+        format!("relays and measurers: {}{tuned}", cell.mode.name())
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
@@ -168,42 +173,42 @@ impl Grid for PaperHostsGrid {
         let mut wan = WanSpec::new(hosts.chain([spec(RELAYS, 1)]).collect()).with_seed(self.seed);
         for host in &HOSTS {
             let loss_percent = if host.rtt_ms == 0 { 0.0 } else { self.loss_percent };
-            let way = way_of_rtt(host.rtt_ms, loss_percent);
-            wan = wan.with_path(host.name, RELAYS, way).with_path(RELAYS, host.name, way);
+            let path = way_with_rtt(host.rtt_ms, loss_percent);
+            wan = wan.with_path(host.name, RELAYS, path).with_path(RELAYS, host.name, path);
         }
         let wan = Wan::start(&wan)?;
-        // The coordinator is where the relay is: its messages take no time.
+        // The coordinator is next to the relay, so that its messages take no time.
         enter(wan.host(HOSTS[US_SW].name)?)?;
-        let mut stage = Testbed::new()?;
+        let mut testbed = Testbed::new()?;
         for host in &HOSTS {
-            measurer_at(wan.host(host.name)?, &mut stage, host.rate(), || Ok(()))?;
+            measurer_at(wan.host(host.name)?, &mut testbed, host.rate(), || Ok(()))?;
         }
         let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
-        Site::start(cell.mode, &limits, wan, RELAYS, stage, session.output).map(Some)
+        Site::start(cell.mode, &limits, wan, RELAYS, testbed, session.output).map(Some)
     }
 
-    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, earlier, session } = turn;
-        let is_same = |it: &Cell| self.world(it) == self.world(cell) && it.relay == cell.relay;
+    fn run(&self, site: &mut Site, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, earlier, session } = run;
+        let is_same = |it: &Cell| self.setup(it) == self.setup(cell) && it.relay == cell.relay;
         let known = earlier.cases().filter(|(it, _)| is_same(it));
         let mut truth = known.filter_map(|(_, case)| case.truth_mbit_per_s).next();
         if truth.is_none() {
             match self.measure(site, &cell.truth(self.seconds), session) {
-                Ok(Some(tried)) => truth = tried.sent_mbit(),
+                Ok(Some(result)) => truth = result.sent_mbit(),
                 Ok(None) => return Ok(None),
                 Err(error) => session.output.step(format!("no truth for {cell}: {error}")),
             }
         }
-        let Some(tried) = self.measure(site, cell, session)? else { return Ok(None) };
-        let found = tried.estimate();
+        let Some(result) = self.measure(site, cell, session)? else { return Ok(None) };
+        let estimate = result.estimate();
         let verdict = CaseVerdict::Inconclusive;
-        let case = tried
+        let case = result
             .case(cell.to_string(), truth, verdict, verdict)
-            .column("sockets_in_the_end", tried.sockets)
-            .column("conclusive", found.is_some_and(|it| it.is_conclusive()))
-            .column("rounds", found.map(|it| it.rounds))
-            .column("sent_mbit_per_s", tried.sent_mbit());
-        Ok(Some(tried.with_loads(case).into()))
+            .column("sockets_in_the_end", result.sockets)
+            .column("conclusive", estimate.is_some_and(|it| it.is_conclusive()))
+            .column("rounds", estimate.map(|it| it.rounds))
+            .column("sent_mbit_per_s", result.sent_mbit());
+        Ok(Some(result.with_loads(case).into()))
     }
 
     fn stop(&self, site: Site) -> Result<()> {
@@ -216,7 +221,7 @@ impl Grid for PaperHostsGrid {
         let wrong = all.iter().filter(|it| it.verdict != CaseVerdict::Held).count();
         let (conclusive, runs) = (all.len(), report.cases.len());
         report.answer = format!(
-            "{wrong} of {conclusive} conclusive estimates were wrong; {} of {runs} runs were lower bounds or failed.",
+            "{wrong} of {conclusive} conclusive estimates were wrong; {} of {runs} runs had a lower bound or failed.",
             runs - conclusive,
         );
         let by_distance = || "by distance and rate".to_owned();
@@ -234,7 +239,6 @@ impl Grid for PaperHostsGrid {
         let of_paper = PAPER.iter().filter(|(vary, _)| rows.iter().any(|(it, _)| it.vary == *vary));
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());
         report.notes.splice(0..0, of_paper);
-        let held = wrong == 0 && conclusive > 0;
-        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
+        report.promise = Self::promise(wrong == 0 && conclusive > 0);
     }
 }

@@ -1,14 +1,14 @@
-//! A private network from a list of limits.
+//! Private networks whose relays have given limits.
 
 use crate::error::{Error, Result};
 use lab::{Network, NetworkSpec, RelaySpec};
 use onion::Rate;
 use terminal::Output;
 
-/// Relays called `relay1` and so on, with the limits taken in turn.
+/// Relays named `relay1`, `relay2`, …, to which the limits are assigned in turn.
 ///
 /// # Errors
-/// [`Error::Usage`] without limits, or if one is no rate.
+/// [`Error::Usage`] if there are no limits, or one is not a rate.
 pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>> {
     if limits_mbit.is_empty() {
         return Err(Error::Usage("--limits needs at least one limit; 0 for none".to_owned()));
@@ -27,10 +27,10 @@ pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>>
         .collect())
 }
 
-/// Brings the network up, saying what it waits for.
+/// Starts the network and prints its progress.
 ///
 /// # Errors
-/// [`Error::Lab`] if it does not come up.
+/// [`Error::Lab`] if it does not start.
 pub fn start(spec: &NetworkSpec, output: &Output) -> Result<Network> {
     Ok(Network::start(spec, &mut |progress| {
         output.doing(format!("network: {progress}"));

@@ -1,4 +1,4 @@
-//! Probers that go on until they are stopped, each on a thread of its own.
+//! Probers on separate threads that run until they are stopped.
 
 use crate::error::Result;
 use client::probe::{ProbeError, Probed};
@@ -8,61 +8,62 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Builder, JoinHandle};
 
-/// How often it is looked whether enough have begun.
+/// Interval between two checks of [`ProberPool::wait_for`].
 const STEP: Duration = Duration::from_millis(20);
 
-/// All of them. They end with this value, too.
+/// Running probers. Dropping it stops them.
 pub(crate) struct ProberPool {
-    common: PoolHandle,
+    handle: PoolHandle,
     threads: Vec<JoinHandle<Result<()>>>,
     clock: Clock,
     began: Instant,
 }
 
-/// What each has from the pool.
+/// A prober's access to its pool.
 #[derive(Clone, Default)]
 pub(crate) struct PoolHandle {
-    is_over: Arc<AtomicBool>,
-    seen: Arc<Mutex<Vec<Probed>>>,
+    is_stopped: Arc<AtomicBool>,
+    results: Arc<Mutex<Vec<Probed>>>,
 }
 
 impl PoolHandle {
-    /// Whether the pool must end.
+    /// Whether the prober must stop.
     pub(crate) fn must_stop(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Notes what became of a circuit; says whether to go on.
+    /// Records the result of a circuit. Returns whether to continue.
     pub(crate) fn record(&self, probed: Probed) -> bool {
-        self.seen().push(probed);
+        self.results().push(probed);
         !self.must_stop()
     }
 
-    fn seen(&self) -> MutexGuard<'_, Vec<Probed>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn results(&self) -> MutexGuard<'_, Vec<Probed>> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ProberPool {
-    /// Nobody yet.
+    /// A pool without probers.
     pub(crate) fn new() -> Self {
         let clock = Clock::start();
-        Self { common: PoolHandle::default(), threads: Vec::new(), clock, began: clock.now() }
+        Self { handle: PoolHandle::default(), threads: Vec::new(), clock, began: clock.now() }
     }
 
-    /// Another one, in the network of this thread.
+    /// Starts a prober in the network namespace of this thread.
     pub(crate) fn spawn(
         &mut self,
-        life: impl FnOnce(&PoolHandle) -> Result<()> + Send + 'static,
+        run: impl FnOnce(&PoolHandle) -> Result<()> + Send + 'static,
     ) -> Result<()> {
-        let member = self.common.clone();
-        let thread =
-            Builder::new().name(format!("pool{}", self.threads.len())).spawn(move || life(&member));
+        let handle = self.handle.clone();
+        let thread = Builder::new()
+            .name(format!("prober{}", self.threads.len()))
+            .spawn(move || run(&handle));
         self.threads.push(thread.map_err(|it| ProbeError::Machine(it.to_string()))?);
         Ok(())
     }
 
-    /// Waits until this number of circuits is done, or `patience` is over; returns whether they are.
+    /// Waits until this number of circuits has completed. Returns false after `patience` or an interrupt.
     pub(crate) fn wait_for(
         &self,
         circuits: usize,
@@ -70,7 +71,7 @@ impl ProberPool {
         is_interrupted: impl Fn() -> bool,
     ) -> bool {
         let deadline = self.clock.now() + patience;
-        while self.whole() < circuits {
+        while self.completed() < circuits {
             if self.clock.now() >= deadline || is_interrupted() {
                 return false;
             }
@@ -79,34 +80,34 @@ impl ProberPool {
         true
     }
 
-    fn whole(&self) -> usize {
-        self.common.seen().iter().filter(|it| it.failure.is_none()).count()
+    fn completed(&self) -> usize {
+        self.handle.results().iter().filter(|it| it.failure.is_none()).count()
     }
 
-    /// How many circuits have done all that they were for, and since when there is the pool.
+    /// The number of completed circuits, and the age of the pool.
     pub(crate) fn progress(&self) -> (usize, Duration) {
-        (self.whole(), self.clock.now() - self.began)
+        (self.completed(), self.clock.now() - self.began)
     }
 
-    /// Ends them; returns how their circuits ended, and after what time.
+    /// Stops all probers. Returns the results of their circuits and the age of the pool.
     pub(crate) fn stop(mut self) -> Result<(Vec<Probed>, Duration)> {
-        let lasted = self.clock.now() - self.began;
-        self.common.is_over.store(true, Ordering::Relaxed);
+        let elapsed = self.clock.now() - self.began;
+        self.handle.is_stopped.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut self.threads) {
             match thread.join() {
                 Ok(ended) => ended?,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        let seen = std::mem::take(&mut *self.common.seen());
-        Ok((seen, lasted))
+        let results = std::mem::take(&mut *self.handle.results());
+        Ok((results, elapsed))
     }
 }
 
 impl Drop for ProberPool {
-    /// What fails elsewhere leaves nobody behind.
+    /// Stops the probers also if something else fails.
     fn drop(&mut self) {
-        self.common.is_over.store(true, Ordering::Relaxed);
+        self.handle.is_stopped.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             // A panic has been printed where it happened.
             let _ = thread.join();
@@ -125,37 +126,37 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_ends_when_it_is_told_or_dropped_and_what_failed_is_not_waited_for() {
+    fn a_pool_stops_when_asked_or_dropped_and_does_not_count_failed_circuits() {
         let mut pool = ProberPool::new();
         for number in 0..3 {
-            let life = move |member: &PoolHandle| {
+            let run = move |handle: &PoolHandle| {
                 let first = if number == 0 { failed("no relay") } else { Probed::default() };
-                member.record(first);
-                while !member.must_stop() {
+                handle.record(first);
+                while !handle.must_stop() {
                     thread::yield_now();
                 }
-                assert!(!member.record(Probed::default()), "it is over");
+                assert!(!handle.record(Probed::default()), "it was stopped");
                 Ok(())
             };
-            pool.spawn(life).expect("a thread");
+            pool.spawn(run).expect("a thread");
         }
         assert!(pool.wait_for(2, Duration::from_secs(60), || false));
         assert!(!pool.wait_for(3, Duration::from_secs(60), || true), "one has failed");
         assert!(!pool.wait_for(3, Duration::from_millis(1), || false), "one has failed");
         assert_eq!(pool.progress().0, 2, "what failed is not counted");
-        let (seen, _) = pool.stop().expect("no failure");
-        assert_eq!(seen.len(), 6);
+        let (results, _) = pool.stop().expect("no failure");
+        assert_eq!(results.len(), 6);
 
         let (sender, ended) = channel();
         let mut pool = ProberPool::new();
-        let life = move |member: &PoolHandle| {
-            while !member.must_stop() {
+        let run = move |handle: &PoolHandle| {
+            while !handle.must_stop() {
                 thread::yield_now();
             }
-            sender.send(()).map_err(|_| Error::Failed("nobody".to_owned()))
+            sender.send(()).map_err(|_| Error::Failed("no receiver".to_owned()))
         };
-        pool.spawn(life).expect("a thread");
+        pool.spawn(run).expect("a thread");
         drop(pool);
-        assert!(ended.try_recv().is_ok(), "it has ended by now");
+        assert!(ended.try_recv().is_ok(), "it has ended");
     }
 }

@@ -1,5 +1,4 @@
-//! `flashflow-lab experiment ratio`: a relay with clients is measured, once for each share that they may
-//! have.
+//! `flashflow-lab experiment ratio`: measurements of a relay with clients, one for each maximum share of clients.
 
 mod judge;
 mod network;
@@ -8,7 +7,7 @@ mod seen;
 use crate::background_downloads::{BackgroundDownloads, DownloadSpec, PARALLEL};
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::reporting::parameter;
 use crate::testbed::echo_limit;
 use clap::Args;
@@ -24,18 +23,18 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The shares that clients may have, in per cent.
+/// The default shares of clients, in percent.
 const SHARES_PERCENT: [u32; 3] = [10, 25, 50];
 
-/// The steady clients' load and the downloads of a C tor client, as shares of the relay's limit. Together they
-/// are over the first two shares of clients, and under the last.
+/// The steady clients' load and the downloads of a C tor client, as shares of the relay's limit. Together they exceed the first
+/// two default shares, but not the last.
 const STEADY: f64 = 0.2;
-const STOCK: f64 = 0.2;
+const C_TOR_CLIENT: f64 = 0.2;
 
-/// The length of a download at the client's rate, in seconds: long enough for requests to be rare.
-const EACH_S: u64 = 2;
+/// The length of a download at the client's rate, in seconds, so that requests are rare.
+const DOWNLOAD_S: u64 = 2;
 
-/// A byte of a download must arrive at least this often.
+/// A download that receives nothing for this time has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measurers, each a process with one pump.
@@ -43,26 +42,24 @@ const MEASURERS: usize = 2;
 
 /// Are clients limited to their share while a relay is measured, and counted correctly?
 ///
-/// Relays of ours with a rate limit, each a process of its own, carry clients' circuits all the time: a
-/// steady load over two links, and downloads of a C tor client of a private network, whose guard is that
-/// relay; each a fifth of the relay's limit. Two measurer processes measure it as an echo, with r = 0.1 and
-/// r = 0.25, where clients are throttled, and with r = 0.5, where they are not. The kernel's counters of their sockets show what
-/// measurers, clients and the next relays received.
-/// Figure 7 of the paper, drawn.
+/// FlashFlow relays with a rate limit, each a process, constantly carry two client loads of a fifth of the relay's limit each: a
+/// steady load over two links, and downloads of a C tor client in a private network, whose guard is the relay. Two measurer
+/// processes measure the relay by echo, with r = 0.1 and r = 0.25, where clients are throttled, and with r = 0.5, where they are
+/// not. The kernel's counters of their sockets show what measurers, clients and the next relays received. Draws figure 7 of the
+/// paper.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment ratio --quick --out results")]
 pub(super) struct Options {
-    /// Length of each measurement in seconds, 3 to 120; 30 by default, 10 if --quick.
+    /// Length of each measurement in seconds, 3 to 120; 30 by default, 10 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,
-    /// Seconds with clients only, before and after; 10 by default, 6 if
-    /// --quick.
+    /// Seconds with clients only, before and after; 10 by default, 6 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120), value_name = "SECONDS")]
     around: Option<u32>,
     /// The relay's rate limit in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     limit: f64,
-    /// The shares r that clients may have, in per cent, 1 to 75.
+    /// The maximum shares r of clients, in percent, 1 to 75.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", default_values_t = SHARES_PERCENT,
         value_parser = clap::value_parser!(u32).range(1..=75))]
     shares: Vec<u32>,
@@ -89,7 +86,7 @@ struct RatioGrid {
     seconds: u32,
     around: u32,
     limit: Rate,
-    /// In per cent, each once.
+    /// In percent, sorted, without duplicates.
     shares: Vec<u32>,
 }
 
@@ -105,7 +102,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 impl Grid for RatioGrid {
     type Cell = Cell;
-    type World = RatioNetwork;
+    type Setup = RatioNetwork;
     const NAME: &'static str = "ratio";
     const TEXT: &'static str = include_str!("../../../docs/experiments/ratio.md");
 
@@ -119,7 +116,7 @@ impl Grid for RatioGrid {
         format!("{} s each, {} s around, limit {}", self.seconds, self.around, self.limit)
     }
 
-    fn world(&self, _: &Cell) -> String {
+    fn setup(&self, _: &Cell) -> String {
         "network, relays and a C tor client".to_owned()
     }
 
@@ -129,12 +126,12 @@ impl Grid for RatioGrid {
     }
 
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>> {
-        RatioNetwork::start(self, self.limit.scaled(STOCK), session)
+        RatioNetwork::start(self, self.limit.scaled(C_TOR_CLIENT), session)
     }
 
-    fn play(&self, network: &mut RatioNetwork, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, session, .. } = turn;
-        let window = play(network, self, cell, session)?;
+    fn run(&self, network: &mut RatioNetwork, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, session, .. } = run;
+        let window = observe(network, self, cell, session)?;
         Ok(window.map(|window| Row {
             cases: window.cases(),
             figures: vec![window.figure()],
@@ -148,7 +145,7 @@ impl Grid for RatioGrid {
         report.parameters = vec![
             parameter("limit of the relay", self.limit),
             parameter("steady clients", self.limit.scaled(STEADY)),
-            parameter("downloads of a C tor client", self.limit.scaled(STOCK)),
+            parameter("downloads of a C tor client", self.limit.scaled(C_TOR_CLIENT)),
             parameter("length of a measurement", format!("{} s", self.seconds)),
             parameter("before and after", format!("{} s each", self.around)),
             parameter("measurers", format!("{MEASURERS} processes")),
@@ -157,7 +154,7 @@ impl Grid for RatioGrid {
 }
 
 /// Measures a relay with clients; `None` if the user has interrupted.
-fn play(
+fn observe(
     network: &mut RatioNetwork,
     grid: &RatioGrid,
     cell: &Cell,
@@ -166,29 +163,29 @@ fn play(
     let (r, percent) = (cell.client_share, cell.percent);
     let Session { output, interrupt, .. } = session;
     network.enter_by(percent)?;
-    let (stage, relay) = (&network.stage, network.relay(percent)?);
-    let clock = stage.clock();
+    let (testbed, relay) = (&network.testbed, network.relay(percent)?);
+    let clock = testbed.clock();
     output.doing(format!("r = {r}: starting the relay's clients"));
     let from = relay.process.pid();
     let of = |by: Vec<u32>| Count::Received { by, from };
-    // What its own client sends to its own directory never leaves the process.
-    let others = [&stage.measurer_pids()[..], &[from]].concat();
-    let written = Count::Written { by: from, except: others };
-    let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), written];
+    // Requests of the relay's client to its own directory do not leave the process.
+    let others = [&testbed.measurer_pids()[..], &[from]].concat();
+    let handed = Count::Written { by: from, except: others };
+    let counts = vec![of(testbed.measurer_pids()), of(network.client_pids()), handed];
     let witness = Witness::start(counts, clock).map_err(Error::witness)?;
     let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
-    let bytes = grid.limit.scaled(STOCK).as_byte_per_s() * EACH_S / PARALLEL;
-    let each = DownloadSpec { bytes, patience: PATIENCE };
-    let stock = BackgroundDownloads::start(network.downloads(), &name, each)?;
-    stock.wait_until_completed(PARALLEL, clock, interrupt)?;
+    let bytes = grid.limit.scaled(C_TOR_CLIENT).as_byte_per_s() * DOWNLOAD_S / PARALLEL;
+    let spec = DownloadSpec { bytes, patience: PATIENCE };
+    let downloads = BackgroundDownloads::start(network.downloads(), &name, spec)?;
+    downloads.wait_until_completed(PARALLEL, clock, interrupt)?;
     let flowing = clock.now();
     output.doing(format!("r = {r}: clients only"));
     if interrupt.wait(Duration::from_secs(u64::from(grid.around))) {
         return Ok(None);
     }
     let params = Params { seconds: grid.seconds, ratio: r, ..TeamOptions::default().params };
-    let mut team = stage.team(MEASURERS, params)?;
+    let mut team = testbed.team(MEASURERS, params)?;
     let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
     let mut cpu = (None, None);
     let mut progress = |progress: Progress| match progress {
@@ -203,7 +200,7 @@ fn play(
             ));
         }
     };
-    let request = stage.echo_request(relay.target, grid.limit);
+    let request = testbed.echo_request(relay.target, grid.limit);
     let ordered = clock.now();
     let result = team.measure(&request, &mut progress, interrupt.requested())?;
     if interrupt.is_requested() {
@@ -214,7 +211,7 @@ fn play(
     };
     output.doing(format!("r = {r}: clients only, again"));
     interrupt.wait(Duration::from_secs(u64::from(grid.around)));
-    let problem = steady.failure().or(stock.problem()).or(witness.problem());
+    let problem = steady.failure().or(downloads.problem()).or(witness.problem());
     if let Some(problem) = problem {
         return Err(Error::Clients(problem));
     }
@@ -224,26 +221,26 @@ fn play(
     let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
     });
-    let (around, downloads) = (grid.around, stock.completed());
+    let (around, downloads) = (grid.around, downloads.completed());
     let seen =
         Observation { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
     Ok(Some(seen.window(r, grid.limit, estimate)))
 }
 
 fn answer(report: &ExperimentReport) -> String {
-    let kept = report.count(CaseVerdict::Held);
-    let tried = report.cases.len();
-    let worst = |about: &str| {
+    let held = report.count(CaseVerdict::Held);
+    let all = report.cases.len();
+    let ratios_of = |about: &str| {
         let ratios = report.cases.iter().filter(|case| case.name.ends_with(about));
         let ratios = ratios.filter_map(|case| case.ratio).map(|ratio| format!("{ratio:.3}"));
         ratios.collect::<Vec<_>>().join(" and ")
     };
     format!(
-        "{kept} of {tried} claims held; reported over what the kernel says was forwarded: {}, of clients \
-         alone: {}; clients over their share: {}; estimate over limit: {}.",
-        worst(judge::SUM),
-        worst(judge::CLIENTS),
-        worst(judge::HELD),
-        worst(judge::ESTIMATE)
+        "{held} of {all} claims held. Reported traffic divided by what was forwarded according to the kernel: {}, of clients \
+         alone: {}; clients divided by their share: {}; estimate divided by limit: {}.",
+        ratios_of(judge::SUM),
+        ratios_of(judge::CLIENTS),
+        ratios_of(judge::HELD),
+        ratios_of(judge::ESTIMATE)
     )
 }

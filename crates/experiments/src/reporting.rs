@@ -1,4 +1,4 @@
-//! What the reports of experiments have in common, and reporting of cases as they end.
+//! Reports of experiments from their texts, cases, and statistics that several experiments use.
 
 use crate::error::{Error, Result};
 use link::unix_time_s;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::{env, fs, thread};
 use terminal::Output;
 
-/// A report with its text (docs/experiments): title, question and notes.
+/// A report with the title, question and notes of its page in docs/experiments.
 pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
     let mut intro = paragraphs(text.split("\n## ").next().unwrap_or_default()).into_iter();
     let title = intro.next().unwrap_or_default();
@@ -24,7 +24,7 @@ pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
     }
 }
 
-/// Writes the results to a folder, and prints the answer.
+/// Writes the report to a folder, and prints the answer.
 pub(super) fn publish(report: &mut ExperimentReport, out: &Path, output: &Output) -> Result<()> {
     output.version().clone_into(&mut report.software_version);
     let written = report.write(out)?;
@@ -34,7 +34,7 @@ pub(super) fn publish(report: &mut ExperimentReport, out: &Path, output: &Output
     Ok(())
 }
 
-/// The rule by which an experiment holds, from its text.
+/// The paragraphs of a page's section "Rule": when the claim holds.
 pub(super) fn rule(text: &str) -> String {
     section(text, "Rule").join(" ")
 }
@@ -52,12 +52,12 @@ fn paragraphs(text: &str) -> Vec<String> {
     text.split("\n\n").map(one_line).filter(|it| !it.is_empty()).collect()
 }
 
-/// Values with commas between.
+/// The values, separated by commas.
 pub(super) fn list(values: &[impl ToString]) -> String {
     values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The case of something that could not be played at all. What was found before it is not lost for that.
+/// The case of a run that failed with an error.
 pub(super) fn failed_case(name: String, error: &Error) -> Case {
     Case::named(name).ended(CaseVerdict::Failed, error.to_string())
 }
@@ -67,14 +67,14 @@ pub(super) fn parameter(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 
-/// Whether some of these cases have held, and none has missed or failed.
+/// Whether at least one case held, and none missed or failed.
 pub(super) fn claim_holds<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
     let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|it| it.verdict).collect();
     let is_bad = |it: &CaseVerdict| matches!(it, CaseVerdict::Missed | CaseVerdict::Failed);
     verdicts.contains(&CaseVerdict::Held) && !verdicts.iter().any(is_bad)
 }
 
-/// A case that has held or not; failed if nobody knows.
+/// A case that held or missed, or failed if that is not known.
 pub(super) fn claim_case(name: String, held: Option<bool>, detail: String) -> Case {
     let (verdict, detail) = match held {
         Some(true) => (CaseVerdict::Held, detail),
@@ -84,7 +84,7 @@ pub(super) fn claim_case(name: String, held: Option<bool>, detail: String) -> Ca
     Case::named(name).ended(verdict, detail)
 }
 
-/// Tells of a case that has ended.
+/// Prints a case.
 pub(super) fn print_case(case: &Case, output: &Output) {
     let mut text = format!("{}: {}", case.name, case.verdict.word());
     // Writing to a string cannot fail.
@@ -104,7 +104,7 @@ pub(super) fn print_case(case: &Case, output: &Output) {
     });
 }
 
-/// The middle value; the mean of the middle two if their number is even. What is no number does not count.
+/// The median of the finite values.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -113,7 +113,8 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// What an estimate is of its seconds: the median, and never more than the mean. What is compared with an estimate must be computed like it.
+/// The smaller of median and mean, as an estimate is computed from its seconds. Values that are compared with an estimate
+/// must be computed in the same way.
 pub(super) fn median_or_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
@@ -121,7 +122,7 @@ pub(super) fn median_or_mean(values: impl IntoIterator<Item = f64>) -> Option<f6
     median(values).map(|median| median.min(mean))
 }
 
-/// The machine, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
+/// Processor and kernel of this machine, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
 #[must_use]
 pub fn machine() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -145,7 +146,7 @@ mod tests {
     use super::median;
 
     #[test]
-    fn a_median_is_the_middle_of_what_are_numbers() {
+    fn a_median_ignores_values_that_are_not_finite() {
         assert_eq!(median([]), None);
         assert_eq!(median([3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));

@@ -1,4 +1,4 @@
-//! Actions during something else.
+//! Actions that another thread performs while a measurement runs.
 
 use crate::error::Result;
 use link::Clock;
@@ -6,43 +6,45 @@ use onion::{Duration, Instant};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
-/// Runs `body`, which reports its progress. Once `has_come` is true of a report, performs each act after its delay. Returns when the first act was
-/// done; `None` if the body was over before. The remaining acts are cancelled when the body is over.
+/// Runs `body`, which reports its progress. Once `is_due` returns true for a report, performs the actions one after
+/// another, each after its delay. When `body` returns, the remaining actions are cancelled.
+///
+/// Returns when the first action was done, `None` if `body` returned before it.
 ///
 /// # Errors
-/// Those of the body, and of the acts.
+/// Those of `body` and of the actions.
 pub(crate) fn with_actions<P, A: Send, T>(
     clock: Clock,
-    mut has_come: impl FnMut(&P) -> bool,
-    acts: Vec<(Duration, A)>,
-    mut act: impl FnMut(A) -> Result<()> + Send,
+    mut is_due: impl FnMut(&P) -> bool,
+    actions: Vec<(Duration, A)>,
+    mut perform: impl FnMut(A) -> Result<()> + Send,
     body: impl FnOnce(&mut dyn FnMut(&P)) -> Result<T>,
 ) -> Result<(T, Option<Instant>)> {
-    let (begins, begun) = channel::<()>();
+    let (trigger, triggered) = channel::<()>();
     thread::scope(|scope| {
-        let acting = scope.spawn(move || -> Result<Option<Instant>> {
-            // It is over before.
-            let Ok(()) = begun.recv() else { return Ok(None) };
+        let performing = scope.spawn(move || -> Result<Option<Instant>> {
+            // The body returned before.
+            let Ok(()) = triggered.recv() else { return Ok(None) };
             let mut first = None;
-            for (after, what) in acts {
-                if begun.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
+            for (delay, action) in actions {
+                if triggered.recv_timeout(delay) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
-                act(what)?;
+                perform(action)?;
                 first = first.or(Some(clock.now()));
             }
             Ok(first)
         });
-        let mut is_told = false;
-        let done = body(&mut |word| {
-            if !is_told && has_come(word) {
-                is_told = true;
-                // A thread that has ended has failed, and reports that.
-                let _failed = begins.send(());
+        let mut is_triggered = false;
+        let done = body(&mut |progress| {
+            if !is_triggered && is_due(progress) {
+                is_triggered = true;
+                // If the thread has ended, joining it returns its error.
+                let _failed = trigger.send(());
             }
         });
-        drop(begins);
-        let first = match acting.join() {
+        drop(trigger);
+        let first = match performing.join() {
             Ok(first) => first?,
             Err(panic) => std::panic::resume_unwind(panic),
         };

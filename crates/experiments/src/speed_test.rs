@@ -4,10 +4,9 @@ mod results;
 
 use crate::common::{Session, mbit, values_or};
 use crate::error::{Error, Result};
-use crate::testbed::{Testbed, wait_until_known};
+use crate::testbed::{Testbed, params, wait_until_known};
 use crate::{private_network, reporting};
 use clap::Args;
-use coordinator::Params;
 use lab::load::ClientLoad;
 use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
@@ -25,14 +24,15 @@ use std::net::SocketAddr;
 
 /// Do relays advertise more after they were measured?
 ///
-/// A private network has relays of C tor and FlashFlow relays, all with little client traffic. Half of each are measured: C tor in transit,
-/// FlashFlow by echo. Then the experiment compares the observed bandwidths in all new descriptors with the relays' limits. C tor counts a day
-/// only when it is over. So the relays of C tor start with the bandwidth history of an earlier run, whose day ends soon after the campaign.
+/// A private network has C tor and FlashFlow relays, all with little client traffic. Half of each are measured: C tor in transit,
+/// FlashFlow by echo. Then the observed bandwidths in all new descriptors are compared with the relays' limits. C tor counts
+/// a day only when it is over, so the C tor relays start with the bandwidth history of an earlier run, whose day ends soon
+/// after the campaign.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment speed-test --quick --out results")]
 pub(super) struct Options {
-    /// Limits of relays in Mbit/s, 20 or more. For each there are two relays of C tor and two of FlashFlow. By default 20, 40 and 80;
-    /// with --quick 20.
+    /// Limits of relays in Mbit/s, 20 or more; 20,40,80 by default, 20 with --quick. Each limit has two C tor and two
+    /// FlashFlow relays.
     #[arg(long, value_name = "MBIT,...", value_delimiter = ',', value_parser = mbit)]
     limits: Vec<f64>,
     /// Seconds of a measurement, 12 to 60. A relay's observed bandwidth is the mean of ten seconds.
@@ -86,22 +86,22 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         ..RelaySpec::new(&role.name).limited_to(role.limit)
     });
     let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
-    let stage = Testbed::with_measurers(2, MEASURER, output)?;
-    let (ours, subjects) = subjects(&limits, &network, &stage)?;
-    let settled = stage.clock().now() + SETTLED;
-    output.doing("waiting for the consensus that lists all");
+    let testbed = Testbed::with_measurers(2, MEASURER, output)?;
+    let (ours, subjects) = subjects(&limits, &network, &testbed)?;
+    let settled = testbed.clock().now() + SETTLED;
+    output.doing("waiting for the consensus that lists all relays");
     let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
     wait_until_known(&network, &ids, &ours, LISTED)?;
 
     let clients = subjects
         .iter()
-        .map(|it| ClientLoad::start(it.target, it.limit.scaled(CLIENTS), stage.clock()));
+        .map(|it| ClientLoad::start(it.target, it.limit.scaled(CLIENTS), testbed.clock()));
     let _clients = clients.collect::<Result<Vec<_>, _>>()?;
     let authority = network.directory_addrs().first().copied();
     let authority =
         authority.ok_or_else(|| Error::Failed("the network has no authority".to_owned()))?;
     output.doing("waiting until our relays have tested their bandwidth");
-    interrupt.wait(settled - stage.clock().now());
+    interrupt.wait(settled - testbed.clock().now());
     let before = observed(authority, &subjects)?;
     let mut results = Results::default();
     for subject in subjects.iter().filter(|it| it.is_measured) {
@@ -111,15 +111,15 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         output.doing(format!("measuring {}", subject.name));
         results
             .campaign_mbit_per_s
-            .insert(subject.name.clone(), measure(&stage, subject, options, session)?);
+            .insert(subject.name.clone(), measure(&testbed, subject, options, session)?);
     }
     let after_campaign = observed(authority, &subjects)?;
     if unix_time_s() >= day_ends_unix_s {
-        let late = "the campaign was not over before the day of the relays' history: this machine is too slow or too busy; name fewer --limits";
+        let late = "the campaign ended after the day of the relays' history: this machine is too slow or busy; use fewer --limits";
         return Err(Error::Failed(late.to_owned()));
     }
     ours.iter().for_each(|relay| relay.process.reload());
-    output.doing("waiting until the day is over and all have published again");
+    output.doing("waiting for the end of the day and new descriptors of all relays");
     let deadline_unix_s = day_ends_unix_s + PUBLISHED.as_secs();
     let mut after = after_campaign.clone();
     while unix_time_s() < deadline_unix_s && !interrupt.is_requested() {
@@ -174,7 +174,7 @@ fn roles(kind: &str, limits_mbit: &[f64]) -> Vec<Role> {
 fn subjects(
     limits_mbit: &[f64],
     network: &Network,
-    stage: &Testbed,
+    testbed: &Testbed,
 ) -> Result<(Vec<OwnRelay>, Vec<Subject>)> {
     let subject = |role: Role, target: Target, is_tor: bool| {
         let Role { name, limit, is_measured } = role;
@@ -187,7 +187,7 @@ fn subjects(
     let mut ours = Vec::new();
     for role in roles("ff", limits_mbit) {
         let authorities = network.directory_addrs();
-        let relay = stage.published_relay(&role.name, Some(role.limit), None, authorities)?;
+        let relay = testbed.published_relay(&role.name, Some(role.limit), None, authorities)?;
         subjects.push(subject(role, relay.target, false));
         ours.push(relay);
     }
@@ -195,16 +195,15 @@ fn subjects(
 }
 
 fn measure(
-    stage: &Testbed,
+    testbed: &Testbed,
     subject: &Subject,
     options: &Options,
     session: Session<'_>,
 ) -> Result<Option<f64>> {
-    let params = Params { seconds: options.seconds, ..measurer::TeamOptions::default().params };
-    let mut team = stage.team(2, params)?;
+    let mut team = testbed.team(2, params(options.seconds))?;
     let guess = subject.limit.scaled(GUESS);
     let request = match subject.is_tor {
-        false => stage.echo_request(subject.target, guess),
+        false => testbed.echo_request(subject.target, guess),
         true => Request {
             target: subject.target,
             guess,

@@ -1,4 +1,4 @@
-//! What experiments are played with: relays and measurers as processes, on loopback.
+//! Relays, clients and measurers of experiments, each a process, by default on loopback.
 
 use crate::error::{Error, Result};
 use control::keys::SecretKey;
@@ -16,37 +16,37 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use terminal::Output;
 
-/// Far more than a measurer needs to start.
+/// Time for a measurer to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Far more than a consensus takes.
+/// Time until a consensus lists new relays.
 const LISTED: Duration = Duration::from_secs(120);
 
-/// A coordinator in this process, and the measurers that obey it, each a process.
+/// A coordinator in this process, with its measurers, each a process.
 pub(crate) struct Testbed {
-    // In this order: sessions end before the measurers do, and those before their files.
+    // Dropped in this order: sessions, measurers, files.
     remotes: Remotes,
-    measurers: Vec<StageMeasurer>,
+    measurers: Vec<TestbedMeasurer>,
     key: SecretKey,
     folder: TemporaryFolder,
     clock: Clock,
 }
 
-/// A `flashflow measurer` that runs.
-pub(crate) struct StageMeasurer {
-    /// It ends with this.
+/// A running `flashflow measurer`.
+pub(crate) struct TestbedMeasurer {
+    /// Dropping it ends the process.
     process: OwnProcess,
     pub(crate) remote: RemoteMeasurer,
     pub(crate) capacity: Rate,
 }
 
-/// A folder for all that an experiment leaves lying about; it is removed with this, and with this process however that ends.
+/// A folder for an experiment's temporary files. It is removed when dropped, and after this process has ended in any way.
 pub(crate) fn temporary_folder() -> Result<TemporaryFolder> {
     Ok(TemporaryFolder::new()?)
 }
 
-/// Waits until the network's nodes take these relays, those of ours among them, for any place of a circuit, and those of ours know the
-/// others: an exit refuses streams of circuits that come from a relay of which it has not heard.
+/// Waits until the network's nodes accept `relays` for any position of a circuit, and the FlashFlow relays among them (`ours`)
+/// know the other relays: an exit refuses streams of circuits from a relay that it does not know.
 pub(crate) fn wait_until_known<'a>(
     network: &Network,
     relays: &[[u8; 20]],
@@ -60,7 +60,7 @@ pub(crate) fn wait_until_known<'a>(
     Ok(())
 }
 
-/// Our relay as an exit to all destinations, without a limit, in a network.
+/// The specification of a FlashFlow relay in a network, without a limit and as an exit to all destinations.
 pub(crate) fn open_exit(
     nickname: &str,
     network: &Network,
@@ -71,7 +71,7 @@ pub(crate) fn open_exit(
     Ok(OwnRelaySpec { authorities, is_open_exit: true, address, ..spec })
 }
 
-/// Starts FlashFlow relays as open exits in a network on loopback, and waits until all know each other.
+/// Starts FlashFlow relays as open exits in a network on loopback, and waits until all relays know each other.
 pub(crate) fn start_exits(
     nicknames: &[&str],
     network: &Network,
@@ -99,7 +99,7 @@ pub(crate) fn path_of(network: &Network) -> Result<[[u8; 20]; 3]> {
     Ok([first.rsa(), second.rsa(), exit.rsa()])
 }
 
-/// Has a client use this path only. What it used before is forgotten.
+/// Restricts a client to this path, and discards its record of used paths.
 pub(crate) fn pin(client: &mut Client, path: [[u8; 20]; 3]) -> Result<()> {
     let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
     client.pin(&Pins { entry, middle, exit })?;
@@ -107,13 +107,13 @@ pub(crate) fn pin(client: &mut Client, path: [[u8; 20]; 3]) -> Result<()> {
     Ok(())
 }
 
-/// The relays that a client must know: the network's own, and these.
+/// The relays that a client must know: those of the network, and `others`.
 pub(crate) fn all_relays(network: &Network, others: &[[u8; 20]]) -> Vec<[u8; 20]> {
     let own = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
     others.iter().copied().chain(own).collect()
 }
 
-/// What clients download from, at this address.
+/// Starts a server at this address from which clients download.
 pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer> {
     let path = address.to_string().into();
     ContentServer::start_at(address).map_err(|source| Error::File {
@@ -124,7 +124,7 @@ pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer> {
 }
 
 impl Testbed {
-    /// A stage without measurers and relays.
+    /// A testbed without measurers and relays.
     pub(crate) fn new() -> Result<Self> {
         let key = SecretKey::generate()?;
         let folder = temporary_folder()?;
@@ -132,18 +132,18 @@ impl Testbed {
         Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
     }
 
-    /// A stage with `count` measurers of one pump each.
+    /// A testbed with `count` measurers of one pump each.
     pub(crate) fn with_measurers(count: usize, capacity: Rate, output: &Output) -> Result<Self> {
-        let mut stage = Self::new()?;
+        let mut testbed = Self::new()?;
         for number in 1..=count {
             output.doing(format!("starting measurer {number}"));
-            stage.add_measurer(capacity, 1)?;
+            testbed.add_measurer(capacity, 1)?;
         }
         output.step(format!("{count} measurers of {capacity} each"));
-        Ok(stage)
+        Ok(testbed)
     }
 
-    /// Dates what happens on this stage.
+    /// The clock of all events of this testbed.
     pub(crate) const fn clock(&self) -> Clock {
         self.clock
     }
@@ -158,7 +158,7 @@ impl Testbed {
         self.add_measurer_at(Ipv4Addr::LOCALHOST, capacity, pumps)
     }
 
-    /// Starts a measurer at an address of this thread's network.
+    /// Starts a measurer at an address of this thread's network namespace.
     pub(crate) fn add_measurer_at(
         &mut self,
         address: Ipv4Addr,
@@ -185,7 +185,7 @@ impl Testbed {
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
         let address = address.ok_or_else(|| OwnError::no_address(&name, &listening))?;
         let remote = self.remotes.measurer(address, key.public())?;
-        self.measurers.push(StageMeasurer { process, remote, capacity });
+        self.measurers.push(TestbedMeasurer { process, remote, capacity });
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Testbed {
     }
 
     /// The measurers.
-    pub(crate) fn measurers(&self) -> &[StageMeasurer] {
+    pub(crate) fn measurers(&self) -> &[TestbedMeasurer] {
         &self.measurers
     }
 
@@ -208,7 +208,7 @@ impl Testbed {
         Ok(Team::of(mates.collect(), TeamOptions { params, ..TeamOptions::default() })?)
     }
 
-    /// A team in which each of these measurers, by its place, has this share of its capacity.
+    /// A team of the measurers at these places, each with this capacity.
     pub(crate) fn team_of(
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
@@ -217,7 +217,7 @@ impl Testbed {
         self.team_with(shares, TeamOptions { params, ..TeamOptions::default() })
     }
 
-    /// A team of these measurers with options.
+    /// A team of the measurers at these places with options.
     pub(crate) fn team_with(
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
@@ -230,7 +230,7 @@ impl Testbed {
         Ok(Team::of(shares.into_iter().filter_map(mate).collect(), options)?)
     }
 
-    /// Starts a relay of our own that this stage's coordinator may measure.
+    /// Starts a FlashFlow relay that this testbed's coordinator may measure.
     pub(crate) fn relay(
         &self,
         nickname: &str,
@@ -252,12 +252,12 @@ impl Testbed {
         self.start_relay(OwnRelaySpec { limit, authorities, client_percent, ..spec })
     }
 
-    /// Starts our relay as specified.
+    /// Starts a FlashFlow relay as specified.
     pub(crate) fn start_relay(&self, spec: OwnRelaySpec) -> Result<OwnRelay> {
         Ok(OwnRelay::start(spec, self.folder.path(), self.clock)?)
     }
 
-    /// A measurement of a relay as an echo, with any number of rounds.
+    /// A request to measure a relay by echo, with any number of rounds.
     pub(crate) fn echo_request(&self, target: Target, guess: Rate) -> Request {
         let coordinator = Coordinator { key_seed: self.key.seed(), rounds_max: u32::MAX };
         let approach = Approach::Echo(coordinator);
@@ -265,8 +265,12 @@ impl Testbed {
     }
 }
 
-/// A relay's limit, in Mbit/s. Below 20, what proposal 316 grants clients at least would be more than
-/// their share.
+/// Parameters of a measurement of this length.
+pub(crate) fn params(seconds: u32) -> Params {
+    Params { seconds, ..TeamOptions::default().params }
+}
+
+/// Parses a relay's limit in Mbit/s. Below 20, the minimum that proposal 316 grants to clients would exceed their share.
 pub(crate) fn echo_limit(mbit: f64) -> Result<Rate> {
     if !mbit.is_finite() || mbit < 20.0 {
         return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));

@@ -1,10 +1,11 @@
-//! The simulation compared with real sockets: small Tor networks that both play, by the same description.
+//! The simulation compared with real sockets: small Tor networks that run in both from the same description.
 //!
-//! A body, such as [`downloads`], describes a [`Network`], lets a [`World`] play it, and gives what was seen there. [`Simulated`] plays it in virtual time, as `flashflow-lab sim run`
-//! does; [`RealSockets`] on relays, a server and clients, each at a host of its own, with the kernel's TCP, real TLS, and the map's latencies
-//! ([`lab::wan`]). `flashflow-lab sim truth` prints the figures of both, and the tests claim of both what has to hold in both.
+//! A function such as [`downloads`] describes a [`Network`], runs it in a [`World`], and returns the observations. [`Simulated`] runs it
+//! in virtual time, like `flashflow-lab sim run`. [`RealSockets`] runs relays, a server and clients on separate hosts, with the kernel's
+//! TCP, real TLS, and the map's latencies ([`lab::wan`]). `flashflow-lab sim truth` prints the figures of both, and the tests make the
+//! same claims about both.
 //!
-//! What TCP alone does in both is in [`tornet::truth`].
+//! [`tornet::truth`] compares TCP alone.
 
 mod client;
 mod figures;
@@ -24,74 +25,74 @@ use onion::Duration;
 use std::sync::atomic::AtomicBool;
 use tornet::network::Network;
 
-/// Where networks are played.
+/// An environment that runs networks: virtual time or real sockets.
 pub trait World {
-    /// In one word.
+    /// The name, in one word.
     fn name(&self) -> &'static str;
 
-    /// Plays a network: until its clients have fetched all that they want, for at most this number of seconds.
+    /// Runs a network until its clients have completed all downloads, or the maximum time is over.
     ///
     /// # Errors
-    /// Where it cannot be played, or somebody has asked to stop.
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played>;
+    /// If the network cannot run, or a stop was requested.
+    fn run(&self, network: &Network, conditions: &RunConditions<'_>) -> Result<Observed>;
 
-    /// Lets one measurer measure a relay as an echo.
+    /// Measures a relay by echo with one measurer.
     ///
     /// # Errors
-    /// Where it cannot be played, or somebody has asked to stop. That it has come to no estimate is no error.
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured>;
+    /// If the measurement cannot run, or a stop was requested. A measurement without an estimate is not an error.
+    fn measure(&self, measuring: &Measuring, conditions: &RunConditions<'_>) -> Result<Measured>;
 }
 
-/// What does not belong to a network.
+/// How to run a network.
 #[derive(Clone, Copy, Debug)]
-pub struct Around<'a> {
-    /// Seconds that the world passes, at most.
+pub struct RunConditions<'a> {
+    /// The maximum time in seconds, on the world's clock.
     pub seconds_max: u32,
-    /// What chance decides, it decides otherwise with another seed.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Somebody asks to stop.
+    /// Whether to stop.
     pub stop: &'a AtomicBool,
 }
 
-/// What came of a network.
+/// The observations of a network.
 #[derive(Clone, Debug, Default)]
-pub struct Played {
-    /// All downloads that are over, of a client in the order in which they ended.
+pub struct Observed {
+    /// All finished downloads, those of a client in the order in which they ended.
     pub downloads: Vec<Download>,
-    /// In the network's order.
-    pub relays: Vec<RelaySeen>,
-    /// How far packets were late that the machine had no time for, at worst; zero in virtual time.
+    /// The relays, in the network's order.
+    pub relays: Vec<RelayStats>,
+    /// The maximum delay that the machine added to a packet because it was busy; zero in virtual time.
     pub late: Duration,
-    /// Packets that got lost though nobody had asked for it.
+    /// Packets lost although the path's loss did not ask for it.
     pub lost_packets: u64,
 }
 
-/// A download that is over.
+/// A finished download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// Of which client, by its place in the network.
+    /// The client's place in the network.
     pub client: usize,
-    /// When it was asked for, since the network began.
+    /// When it was requested, since the network began.
     pub begun: Duration,
-    /// Bytes that have come.
+    /// Received bytes.
     pub bytes: u64,
-    /// From there to the first byte.
+    /// Time from the request to the first byte.
     pub first_byte: Option<Duration>,
-    /// And to the last; `None` if not all came in time.
+    /// Time from the request to the last byte; `None` if it did not complete in time.
     pub last_byte: Option<Duration>,
 }
 
-/// What a relay has done.
+/// Statistics of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RelaySeen {
-    /// Cells sent on links, of clients.
+pub struct RelayStats {
+    /// Clients' cells sent on links.
     pub cells: u64,
-    /// How long they waited in its circuits' queues, all together.
+    /// The total time that cells waited in circuit queues.
     pub waited_cell_s: f64,
 }
 
-impl RelaySeen {
-    /// How long a cell waited in its circuits' queues, on average. `None` if there were none.
+impl RelayStats {
+    /// The mean time that a cell waited in circuit queues. `None` if there were no cells.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2⁵³ cells")]
     pub fn mean_wait_s(&self) -> Option<f64> {

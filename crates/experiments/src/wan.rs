@@ -1,19 +1,19 @@
-//! `flashflow-lab experiment wan`: relays with known limits are measured over paths of many lengths and losses.
+//! `flashflow-lab experiment wan`: relays with known limits measured over paths with various round trips and losses.
 
 mod fault;
 mod judge;
 
 use crate::common::{Session, as_text, mbit, percent, values_or};
 use crate::error::Result;
-use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::scheduled_actions::with_actions;
-use crate::testbed::Testbed;
-use crate::trial::Tried;
-use crate::wan_site::{Measurement, Site, way_of_rtt};
+use crate::testbed::{self, Testbed};
+use crate::trial::TrialResult;
+use crate::wan_site::{Measurement, Site, way_with_rtt};
 use clap::Args;
 use coordinator::{Params, PathParams};
-use fault::{Act, Fault, Moment};
+use fault::{Fault, FaultAction, Moment};
 use lab::wan::{Congestion, Wan, WanPath, WanSpec};
 use measurer::{Progress, Team, TeamOptions};
 use onion::{Duration, Instant, Rate};
@@ -30,14 +30,12 @@ const MEASURERS: u32 = 2;
 
 /// Are estimates true over real distances?
 ///
-/// C tor's relays are measured in transit and our relays as an echo, over a network of this machine's own
-/// with the round trips of the grid, and its losses in each direction. The kernel's counters of the relay's sockets show what it
-/// can carry, while it is measured over a path without distance or loss by the same number of
-/// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Where a path breaks or a relay stops during the measurement, no number is right, and the one
-/// must not be blamed for the other. The result of a run is a file of its
-/// own in DIR/wan-runs, written when the run is over: the same command continues an interrupted grid. Needs root,
-/// for network namespaces.
+/// C tor relays are measured in transit and FlashFlow relays by echo, over emulated paths with the given round trips, and losses
+/// in each direction. The truth is what the relay's process sends, according to the kernel's counters of its sockets, while the relay
+/// is measured over the same number of sockets on a path without distance or loss. A run holds if its estimate is within −10 % and
+/// +5 % of that, or if it is not conclusive: a wrong number is worse than none. If a path breaks or a relay stops during the
+/// measurement, no number is right, and the failure must blame the right one. Each result is a file in DIR/wan-runs, so that the
+/// same command continues an interrupted grid. Needs root for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment wan --quick --out results
@@ -46,32 +44,32 @@ const MEASURERS: u32 = 2;
   flashflow-lab experiment wan --quick --faults breaks,stops --fault-at lead
   flashflow-lab experiment wan --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
-    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
+    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
     seconds: Option<u32>,
-    /// Round trips; 20,100,200,300 by default, 20,100 if --quick.
+    /// Round trips; 20,100,200,300 by default, 20,100 with --quick.
     #[arg(long, value_delimiter = ',', value_name = "MS,…",
         value_parser = clap::value_parser!(u32).range(0..=2000))]
     rtts_ms: Vec<u32>,
-    /// Packets lost in each direction; 0,0.02,0.1,1 by default, 0,0.1 if --quick.
+    /// Packet loss in each direction; 0,0.02,0.1,1 by default, 0,0.1 with --quick.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", value_parser = percent)]
     losses_percent: Vec<f64>,
-    /// Congestion control of both ends; all three by default, bbr,reno if --quick.
+    /// Congestion control of both ends; all three by default, bbr,reno with --quick.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     congestions: Vec<Congestion>,
-    /// Rate limits of the relays in Mbit/s; 10,90,250 by default, 10,90 if --quick.
+    /// Rate limits of the relays in Mbit/s; 10,90,250 by default, 10,90 with --quick.
     #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = mbit)]
     limits: Vec<f64>,
-    /// How to measure; both by default.
+    /// Kinds of measurement; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// Faults, at the first round trip without loss, of the last relay; none by default.
+    /// Faults of the last relay and its path, at the first round trip and without loss; none by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "FAULT,…")]
     faults: Vec<Fault>,
-    /// When a fault begins, if it does not last the whole measurement.
+    /// When a fault begins that does not last the whole measurement.
     #[arg(long, value_enum, value_name = "MOMENT", default_value = "middle", requires = "faults")]
     fault_at: Moment,
-    /// Seed of what is lost.
+    /// Seed of the packet losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -102,23 +100,23 @@ impl Cell {
         Self { rtt_ms: 0, loss_percent: 0.0, fault: None, fault_at: None, ..self }
     }
 
-    /// Each direction of the path, before anything breaks.
+    /// Each direction of the path, before it breaks.
     fn way(&self) -> WanPath {
-        let way = way_of_rtt(self.rtt_ms, self.loss_percent);
-        self.fault.map_or(way, |it| it.all_the_time(way))
+        let way = way_with_rtt(self.rtt_ms, self.loss_percent);
+        self.fault.map_or(way, |it| it.permanent(way))
     }
 
-    fn fault_words(&self) -> impl Iterator<Item = &'static str> {
+    fn fault_descriptions(&self) -> impl Iterator<Item = &'static str> {
         let at = self.fault_at.filter(|it| *it != Moment::Middle);
-        self.fault.map(Fault::words).into_iter().chain(at.map(Moment::words))
+        self.fault.map(Fault::description).into_iter().chain(at.map(Moment::description))
     }
 }
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, rtt_ms, loss_percent, limit_mbit_per_s, congestion, .. } = self;
-        write!(f, "{} {limit_mbit_per_s}, {rtt_ms} ms, {loss_percent} %", mode.word())?;
-        self.fault_words().try_for_each(|words| write!(f, ", {words}"))?;
+        write!(f, "{} {limit_mbit_per_s}, {rtt_ms} ms, {loss_percent} %", mode.name())?;
+        self.fault_descriptions().try_for_each(|it| write!(f, ", {it}"))?;
         write!(f, ", {congestion}")
     }
 }
@@ -136,10 +134,10 @@ struct WanGrid {
 }
 
 /// A measurement, and how long it took.
-struct Timed {
-    tried: Tried,
+struct TimedResult {
+    result: TrialResult,
     took: Duration,
-    /// Since the path failed for good, if it did.
+    /// The time since a permanent fault began, if there was one.
     took_since_fault: Option<Duration>,
 }
 
@@ -164,10 +162,10 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 impl WanGrid {
     fn params(&self) -> Params {
-        Params { seconds: self.seconds, ..TeamOptions::default().params }
+        testbed::params(self.seconds)
     }
 
-    /// All measurements of a relay. Distances alternate, so that a busy hour affects them all, and faults come last.
+    /// All measurements of a relay. Distances alternate, so that other load on this machine affects them all. Faults are last.
     fn of_relay(&self, of: Cell, is_last: bool) -> impl Iterator<Item = Cell> {
         let paths = self.rtts_ms.iter().flat_map(move |rtt_ms| {
             let losses = self.losses_percent.iter();
@@ -188,7 +186,7 @@ impl WanGrid {
         cell: &Cell,
         sockets: Option<u32>,
         session: Session<'_>,
-    ) -> Result<Option<Timed>> {
+    ) -> Result<Option<TimedResult>> {
         site.paths().set(NEAR, [cell.way(); 2])?;
         let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
         let address = site.wan.host(NEAR)?.address();
@@ -197,7 +195,7 @@ impl WanGrid {
             Ok(Team::new(TeamOptions {
                 measurers: MEASURERS,
                 pumps: Some(1),
-                // Enough for a guess that has to be doubled.
+                // Enough for a round with a doubled guess.
                 capacity: Some(guess.scaled(4.0)),
                 address: Some(address.into()),
                 params: self.params(),
@@ -207,16 +205,17 @@ impl WanGrid {
         };
         let name = cell.to_string();
         let measurement = Measurement { name, relay: cell.relay, guess, from: NEAR, team: &team };
-        let clock = site.stage.clock();
+        let clock = site.testbed.clock();
         let mut start = clock.now();
         let mut broke = None;
-        let tried = site.measure(&measurement, |trial| {
+        let result = site.measure(&measurement, |trial| {
             start = clock.now();
             let pid = trial.pid;
-            let (tried, at) =
-                self.with_fault(site, cell, pid, |progress| trial.run_telling(session, progress))?;
+            let (result, at) = self.with_fault(site, cell, pid, |progress| {
+                trial.run_with_progress(session, progress)
+            })?;
             broke = at;
-            Ok(tried)
+            Ok(result)
         })?;
         let end = clock.now();
         let since = match cell.fault {
@@ -225,11 +224,11 @@ impl WanGrid {
             _ => None,
         };
         let took_since_fault = since.map(|since| end - since);
-        Ok(tried.map(|tried| Timed { tried, took: end - start, took_since_fault }))
+        Ok(result.map(|result| TimedResult { result, took: end - start, took_since_fault }))
     }
 
-    /// Runs `body`, which reports its progress. At the moment of the fault, if it has one, the path changes or the relay's process stops. Returns when
-    /// that was, too.
+    /// Runs `body`, which reports its progress. At the moment of the cell's fault, if any, changes the path or stops the relay's process. Also
+    /// returns when that was.
     fn with_fault<T>(
         &self,
         site: &Site,
@@ -237,28 +236,28 @@ impl WanGrid {
         relay_pid: u32,
         body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T>,
     ) -> Result<(T, Option<Instant>)> {
-        let acts = cell.fault.map(|it| it.acts(cell.way())).unwrap_or_default();
-        let Some(moment) = cell.fault_at.filter(|_| !acts.is_empty()) else {
+        let actions = cell.fault.map(|it| it.actions(cell.way())).unwrap_or_default();
+        let Some(moment) = cell.fault_at.filter(|_| !actions.is_empty()) else {
             return Ok((body(&mut |_| ())?, None));
         };
         let rtt = Duration::from_millis(cell.rtt_ms.into());
         let echo = coordinator::Mode::Echo;
         let lead_s = PathParams::at_distance(echo, Rate::ZERO, rtt, self.seconds).lead_s;
         // Also if the body fails: a stopped process cannot shut down.
-        let _continuing = Continuing(relay_pid);
-        let has_come = |progress: &Progress| moment.has_come(progress, self.seconds, lead_s);
+        let _resumed = ResumeOnDrop(relay_pid);
+        let is_due = |progress: &Progress| moment.is_reached(progress, self.seconds, lead_s);
         let paths = site.paths();
-        let act = |act| match act {
-            Act::Ways(ways) => paths.set(NEAR, ways),
-            Act::Stop => {
+        let perform = |action| match action {
+            FaultAction::SetPath(directions) => paths.set(NEAR, directions),
+            FaultAction::Stop => {
                 signal(relay_pid, Signal::STOP);
                 Ok(())
             }
         };
-        with_actions(site.stage.clock(), has_come, acts, act, body)
+        with_actions(site.testbed.clock(), is_due, actions, perform, body)
     }
 
-    /// What the relay carries over a path without distance by this number of sockets, in Mbit/s, if that can be measured: C tor with a
+    /// What the relay carries over a path without distance and this number of sockets, in Mbit/s, if that can be measured. C tor with a
     /// rate limit carries less over more sockets. The outer `None` if the user has interrupted.
     fn near_mbit(
         &self,
@@ -269,9 +268,9 @@ impl WanGrid {
     ) -> Option<Option<f64>> {
         let problem = match self.measure(site, &cell.near(), sockets, session) {
             Ok(timed) => {
-                let tried = timed?.tried;
-                if !judge::is_slowed(cell.mode, &tried) {
-                    return Some(tried.sent_mbit());
+                let result = timed?.result;
+                if !judge::is_slowed(cell.mode, &result) {
+                    return Some(result.sent_mbit());
                 }
                 "it waited for a processor".to_owned()
             }
@@ -284,7 +283,7 @@ impl WanGrid {
 
 impl Grid for WanGrid {
     type Cell = Cell;
-    type World = Site;
+    type Setup = Site;
     const NAME: &'static str = "wan";
     const TEXT: &'static str = include_str!("../../../docs/experiments/wan.md");
 
@@ -314,13 +313,13 @@ impl Grid for WanGrid {
         format!("t = {} s, seed {}", self.seconds, self.seed)
     }
 
-    fn world(&self, cell: &Cell) -> String {
-        format!("relays: {}, {}", cell.mode.word(), cell.congestion)
+    fn setup(&self, cell: &Cell) -> String {
+        format!("relays: {}, {}", cell.mode.name(), cell.congestion)
     }
 
-    /// What is measured of a relay with one congestion control has the same truths.
+    /// All measurements of a relay with one congestion control share their truths.
     fn group(&self, cell: &Cell) -> String {
-        format!("{}, {}", self.world(cell), cell.limit_mbit_per_s)
+        format!("{}, {}", self.setup(cell), cell.limit_mbit_per_s)
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
@@ -331,10 +330,10 @@ impl Grid for WanGrid {
         Site::start(cell.mode, &limits, wan, FAR, Testbed::new()?, session.output).map(Some)
     }
 
-    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
-        let Turn { cell, earlier, session } = turn;
+    fn run(&self, site: &mut Site, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, earlier, session } = run;
         let Some(timed) = self.measure(site, cell, None, session)? else { return Ok(None) };
-        let sockets = timed.tried.sockets;
+        let sockets = timed.result.sockets;
         let near = match judge::known_near_mbit(earlier, cell, sockets) {
             Some(known) => Some(known),
             None => match self.near_mbit(site, cell, sockets, session) {
@@ -354,16 +353,16 @@ impl Grid for WanGrid {
     }
 }
 
-/// Lets a relay's process continue when it is dropped; one that was not stopped does not notice.
-struct Continuing(u32);
+/// Resumes a relay's process when dropped. This has no effect on a running process.
+struct ResumeOnDrop(u32);
 
-impl Drop for Continuing {
+impl Drop for ResumeOnDrop {
     fn drop(&mut self) {
         signal(self.0, Signal::CONT);
     }
 }
 
-/// The end of a process is reported elsewhere.
+/// Sends a signal. A process that has ended is reported elsewhere.
 fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _gone = pid.map(|pid| kill_process(pid, signal));
@@ -391,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_run_has_a_name_and_a_relays_runs_are_in_one_group() {
+    fn run_names_are_unique_and_runs_of_a_relay_are_in_one_group() {
         let grid = WanGrid::example();
         let cells = grid.cells();
         assert_eq!(cells.len(), 2 * 2 * (2 * 4 + 2));

@@ -1,10 +1,10 @@
-//! Relays and other nodes beyond a distance.
+//! Relays at one host of an emulated wide-area network, measured from other hosts.
 
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::private_network as network;
 use crate::testbed::Testbed;
-use crate::trial::{Trial, Tried};
+use crate::trial::{Trial, TrialResult};
 use lab::wan::{Host, Wan, WanPath};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
 use measurer::{Approach, Defences, Request, Team};
@@ -18,14 +18,14 @@ use std::{fs, thread};
 use terminal::Output;
 use terminal::measuring::Subject;
 
-/// Nearly the priority of the path itself (`lab::wan`), which must be late for nobody.
+/// Slightly below the priority of the emulated paths (`lab::wan`), whose packets must not be late.
 const PRIORITY: i32 = -14;
 
-/// Relays, all of one kind, in the network namespace of this thread.
+/// Relays of one kind in the network namespace of this thread.
 pub(crate) enum Relays {
-    /// C tor's, in a network of their own, which the consensus gives these defences.
+    /// C tor relays in a private network, whose consensus sets these defences.
     Stock(Network, Defences),
-    /// Ours, which a stage's coordinator may measure.
+    /// FlashFlow relays that a testbed's coordinator may measure.
     Own(Vec<OwnRelay>),
 }
 
@@ -35,7 +35,7 @@ impl Relays {
         mode: Mode,
         limits: &[Option<Rate>],
         address: Ipv4Addr,
-        stage: &Testbed,
+        testbed: &Testbed,
         output: &Output,
     ) -> Result<Self> {
         let limits = (1..).zip(limits.iter().copied());
@@ -60,20 +60,20 @@ impl Relays {
             }
             Mode::Echo => {
                 let start = |(number, limit): (u32, Option<Rate>)| {
-                    let spec = OwnRelaySpec::new(format!("own{number}"), stage.key().public());
-                    stage.start_relay(OwnRelaySpec { limit, address, ..spec })
+                    let spec = OwnRelaySpec::new(format!("own{number}"), testbed.key().public());
+                    testbed.start_relay(OwnRelaySpec { limit, address, ..spec })
                 };
                 Ok(Self::Own(limits.map(start).collect::<Result<_, _>>()?))
             }
         }
     }
 
-    /// The relay of this number, for a measurement: the order, its process, and what it reports.
+    /// The relay of this number: the request to measure it, the identifier of its process, and its reports.
     pub(crate) fn subject(
         &self,
         relay: usize,
         guess: Rate,
-        stage: &Testbed,
+        testbed: &Testbed,
     ) -> Result<(Request, u32, RelayReports<'_>)> {
         match self {
             Self::Stock(network, defences) => {
@@ -86,8 +86,8 @@ impl Relays {
             }
             Self::Own(relays) => {
                 let relay = &relays[relay];
-                let said = RelayReports::watch_own(relay, stage.clock());
-                Ok((stage.echo_request(relay.target, guess), relay.process.pid(), said))
+                let reports = RelayReports::watch_own(relay, testbed.clock());
+                Ok((testbed.echo_request(relay.target, guess), relay.process.pid(), reports))
             }
         }
     }
@@ -100,22 +100,22 @@ impl Relays {
     }
 }
 
-/// Relays at one host of a network with distances, measured from others.
+/// Relays at one host of an emulated network, and the measurers at other hosts.
 pub(crate) struct Site {
-    // In this order: what runs at the hosts ends before they do.
+    // Dropped in this order: processes end before their hosts.
     relays: Relays,
-    pub(crate) stage: Testbed,
+    pub(crate) testbed: Testbed,
     pub(crate) wan: Wan,
     /// The host of the relays.
-    at: &'static str,
+    host: &'static str,
 }
 
-/// How the relay of a site is measured.
+/// A measurement of one relay of a site.
 pub(crate) struct Measurement<'m> {
-    /// In progress, such as `echo 10 Mbit/s, run 3`.
+    /// The name in progress messages, such as `echo 10 Mbit/s, run 3`.
     pub(crate) name: String,
     pub(crate) relay: usize,
-    /// What the relay is expected to carry.
+    /// The expected capacity of the relay.
     pub(crate) guess: Rate,
     /// The coordinator's host.
     pub(crate) from: &'static str,
@@ -123,40 +123,40 @@ pub(crate) struct Measurement<'m> {
 }
 
 impl Site {
-    /// Starts the relays at the host `at`. This thread stays in the namespace of that host.
+    /// Starts the relays at `host`. This thread stays in the network namespace of that host.
     pub(crate) fn start(
         mode: Mode,
         limits: &[Rate],
         wan: Wan,
-        at: &'static str,
-        stage: Testbed,
+        host: &'static str,
+        testbed: Testbed,
         output: &Output,
     ) -> Result<Self> {
-        let host = wan.host(at)?;
-        enter(host)?;
+        let address = wan.host(host)?.address();
+        enter(wan.host(host)?)?;
         let limits: Vec<Option<Rate>> = limits.iter().copied().map(Some).collect();
-        let relays = Relays::start(mode, &limits, host.address(), &stage, output)?;
-        Ok(Self { relays, stage, wan, at })
+        let relays = Relays::start(mode, &limits, address, &testbed, output)?;
+        Ok(Self { relays, testbed, wan, host })
     }
 
-    /// Measures a relay; `None` if the user has interrupted. `around` runs the trial, and is given the relay's process.
+    /// Measures a relay: prepares a trial, which `run` runs. `None` if the user has interrupted.
     pub(crate) fn measure(
         &self,
         measurement: &Measurement<'_>,
-        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>>,
-    ) -> Result<Option<Tried>> {
+        run: impl FnOnce(Trial<'_, '_>) -> Result<Option<TrialResult>>,
+    ) -> Result<Option<TrialResult>> {
         let Measurement { name, relay, guess, from, team } = measurement;
-        enter(self.wan.host(self.at)?)?;
-        let (request, pid, mut said) = self.relays.subject(*relay, *guess, &self.stage)?;
-        go_ahead(pid);
+        enter(self.wan.host(self.host)?)?;
+        let (request, pid, mut reports) = self.relays.subject(*relay, *guess, &self.testbed)?;
+        raise_priority(pid);
         enter(self.wan.host(from)?)?;
-        let team = &mut team(&self.stage)?;
-        around(Trial { name, team, request, pid, said: &mut said })
+        let team = &mut team(&self.testbed)?;
+        run(Trial { name, team, request, pid, reports: &mut reports })
     }
 
     /// The paths to the relays.
     pub(crate) const fn paths(&self) -> Paths<'_> {
-        Paths { wan: &self.wan, at: self.at }
+        Paths { wan: &self.wan, host: self.host }
     }
 
     pub(crate) fn stop(self) -> Result<()> {
@@ -164,39 +164,39 @@ impl Site {
     }
 }
 
-/// The paths to the relays of a site, which any thread may change.
+/// The paths between the relays of a site and other hosts. Any thread may change them.
 #[derive(Clone, Copy)]
 pub(crate) struct Paths<'a> {
     wan: &'a Wan,
-    at: &'static str,
+    host: &'static str,
 }
 
 impl Paths<'_> {
-    /// Changes the path of a host: to the relays, and from them.
-    pub(crate) fn set(self, host: &str, [to, from]: [WanPath; 2]) -> Result<()> {
-        self.wan.set_path(host, self.at, to)?;
-        Ok(self.wan.set_path(self.at, host, from)?)
+    /// Changes both directions of the path of `other`: to the relays, and from them.
+    pub(crate) fn set(self, other: &str, [to, from]: [WanPath; 2]) -> Result<()> {
+        self.wan.set_path(other, self.host, to)?;
+        Ok(self.wan.set_path(self.host, other, from)?)
     }
 }
 
-/// A path of this round trip, of which each direction is half.
-pub(crate) fn way_of_rtt(rtt_ms: u32, loss_percent: f64) -> WanPath {
+/// One direction of a path with this round-trip time, of which each direction has half.
+pub(crate) fn way_with_rtt(rtt_ms: u32, loss_percent: f64) -> WanPath {
     let latency = Duration::from_micros(u64::from(rtt_ms) * 500);
     WanPath::with_latency(latency).with_loss(loss_percent / 100.0)
 }
 
-/// Starts a measurer of one pump at a host, on a thread that `prepare` may change first: the process inherits
-/// that.
+/// Starts a measurer of one pump at a host. `prepare` may first change the attributes of the starting thread, which the
+/// process inherits.
 pub(crate) fn measurer_at(
     host: &Host,
-    stage: &mut Testbed,
+    testbed: &mut Testbed,
     capacity: Rate,
     prepare: impl FnOnce() -> Result<()> + Send,
 ) -> Result<()> {
     let start = || -> Result<()> {
         enter(host)?;
         prepare()?;
-        stage.add_measurer_at(host.address(), capacity, 1)
+        testbed.add_measurer_at(host.address(), capacity, 1)
     };
     match thread::scope(|scope| scope.spawn(start).join()) {
         Ok(started) => started,
@@ -204,17 +204,17 @@ pub(crate) fn measurer_at(
     }
 }
 
-/// Brings this thread to a host.
+/// Moves this thread into the network namespace of a host.
 pub(crate) fn enter(host: &Host) -> Result<()> {
     host.namespace().enter().map_err(|error| Error::Network(error.to_string()))
 }
 
-/// Gives the threads of a relay's process priority over its measurers, as the path has: elsewhere they share no machine. It is not changed without
-/// the right to do so.
-fn go_ahead(pid: u32) {
+/// Gives the threads of a relay's process priority over its measurers, which on real networks run on other machines. Without
+/// the permission to do so, nothing changes.
+fn raise_priority(pid: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let threads = tasks.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
     for thread in threads.filter_map(Pid::from_raw) {
-        let _equal = setpriority_process(Some(thread), PRIORITY);
+        let _unchanged = setpriority_process(Some(thread), PRIORITY);
     }
 }

@@ -1,7 +1,7 @@
-//! Small Tor networks in virtual time and on real sockets, by the same bodies: what has to come out in both.
+//! Claims about small Tor networks that hold in virtual time and on real sockets.
 //!
-//! Claims are ranges that hold on a busy machine. Where a claim is that something was in time, and the network itself was late, the test says so and claims nothing. What comes out on a
-//! quiet machine, figure by figure, is for `flashflow-lab sim truth`, and is in docs/simulation.md.
+//! Claims are ranges that also hold on a busy machine. If packets were too late for a claim about time, the test prints that and claims
+//! nothing. docs/simulation.md has the figures of a quiet machine, from `flashflow-lab sim truth`.
 
 #![expect(clippy::print_stdout, reason = "the results are printed, for the table of real sockets")]
 
@@ -14,10 +14,10 @@ use std::sync::atomic::AtomicBool;
 
 const SEED: u64 = 1;
 
-/// Nobody asks to stop.
+/// Never set.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// How much worse than it should a busy machine may do.
+/// How much worse than expected the results of a busy machine may be.
 #[derive(Clone, Copy, Debug)]
 struct Slack {
     /// Times are no longer than expected by more than this factor.
@@ -28,7 +28,7 @@ struct Slack {
     kist: f64,
 }
 
-/// Plays each body in both worlds.
+/// Runs each claim in both worlds.
 macro_rules! in_both_worlds {
     ($($claim:ident)*) => {
         mod in_virtual_time {
@@ -48,19 +48,19 @@ macro_rules! in_both_worlds {
 }
 
 in_both_worlds! {
-    downloads_through_three_relays_take_what_way_and_windows_take
-    small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist
-    flashflow_estimates_what_a_limited_relay_carries
+    download_times_match_path_latency_and_stream_windows
+    small_downloads_overtake_bulk_cells_and_are_faster_with_kist
+    an_estimate_matches_the_relays_limit
 }
 
-/// Why this machine makes no networks of its own, if it is for want of permission.
+/// The error if this process has no permission to create network namespaces.
 fn no_networks() -> Option<String> {
     use lab::wan::{Wan, WanError, WanPath, WanSpec};
     match Wan::start(&WanSpec::pair(WanPath::default())) {
         Err(WanError::Namespace(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(error.to_string())
         }
-        // What else fails, fails the test.
+        // Other errors fail the test.
         _ => None,
     }
 }
@@ -71,60 +71,65 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Whether packets were so late that nothing can be said of times of this length; says so.
+/// Whether packets were too late for a claim about times of this length. Prints it if so.
 fn is_inconclusive(late: Duration, time_s: f64) -> bool {
     let is_so = late.as_secs_f64() > time_s / 4.0;
     if is_so {
-        println!("inconclusive: packets were up to {late:?} late, by a machine that is too busy");
+        println!(
+            "inconclusive: packets were up to {late:?} late, because this machine is too busy"
+        );
     }
     is_so
 }
 
-fn downloads_through_three_relays_take_what_way_and_windows_take(world: &dyn World, slack: Slack) {
-    let small = downloads(world, 51_200, SEED, &NEVER).expect("it can be played");
-    let large = downloads(world, 1 << 20, SEED, &NEVER).expect("it can be played");
+fn download_times_match_path_latency_and_stream_windows(world: &dyn World, slack: Slack) {
+    let small = downloads(world, 51_200, SEED, &NEVER).expect("a result");
+    let large = downloads(world, 1 << 20, SEED, &NEVER).expect("a result");
     println!("{}: 50 KiB {small:?}\n1 MiB {large:?}", world.name());
     for seen in [&small, &large] {
-        assert_eq!(seen.last_byte_s.len(), seen.asked as usize, "not all completed");
-        let least_s = seen.first_byte_least.as_secs_f64();
-        assert!(seen.first_byte_s.iter().all(|it| *it >= least_s), "sooner than light: {seen:?}");
+        assert_eq!(seen.last_byte_s.len(), seen.requested as usize, "not all completed");
+        let min_s = seen.first_byte_min.as_secs_f64();
+        assert!(
+            seen.first_byte_s.iter().all(|it| *it >= min_s),
+            "faster than the path's latency: {seen:?}"
+        );
         let first_s = median(&seen.first_byte_s);
-        let is_soon = first_s < 1.3 * slack.time * least_s;
-        assert!(is_soon || is_inconclusive(seen.late, least_s), "{first_s} s, {least_s} at least");
+        let is_soon = first_s < 1.3 * slack.time * min_s;
+        assert!(is_soon || is_inconclusive(seen.late, min_s), "{first_s} s, minimum {min_s}");
     }
-    // 1 MiB are four windows of a stream and a piece of a fifth: the exit waits four times for word of what has come.
+    // 1 MiB is four stream windows and part of a fifth: the exit waits four times for SENDMEs.
     let windows_s = 4.0 * large.window_round_trip.as_secs_f64();
     let each = large.first_byte_s.iter().zip(&large.last_byte_s);
     let taken_s: Vec<f64> = each.map(|(first, last)| last - first).collect();
-    assert!(taken_s.iter().all(|it| *it >= windows_s), "no windows: {taken_s:?}, {windows_s}");
+    assert!(
+        taken_s.iter().all(|it| *it >= windows_s),
+        "faster than its windows: {taken_s:?}, {windows_s}"
+    );
     let is_soon = median(&taken_s) < 4.0 * slack.time * windows_s;
     assert!(is_soon || is_inconclusive(large.late, windows_s), "{taken_s:?}, {windows_s}");
     assert!(median(&small.last_byte_s) < median(&large.last_byte_s));
 }
 
-fn small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist(
-    world: &dyn World,
-    slack: Slack,
-) {
-    let play = |scheduler| queueing(world, scheduler, SEED, &NEVER).expect("it can be played");
-    let vanilla = play(SchedulerConfig::vanilla());
-    let kist = play(SchedulerConfig::kist(Duration::from_millis(10)));
+fn small_downloads_overtake_bulk_cells_and_are_faster_with_kist(world: &dyn World, slack: Slack) {
+    let run = |scheduler| queueing(world, scheduler, SEED, &NEVER).expect("a result");
+    let vanilla = run(SchedulerConfig::vanilla());
+    let kist = run(SchedulerConfig::kist(Duration::from_millis(10)));
     println!("{}: Vanilla {vanilla:?}\nKIST {kist:?}", world.name());
     let first_s = |seen: &Queueing| median(&seen.first_byte_s);
     for seen in [&vanilla, &kist] {
-        // Cells, TLS and TCP take a tenth of it.
+        // A tenth is overhead of cells, TLS and TCP.
         let used = seen.bulk_mbit_per_s / NARROW.as_mbit_per_s();
         assert!((0.75 * slack.rate..0.97).contains(&used), "{used}: {seen:?}");
         assert!(seen.first_byte_s.len() > 10, "{seen:?}");
         assert_eq!(seen.failed, 0, "{seen:?}");
     }
-    // Two times through the queue, for CONNECTED and for the answer, and yet sooner than a cell of bulk once.
+    // CONNECTED and the first data both pass the queue, and still take less time than one bulk cell.
     let is_soon = first_s(&kist) < kist.wait_s;
     assert!(is_soon || is_inconclusive(kist.late, kist.wait_s), "{kist:?}");
-    // What does not wait in the kernel waits in the relay, where small downloads pass it: Vanilla fills what the kernel has room for, KIST lets one window wait there.
-    // By Little's law, since a machine that is busy with others may hold up one of the two.
-    let waits = |seen: &Queueing| seen.wait_s * seen.bulk_mbit_per_s;
-    assert!(waits(&kist) > 0.9 * waits(&vanilla), "KIST {kist:?}\nVanilla {vanilla:?}");
+    // Data that does not wait in the kernel waits in the relay, where small downloads overtake it. Vanilla fills the kernel's buffers,
+    // KIST leaves one congestion window there. By Little's law, since other load may slow one of the two runs.
+    let queued = |seen: &Queueing| seen.wait_s * seen.bulk_mbit_per_s;
+    assert!(queued(&kist) > 0.9 * queued(&vanilla), "KIST {kist:?}\nVanilla {vanilla:?}");
     let is_sooner = first_s(&kist) < slack.kist * first_s(&vanilla);
     let late = kist.late.max(vanilla.late);
     assert!(
@@ -133,16 +138,16 @@ fn small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist(
     );
 }
 
-fn flashflow_estimates_what_a_limited_relay_carries(world: &dyn World, slack: Slack) {
-    let measured = measurement(world, SEED, &NEVER).expect("it can be played");
+fn an_estimate_matches_the_relays_limit(world: &dyn World, slack: Slack) {
+    let measured = measurement(world, SEED, &NEVER).expect("a result");
     println!("{}: {measured:?}", world.name());
     let estimate = measured.estimate.unwrap_or_else(|| panic!("{measured:?}"));
     let share = estimate.as_mbit_per_s() / LIMIT.as_mbit_per_s();
-    // ε₂ of the paper. Whatever else happens, no more may come out.
+    // ε₂ of the paper is a bound in any case.
     assert!(share < 1.05, "{share}: {measured:?}");
     if let Some(doubt) = &measured.doubt {
         println!("inconclusive: {doubt}");
-        assert!(slack.time > 1.0, "there is nobody else in virtual time: {doubt}");
+        assert!(slack.time > 1.0, "virtual time has no other load: {doubt}");
         return;
     }
     assert!(share > 0.85 * slack.rate, "{share}: {measured:?}");

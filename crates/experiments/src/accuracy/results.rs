@@ -1,26 +1,24 @@
-//! All runs, as a report.
+//! The report on all runs.
 
 use super::{AccuracyGrid, Cell, team};
 use crate::grid::Rows;
 use crate::mode::Mode;
 use crate::reporting::{list, median, parameter};
-use crate::trial::BOUNDS;
-use report::experiment::{
-    Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Value,
-};
+use crate::trial::ratio_figure;
+use report::experiment::{Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Value};
 
 pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
     let mut cases: Vec<(&Cell, &Case)> = rows.cases().collect();
-    // Settings alternate in play.
+    // Settings alternate in the order of runs.
     cases.sort_by_key(|(it, _)| (it.mode, it.relay, it.measurers, it.run));
-    let unplayed = report.cases.split_off(cases.len());
-    report.cases = cases.iter().map(|(_, case)| (*case).clone()).chain(unplayed).collect();
+    let without_cell = report.cases.split_off(cases.len());
+    report.cases = cases.iter().map(|(_, case)| (*case).clone()).chain(without_cell).collect();
     report.answer = answer(report);
     report.promise = Promise::Share(0.99);
     report.figures = figures(grid, &cases);
     report.notes.extend(doubtful(&cases));
     let params = grid.params();
-    let modes: Vec<&str> = grid.modes.iter().map(|mode| mode.word()).collect();
+    let modes: Vec<&str> = grid.modes.iter().map(|mode| mode.name()).collect();
     report.parameters = vec![
         parameter("modes", list(&modes)),
         parameter("limits", list(&grid.limits)),
@@ -37,19 +35,19 @@ pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut E
 }
 
 fn answer(report: &ExperimentReport) -> String {
-    let tried = report.cases.len();
+    let all = report.cases.len();
     let (held, open) = (report.count(CaseVerdict::Held), report.count(CaseVerdict::Inconclusive));
     let mut ratios: Vec<f64> = report.cases.iter().filter_map(|it| it.ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let (Some(low), Some(median), Some(high)) =
         (ratios.first(), median(ratios.iter().copied()), ratios.last())
     else {
-        return format!("Of {tried} runs, none had an estimate.");
+        return format!("None of {all} runs had an estimate.");
     };
     format!(
         "{held} of {} conclusive runs were within −10 % and +5 %; {open} more were, but \
-         inconclusive. Estimate over truth was {low:.3} to {high:.3}, {median:.3} in the median.",
-        tried - open
+         inconclusive. Estimate over truth was {low:.3} to {high:.3}, with a median of {median:.3}.",
+        all - open
     )
 }
 
@@ -65,11 +63,11 @@ fn figures(grid: &AccuracyGrid, cases: &[(&Cell, &Case)]) -> Vec<ExperimentFigur
         let teams = grid.teams.iter();
         let by_team = teams.map(|it| (team(*it), ratios(&|cell| cell.measurers == *it)));
         let (by, how, end) = match mode {
-            Mode::Echo => ("limit, or what the relay without one sent", "As an echo", ""),
-            Mode::Transit => ("what tor sent, by the kernel", "In transit", "-transit"),
+            Mode::Echo => ("limit, or what a relay without a limit sent", "By echo", ""),
+            Mode::Transit => ("what tor sent according to the kernel", "In transit", "-transit"),
         };
         let figure = |name: &str, what: &str, groups: Vec<(String, Vec<f64>)>| {
-            distributions(&format!("{name}{end}"), &format!("{how}, by {what}"), by, groups)
+            ratio_figure(&format!("{name}{end}"), &format!("{how}, by {what}"), by, groups)
         };
         figures.push(figure("figure-6", "the relay's limit", by_limit.collect()));
         figures.push(figure("by-team", "the team's size", by_team.collect()));
@@ -86,24 +84,8 @@ fn doubtful(cases: &[(&Cell, &Case)]) -> Option<String> {
         (doubtful.clone().count(), doubtful.filter(|(it, _)| it.limit.0.is_some()).count());
     (all > 0).then(|| {
         format!(
-            "{all} runs were inconclusive, {limited} of them of relays with a limit: relay and \
-             measurers share this machine's processors, so the result is how fast the relay \
-             can be next to its measurers. These runs do not count as held."
+            "{all} runs were inconclusive, {limited} of them with a limited relay: relay and measurers share this machine's \
+             processors, so the result is how fast the relay is while its measurers run. These runs do not count as held."
         )
     })
-}
-
-/// As in figure 6 of the paper.
-fn distributions(
-    name: &str,
-    title: &str,
-    truth: &str,
-    groups: Vec<(String, Vec<f64>)>,
-) -> ExperimentFigure {
-    let label = format!("estimate ÷ {truth}");
-    let mut figure = ExperimentFigure::distributions(name, title, &label, groups)
-        .band(On::X, *BOUNDS.start(), *BOUNDS.end(), "−10 % to +5 %", Role::Truth)
-        .caption("The share of the runs whose estimate divided by the truth is at most x.");
-    figure.x = figure.x.showing(0.85, 1.10);
-    figure
 }

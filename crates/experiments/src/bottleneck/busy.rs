@@ -1,4 +1,4 @@
-//! A processor that others want, too.
+//! A processor that a busy thread shares with a measurer.
 
 use crate::error::{Error, Result};
 use rustix::process::setpriority_process;
@@ -6,11 +6,11 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{hint, thread};
 
-/// A process of this priority gets a seventieth of a processor that another thread wants completely: loading a relay with
-/// 100 Mbit/s takes a twentieth.
+/// At this priority, a process gets a seventieth of a processor that another thread keeps busy. To load a relay with 100 Mbit/s
+/// takes a twentieth.
 const NICE: i32 = 19;
 
-/// The processor that the slow measurer shares: the last that this thread may use.
+/// The processor of the slow measurer: the last one that this thread may use.
 fn shared_processor() -> Result<CpuSet> {
     let mine = sched_getaffinity(None).map_err(refused)?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| mine.is_set(*cpu));
@@ -19,13 +19,13 @@ fn shared_processor() -> Result<CpuSet> {
     Ok(set)
 }
 
-/// Leaves this thread, and the processes that it starts, little of one processor if others want it.
+/// Restricts this thread, and processes that it starts, to the shared processor at the lowest priority.
 pub(super) fn slow_down() -> Result<()> {
     sched_setaffinity(None, &shared_processor()?).map_err(refused)?;
     setpriority_process(None, NICE).map_err(refused)
 }
 
-/// Runs `body` while a thread wants all of that processor.
+/// Runs `body` while a thread keeps the shared processor busy.
 pub(super) fn with_busy_thread<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let set = shared_processor()?;
     let is_over = AtomicBool::new(false);
@@ -38,7 +38,7 @@ pub(super) fn with_busy_thread<T>(body: impl FnOnce() -> Result<T>) -> Result<T>
             Ok::<(), Error>(())
         };
         let busy = scope.spawn(spin);
-        let spinning = Spinning(&is_over);
+        let spinning = StopOnDrop(&is_over);
         let done = body();
         drop(spinning);
         busy.join().map_err(|_| stopped())??;
@@ -46,10 +46,10 @@ pub(super) fn with_busy_thread<T>(body: impl FnOnce() -> Result<T>) -> Result<T>
     })
 }
 
-/// Ends a busy thread, also when what is done meanwhile panics.
-struct Spinning<'a>(&'a AtomicBool);
+/// Stops the busy thread, also if the body panics.
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Spinning<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }

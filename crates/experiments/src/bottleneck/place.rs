@@ -1,4 +1,4 @@
-//! Where the bottleneck is.
+//! Places of a bottleneck.
 
 use crate::mode::Mode;
 use clap::ValueEnum;
@@ -9,52 +9,38 @@ use serde::{Serialize, Serializer};
 /// The queue of a narrow link.
 pub(super) const QUEUE: Duration = Duration::from_millis(100);
 
-/// That of a link that drops the rest: a few packets, for less than what counts as a queue.
+/// The queue of a link that drops excess packets: a few packets, too short to count as a queue.
 const NO_QUEUE: Duration = Duration::from_millis(4);
 
-/// Where the bottleneck is.
+/// A place of the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Place {
-    /// Nothing but the relay.
+    /// No bottleneck but the relay.
     Nowhere,
     /// The relay's own link.
     Relay,
     /// The link of the second measurer.
     Measurer,
-    /// The link of the second measurer, which drops what it does not let through, and keeps no queue.
+    /// The link of the second measurer, which has no queue and drops excess packets.
     Policer,
-    /// The link of the second measurer in the direction from the relay.
+    /// The return path of the second measurer's link.
     Back,
-    /// The link of a host with two measurers, with a third at a host of its own.
+    /// The link of a host with two measurers; a third is at another host.
     Host,
     /// The processor of the second measurer.
     Processor,
-    /// The path of the second measurer, on which nothing arrives after a quarter of the round.
+    /// The path of the second measurer, which breaks after a quarter of the round.
     Breaks,
-    /// The path of the second measurer, on which nothing arrives at all.
+    /// The path of the second measurer, which carries nothing at all.
     Gone,
-    /// The paths of all measurers, on which nothing arrives after a quarter of the round. The coordinator's path works.
+    /// The paths of all measurers, which break after a quarter of the round. The coordinator's path works.
     All,
-    /// The coordinator's own path, on which nothing arrives after a quarter of the round. It has none to a relay that does not take part.
+    /// The coordinator's own path, which breaks after a quarter of the round. It has none to a relay that does not take part.
     Coordinator,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 11] = [
-        Self::Nowhere,
-        Self::Relay,
-        Self::Measurer,
-        Self::Policer,
-        Self::Back,
-        Self::Host,
-        Self::Processor,
-        Self::Breaks,
-        Self::Gone,
-        Self::All,
-        Self::Coordinator,
-    ];
-
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn description(self) -> &'static str {
         match self {
             Self::Nowhere => "nothing narrow",
             Self::Relay => "the relay's link",
@@ -70,22 +56,22 @@ impl Place {
         }
     }
 
-    /// Whether the second measurer can't do its part at all: its measurement fails, and the relay is measured again without it.
+    /// Whether the second measurer cannot take part: its measurement fails, and the relay is measured again without it.
     pub(super) const fn is_lost(self) -> bool {
         matches!(self, Self::Breaks | Self::Gone)
     }
 
-    /// Whether a measurement fails there, and there is another.
+    /// Whether the first measurement fails, so that another follows.
     pub(super) const fn fails(self) -> bool {
         self.is_lost() || matches!(self, Self::All | Self::Coordinator)
     }
 
-    /// Whether there is such a place when a relay is measured like this.
-    pub(super) const fn is_there(self, mode: Mode) -> bool {
+    /// Whether this place exists in this kind of measurement.
+    pub(super) const fn exists_in(self, mode: Mode) -> bool {
         !matches!((self, mode), (Self::Coordinator, Mode::Transit))
     }
 
-    /// The link of the second measurer's host, if it lets through this rate where it is narrow.
+    /// The link of the second measurer's host, with this rate where it is narrow.
     pub(super) fn access(self, rate: Rate) -> Access {
         let narrow = |queue| Bottleneck { rate, queue: Queue::Time(queue) };
         match self {
@@ -105,6 +91,6 @@ impl Place {
 
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.words())
+        serializer.serialize_str(self.description())
     }
 }

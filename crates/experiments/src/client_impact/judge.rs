@@ -1,4 +1,4 @@
-//! Whether downloads are not slower.
+//! The verdict on whether downloads are slower.
 
 use super::scene::Software;
 use crate::factor::Factor;
@@ -8,10 +8,10 @@ use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
 use std::io;
 
-/// An interval of the ratio that contains 1 and reaches farther above its middle than this factor decides nothing.
+/// An interval of the ratio that contains 1 and exceeds its middle by more than this factor decides nothing.
 pub(super) const WIDEST: f64 = 1.25;
 
-/// Our relay's rate over C tor's, of downloads in pairs.
+/// The ratio of rates of paired downloads, FlashFlow over C tor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ratio {
     factor: Factor,
@@ -20,14 +20,14 @@ struct Ratio {
 
 impl Ratio {
     fn of(rates: &Rates) -> Self {
-        let pairs = || rates.ours.iter().copied().zip(rates.stock.iter().copied());
+        let pairs = || rates.ours.iter().copied().zip(rates.c_tor.iter().copied());
         Self { factor: Factor::of_pairs(pairs()), pairs: pairs().count() }
     }
 
     fn judged(self) -> (CaseVerdict, String) {
         let Self { factor: Factor { value: middle, interval }, pairs } = self;
         let Some((low, high)) = interval else {
-            let detail = "fewer than two pairs of downloads have no interval: more --runs";
+            let detail = "fewer than two pairs of downloads have no interval: use more --runs";
             return (CaseVerdict::Inconclusive, detail.to_owned());
         };
         let detail =
@@ -37,7 +37,9 @@ impl Ratio {
         } else if low <= 1.0 && high / middle > WIDEST {
             (
                 CaseVerdict::Inconclusive,
-                format!("too few or too unlike to decide: {detail}; more --runs"),
+                format!(
+                    "too few downloads, or too much variance, to decide: {detail}; use more --runs"
+                ),
             )
         } else {
             (CaseVerdict::Held, detail)
@@ -48,39 +50,40 @@ impl Ratio {
 /// The downloads of one case, in Mbit/s from the request to the last byte.
 #[derive(Default)]
 pub(super) struct Rates {
-    stock: Vec<f64>,
+    c_tor: Vec<f64>,
     ours: Vec<f64>,
     /// Times to the first byte, in seconds.
-    stock_first_s: Vec<f64>,
+    c_tor_first_s: Vec<f64>,
     ours_first_s: Vec<f64>,
     failed: Vec<String>,
 }
 
 impl Rates {
-    pub(super) fn add(&mut self, software: Software, done: io::Result<Download>) {
+    pub(super) fn add(&mut self, software: Software, download: io::Result<Download>) {
         let (rates, first) = match software {
-            Software::CTor => (&mut self.stock, &mut self.stock_first_s),
+            Software::CTor => (&mut self.c_tor, &mut self.c_tor_first_s),
             Software::Ours => (&mut self.ours, &mut self.ours_first_s),
         };
-        match done {
-            Ok(done) if done.is_right => {
-                rates.push(done.received as f64 * 8e-6 / done.took.as_secs_f64());
-                first.push(done.to_first_byte.as_secs_f64());
+        match download {
+            Ok(it) if it.is_right => {
+                rates.push(it.received as f64 * 8e-6 / it.took.as_secs_f64());
+                first.push(it.to_first_byte.as_secs_f64());
             }
-            Ok(done) => {
-                self.failed.push(format!("{}: {} bytes came", software.word(), done.received));
+            Ok(it) => {
+                let problem = format!("{}: received {} bytes", software.name(), it.received);
+                self.failed.push(problem);
             }
-            Err(error) => self.failed.push(format!("{}: {error}", software.word())),
+            Err(error) => self.failed.push(format!("{}: {error}", software.name())),
         }
     }
 
-    /// How many downloads there were.
+    /// The number of downloads.
     pub(super) const fn count(&self) -> u64 {
-        (self.stock.len() + self.ours.len() + self.failed.len()) as u64
+        (self.c_tor.len() + self.ours.len() + self.failed.len()) as u64
     }
 
     pub(super) fn case(&self, name: String) -> Case {
-        let medians = [&self.stock, &self.ours].map(|it| median(it.iter().copied()));
+        let medians = [&self.c_tor, &self.ours].map(|it| median(it.iter().copied()));
         let ratio = Ratio::of(self);
         let case = Case::new(name, medians[0], medians[1]);
         let case = match medians {
@@ -91,7 +94,7 @@ impl Rates {
             }
             _ => case.ended(CaseVerdict::Failed, "nothing was downloaded"),
         };
-        let [stock, ours] = [&self.stock, &self.ours].map(|it| range(it).unzip());
+        let [stock, ours] = [&self.c_tor, &self.ours].map(|it| range(it).unzip());
         case.with(&Columns {
             stock_low_mbit_per_s: stock.0,
             stock_high_mbit_per_s: stock.1,
@@ -101,7 +104,7 @@ impl Rates {
             paired_ratio: ratio.factor.value,
             paired_ratio_low: ratio.factor.interval.map(|it| it.0),
             paired_ratio_high: ratio.factor.interval.map(|it| it.1),
-            stock_to_first_byte_s: median(self.stock_first_s.iter().copied()),
+            stock_to_first_byte_s: median(self.c_tor_first_s.iter().copied()),
             ours_to_first_byte_s: median(self.ours_first_s.iter().copied()),
         })
     }
@@ -132,9 +135,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn verdict(stock: &[f64], ours: &[f64]) -> CaseVerdict {
+    fn verdict(c_tor: &[f64], ours: &[f64]) -> CaseVerdict {
         let mut rates = Rates::default();
-        for (software, all) in [(Software::CTor, stock), (Software::Ours, ours)] {
+        for (software, all) in [(Software::CTor, c_tor), (Software::Ours, ours)] {
             for mbit in all {
                 let took = Duration::from_secs_f64(8.0 / mbit);
                 let to_first_byte = Duration::ZERO;
@@ -147,28 +150,32 @@ mod tests {
     }
 
     #[test]
-    fn slower_is_what_is_slower_in_the_whole_interval() {
+    fn our_relay_is_slower_if_the_whole_interval_is_below_1() {
         use CaseVerdict::{Failed, Held, Inconclusive, Missed};
-        let stock = [10.0, 12.0, 11.0, 13.0, 10.0];
+        let c_tor = [10.0, 12.0, 11.0, 13.0, 10.0];
         let times = |factors: [f64; 5]| -> Vec<f64> {
-            stock.iter().zip(factors).map(|(it, factor)| it * factor).collect()
+            c_tor.iter().zip(factors).map(|(it, factor)| it * factor).collect()
         };
-        assert_eq!(verdict(&stock, &times([1.2, 1.3, 1.25, 1.2, 1.3])), Held);
-        assert_eq!(verdict(&stock, &times([0.97, 1.04, 0.99, 1.03, 0.98])), Held, "alike");
-        // Ranges overlap, but in each pair ours is a little slower: paired runs show it.
-        assert_eq!(verdict(&stock, &times([0.93, 0.95, 0.94, 0.96, 0.92])), Missed);
-        assert_eq!(verdict(&stock, &times([0.5, 1.6, 0.7, 1.4, 0.6])), Inconclusive, "too unlike");
-        assert_eq!(verdict(&[10.0], &[9.0]), Inconclusive, "one says nothing");
-        assert_eq!(verdict(&[10.0, 10.0], &[30.0, 31.0]), Held, "wide, but all of it above");
+        assert_eq!(verdict(&c_tor, &times([1.2, 1.3, 1.25, 1.2, 1.3])), Held);
+        assert_eq!(verdict(&c_tor, &times([0.97, 1.04, 0.99, 1.03, 0.98])), Held, "equal");
+        // Ranges overlap, but in each pair our relay is slightly slower.
+        assert_eq!(verdict(&c_tor, &times([0.93, 0.95, 0.94, 0.96, 0.92])), Missed);
+        assert_eq!(
+            verdict(&c_tor, &times([0.5, 1.6, 0.7, 1.4, 0.6])),
+            Inconclusive,
+            "too much variance"
+        );
+        assert_eq!(verdict(&[10.0], &[9.0]), Inconclusive, "a single pair");
+        assert_eq!(verdict(&[10.0, 10.0], &[30.0, 31.0]), Held, "wide, but entirely above 1");
         assert_eq!(verdict(&[10.0], &[]), Failed);
-        assert_eq!(verdict(&[10.0], &[10.0, 99.0]), Failed, "one came broken");
+        assert_eq!(verdict(&[10.0], &[10.0, 99.0]), Failed, "one has wrong content");
     }
 
     #[test]
-    fn the_interval_is_of_ratios_and_by_students_distribution() {
-        let rates = Rates { stock: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
+    fn the_interval_is_of_log_ratios_by_students_distribution() {
+        let rates = Rates { c_tor: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
         let ratio = Ratio::of(&rates).factor;
-        assert!((ratio.value - 1.0).abs() < 1e-9, "half and twice are as far: {ratio:?}");
+        assert!((ratio.value - 1.0).abs() < 1e-9, "half and twice cancel out: {ratio:?}");
         let (low, high) = ratio.interval.expect("two pairs");
         // 12.706 with one degree of freedom, and the standard error of ln ½ and ln 2 is ln 2.
         assert!((high.ln() - 12.706 * 2f64.ln()).abs() < 1e-3, "{ratio:?}");

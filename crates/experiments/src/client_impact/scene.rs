@@ -1,10 +1,10 @@
-//! A client, a network of C tor, and two relays that are far from both.
+//! A client, a network of C tor, and two relays that are distant from both.
 
 use super::Cell;
 use crate::error::Result;
 use crate::private_network as network;
 use crate::testbed;
-use crate::wan_site::{enter, way_of_rtt};
+use crate::wan_site::{enter, way_with_rtt};
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, RelaySpec,
@@ -20,10 +20,10 @@ const CLIENT: &str = "client";
 const CORE: &str = "core";
 const FAR: &str = "far";
 
-/// Far more than a consensus takes; and a byte of a download has to come at least this often.
+/// Time until a consensus lists the relays. A download that receives nothing for this time has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The software of the far relay.
+/// The software of the distant relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Software {
     CTor,
@@ -33,7 +33,7 @@ pub(super) enum Software {
 impl Software {
     pub(super) const ALL: [Self; 2] = [Self::CTor, Self::Ours];
 
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::CTor => "C tor",
             Self::Ours => "our relay",
@@ -43,11 +43,11 @@ impl Software {
 
 /// All processes of the experiment.
 pub(super) struct Network {
-    // In this order: what runs at the hosts ends before they do.
+    // Dropped in this order: processes end before their hosts.
     client: Client,
     server: ContentServer,
     ours: OwnRelay,
-    stock: JoinedRelay,
+    c_tor: JoinedRelay,
     network: lab::Network,
     wan: Wan,
     _folder: TemporaryFolder,
@@ -60,9 +60,9 @@ impl Network {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()).with_seed(seed))?;
-        // Its keeper stays outside of all hosts.
+        // Created outside of all hosts, where its cleaning process then runs.
         let folder = testbed::temporary_folder()?;
-        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        // This thread moves between hosts; processes and threads that it starts stay at the host of their start.
         let core = wan.host(CORE)?;
         enter(core)?;
         let exit = RelaySpec::open_exit("stockexit");
@@ -73,26 +73,27 @@ impl Network {
         };
         let network = network::start(&spec, output)?;
         let server = testbed::content_server(core.address())?;
-        output.doing("starting the relays that will be far away");
+        output.doing("starting the distant relays");
         let far = wan.host(FAR)?;
         enter(far)?;
         let spec = testbed::open_exit("oursfar", &network, far.address())?;
         let ours = OwnRelay::start(spec, folder.path(), Clock::start())?;
-        let stock = JoinedRelay::start(&network, "stockfar", far.address(), PATIENCE)?;
+        let c_tor = JoinedRelay::start(&network, "stockfar", far.address(), PATIENCE)?;
         output.doing("waiting for the consensus that lists them");
         enter(core)?;
-        let fingerprints = [ours.rsa(), stock.rsa()];
+        let fingerprints = [ours.rsa(), c_tor.rsa()];
         testbed::wait_until_known(&network, &fingerprints, [&ours], PATIENCE)?;
         output.doing("starting the client");
         enter(wan.host(CLIENT)?)?;
         let known = testbed::all_relays(&network, &fingerprints);
-        // A client that uses two circuits for a stream has two guards.
+        // With Conflux, a client has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
-        Ok(Self { client, server, ours, stock, network, wan, _folder: folder, downloads: 0 })
+        Ok(Self { client, server, ours, c_tor, network, wan, _folder: folder, downloads: 0 })
     }
 
-    /// Downloads through a far relay at the hop of a cell. The outer error is one of the network; the inner one is of the download.
+    /// Downloads through a distant relay at the cell's position. The outer error is one of the network, the inner one of the
+    /// download.
     pub(super) fn download(
         &mut self,
         cell: &Cell,
@@ -100,13 +101,13 @@ impl Network {
         content: Content,
     ) -> Result<io::Result<Download>> {
         for other in [CLIENT, CORE] {
-            let way = way_of_rtt(cell.rtt_ms, cell.loss_percent);
-            self.wan.set_path(other, FAR, way)?;
-            self.wan.set_path(FAR, other, way)?;
+            let path = way_with_rtt(cell.rtt_ms, cell.loss_percent);
+            self.wan.set_path(other, FAR, path)?;
+            self.wan.set_path(FAR, other, path)?;
         }
         let mut path = testbed::path_of(&self.network)?;
-        path[cell.place.number()] = match software {
-            Software::CTor => self.stock.rsa(),
+        path[cell.place as usize] = match software {
+            Software::CTor => self.c_tor.rsa(),
             Software::Ours => self.ours.rsa(),
         };
         testbed::pin(&mut self.client, path)?;
@@ -114,19 +115,19 @@ impl Network {
         let isolation = self.downloads.to_string();
         let server = self.server.address();
         let from = (&*server.ip().to_string(), server.port());
-        let done = download(self.client.socks(), from, content, &isolation, PATIENCE);
+        let result = download(self.client.socks(), from, content, &isolation, PATIENCE);
         let used = self.client.used_paths()?;
-        // An event of the previous download may come late.
+        // The list may contain the path of the previous download, whose event was late.
         if !used.iter().any(|it| *it == path) {
-            let elsewhere = io::Error::other(format!("it went elsewhere: {used:02x?}"));
-            return Ok(Err(elsewhere));
+            let problem = format!("the download used another path: {used:02x?}");
+            return Ok(Err(io::Error::other(problem)));
         }
-        Ok(done)
+        Ok(result)
     }
 
     pub(super) fn stop(self) -> Result<()> {
-        let Self { client, server, ours, stock, network, wan, .. } = self;
-        drop((client, server, ours, stock));
+        let Self { client, server, ours, c_tor, network, wan, .. } = self;
+        drop((client, server, ours, c_tor));
         network.stop()?;
         drop(wan);
         Ok(())

@@ -1,14 +1,13 @@
-//! All measurements, as a report.
+//! The verdicts on measurements, and the report on all of them.
 
 use super::set::OneOf;
 use super::{Cell, ConcurrentGrid};
 use crate::grid::{Row, Rows};
 use crate::reporting::{median, parameter};
-use crate::trial::{BOUNDS, Tried, TriedSecond};
+use crate::trial::{BOUNDS, TrialResult, TrialSecond, ratio_figure};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
-    Value,
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series, Value,
 };
 use serde::Serialize;
 
@@ -28,8 +27,8 @@ pub(super) fn row(cell: &Cell, limit: Rate, all: &[OneOf], earlier: &Rows<'_, Ce
     let mut row = Row::default();
     for one in all {
         let name = cell.case(one.place);
-        let tried = match &one.tried {
-            Ok(tried) => tried,
+        let result = match &one.result {
+            Ok(result) => result,
             Err(error) => {
                 let case = Case::new(name, Some(limit), None);
                 row.cases.push(case.ended(CaseVerdict::Failed, error.to_string()));
@@ -37,49 +36,47 @@ pub(super) fn row(cell: &Cell, limit: Rate, all: &[OneOf], earlier: &Rows<'_, Ce
                 continue;
             }
         };
-        // What this machine was too slow for is nothing to compare with.
+        // A run for which this machine was too slow is not compared with.
         let alone = Cell { relays_at_once: 1, run: None, ..*cell }.case(one.place);
         let is_alone = |case: &&Case| case.name == alone && case.verdict == CaseVerdict::Held;
         let alone = earlier.cases().map(|(_, case)| case).find(is_alone);
         let alone = alone.and_then(|case| case.estimate_mbit_per_s);
-        let over_alone = cell.run.and_then(|_| Some(tried.estimate_mbit()? / alone?));
-        let case = judged(name, limit, tried, over_alone).with(&Columns {
+        let over_alone = cell.run.and_then(|_| Some(result.estimate_mbit()? / alone?));
+        let case = judged(name, limit, result, over_alone).with(&Columns {
             over_alone,
             together_s: cell.run.map(|_| together.as_secs_f64()),
             measurers: one.measurers,
-            relay_reported_mbit_per_s: tried.said_mbit(),
-            kernel_sent_mbit_per_s: tried.sent_mbit(),
+            relay_reported_mbit_per_s: result.reported_mbit(),
+            kernel_sent_mbit_per_s: result.sent_mbit(),
         });
-        let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);
-        let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
-        let explanation = tried.starvation().filter(|_| !is_good && !is_high);
-        let miss = explanation.map(|explanation| Miss { case: case.name.clone(), explanation });
-        row.misses.extend(miss);
-        row.cases.push(tried.with_loads(case));
+        row.misses.extend(result.miss(&case, None));
+        row.cases.push(result.with_loads(case));
     }
     row.figures.extend(cell.run.map(|_| seconds(cell.of, limit, all)));
     row
 }
 
-fn judged(name: String, limit: f64, tried: &Tried, over_alone: Option<f64>) -> Case {
-    let estimate = tried.estimate_mbit();
+fn judged(name: String, limit: f64, result: &TrialResult, over_alone: Option<f64>) -> Case {
+    let estimate = result.estimate_mbit();
     let case = Case::judged(name, limit, estimate, BOUNDS);
-    let case = match (estimate, tried.doubt(true)) {
-        (None, _) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
-        (Some(_), doubt) => Tried::doubted(case, doubt.as_deref()),
+    let case = match (estimate, result.doubt(true)) {
+        (None, _) => case.ended(CaseVerdict::Failed, result.outcome.to_string()),
+        (Some(_), doubt) => TrialResult::with_doubt(case, doubt.as_deref()),
     };
-    // A busy machine makes for too little, never for too much.
+    // A busy machine explains low estimates only.
     let is_low = case.ratio.is_some_and(|ratio| ratio < *BOUNDS.start());
-    let case = match tried.starvation() {
+    let case = match result.starvation() {
         Some(why) if is_low && case.verdict == CaseVerdict::Missed => {
-            let detail = format!("this machine, not the relay, was the limit: {why}");
+            let detail = format!("this machine, not the relay, was the bottleneck: {why}");
             case.ended(CaseVerdict::Inconclusive, detail)
         }
         _ => case,
     };
     let is_apart = |ratio: &f64| !BOUNDS.contains(ratio) && case.verdict == CaseVerdict::Held;
     match over_alone.filter(is_apart) {
-        Some(ratio) => case.ended(CaseVerdict::Missed, format!("{ratio:.3} of its estimate alone")),
+        Some(ratio) => {
+            case.ended(CaseVerdict::Missed, format!("{ratio:.3} of the relay's estimate alone"))
+        }
         None => case,
     }
 }
@@ -102,7 +99,7 @@ pub(super) fn conclude(grid: &ConcurrentGrid, rows: Rows<'_, Cell>, report: &mut
     ];
 }
 
-/// The cases of relays of a set at once, or of one alone.
+/// The cases whose cells match.
 fn cases<'a>(rows: &Rows<'a, Cell>, is: impl Fn(&Cell) -> bool) -> impl Iterator<Item = &'a Case> {
     rows.cases().filter(move |(cell, _)| is(cell)).map(|(_, case)| case)
 }
@@ -116,12 +113,12 @@ fn answer(grid: &ConcurrentGrid, rows: &Rows<'_, Cell>) -> String {
         let low = at_once().filter_map(|it| it.ratio).reduce(f64::min)?;
         let high = at_once().filter_map(|it| it.ratio).reduce(f64::max)?;
         let alone = median(column("over_alone")).map_or_else(String::new, |median| {
-            format!(", {median:.3} of their estimates alone in the median")
+            format!(", with a median of {median:.3} of their estimates alone")
         });
         let together = column("together_s").reduce(f64::min).unwrap_or_default();
         Some(format!(
-            "{count} at once had {low:.3} to {high:.3} of their limits{alone} (all of them ran at the same \
-             time for {together:.1} s or more)"
+            "{count} relays at once had {low:.3} to {high:.3} of their limits{alone} (all measurements overlapped \
+             for at least {together:.1} s)"
         ))
     };
     let parts: Vec<String> = grid.relays.iter().copied().filter_map(of).collect();
@@ -131,7 +128,7 @@ fn answer(grid: &ConcurrentGrid, rows: &Rows<'_, Cell>) -> String {
     format!("{}.", parts.join("; "))
 }
 
-/// The distributions, then the seconds of the last run of each set.
+/// The distributions of ratios, then the seconds of the last run of each set.
 fn figures(
     grid: &ConcurrentGrid,
     rows: &Rows<'_, Cell>,
@@ -145,16 +142,7 @@ fn figures(
         let at_once = ratios(&|cell| cell.of == count && cell.run.is_some());
         groups.push((format!("{count} at once"), at_once));
     }
-    let mut ratios = ExperimentFigure::distributions(
-        "ratios",
-        "Estimate over limit",
-        "estimate ÷ limit",
-        groups,
-    )
-    .band(On::X, *BOUNDS.start(), *BOUNDS.end(), "−10 % to +5 %", Role::Truth)
-    .caption("The share of the measurements whose estimate divided by the limit is at most x.");
-    ratios.x = ratios.x.showing(0.85, 1.10);
-    let mut figures = vec![ratios];
+    let mut figures = vec![ratio_figure("ratios", "Estimate over limit", "limit", groups)];
     for (place, figure) in of_rows.iter().enumerate() {
         if of_rows[place + 1..].iter().all(|later| later.name != figure.name) {
             figures.push(figure.clone());
@@ -164,12 +152,12 @@ fn figures(
     figures
 }
 
-/// The seconds that were measured.
-fn seconds_of(one: &OneOf) -> &[TriedSecond] {
-    one.tried.as_ref().map_or(&[], |tried: &Tried| &tried.seconds)
+/// The seconds of a measurement.
+fn seconds_of(one: &OneOf) -> &[TrialSecond] {
+    one.result.as_ref().map_or(&[], |result| &result.seconds)
 }
 
-/// When the first second of a measurement began, and the last one ended.
+/// The beginning and end of a measurement's seconds.
 fn span(one: &OneOf) -> Option<(Instant, Instant)> {
     let seconds = seconds_of(one);
     let last = seconds.last()?.end;
@@ -177,7 +165,7 @@ fn span(one: &OneOf) -> Option<(Instant, Instant)> {
     Some((Instant::ORIGIN + (last - Instant::ORIGIN).saturating_sub(length), last))
 }
 
-/// For how long all of them ran at the same time.
+/// How long all measurements overlapped.
 fn together(all: &[OneOf]) -> Duration {
     let spans: Option<Vec<_>> = all.iter().map(span).collect();
     let spans = spans.unwrap_or_default();
@@ -186,7 +174,7 @@ fn together(all: &[OneOf]) -> Duration {
     began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended.saturating_since(began))
 }
 
-/// The seconds of all relays, from where the first began.
+/// The seconds of all relays, since the first began.
 fn seconds(count: u32, limit: f64, all: &[OneOf]) -> ExperimentFigure {
     let began = all.iter().filter_map(span).map(|(began, _)| began).min().unwrap_or_default();
     let mut figure = ExperimentFigure::new(
@@ -196,9 +184,11 @@ fn seconds(count: u32, limit: f64, all: &[OneOf]) -> ExperimentFigure {
         Axis::new("Mbit/s"),
     )
     .band(On::Y, limit * BOUNDS.start(), limit * BOUNDS.end(), "−10 % to +5 %", Role::Truth)
-    .caption("The rate measured in each second of the last run; the first contains the burst.");
+    .caption(
+        "The rate measured in each second of the last run. The first second contains the burst.",
+    );
     for one in all {
-        let point = |second: &TriedSecond| {
+        let point = |second: &TrialSecond| {
             ((second.end - began).as_secs_f64(), second.measured.as_mbit_per_s())
         };
         let points: Vec<(f64, f64)> = seconds_of(one).iter().map(point).collect();

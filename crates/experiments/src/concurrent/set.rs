@@ -1,10 +1,10 @@
-//! Measurements at the same time, by one team.
+//! Simultaneous measurements by one team.
 
 use super::ConcurrentGrid;
 use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
-use crate::trial::{Trial, Tried};
+use crate::trial::{Trial, TrialResult};
 use coordinator::{Campaign, Priority, RelayIndex};
 use lab::{OwnRelay, RelayReports};
 use link::Clock;
@@ -19,17 +19,18 @@ pub(super) struct Set {
     limit: Rate,
 }
 
-/// The result of a relay's measurement, and how many measurers took part.
+/// The result of one relay's measurement.
 pub(super) struct OneOf {
     pub(super) place: u32,
+    /// The number of measurers that took part.
     pub(super) measurers: usize,
-    pub(super) tried: Result<Tried>,
+    pub(super) result: Result<TrialResult>,
 }
 
-/// A measurement about to begin.
+/// A prepared measurement.
 struct Ready<'r> {
     place: u32,
-    // The output of a process has a single reader.
+    // Exclusive, because a process's output has a single reader.
     relay: &'r mut OwnRelay,
     measurers: usize,
     team: Team,
@@ -46,49 +47,48 @@ impl Ready<'_> {
             team: &mut self.team,
             request: self.request,
             pid: self.relay.process.pid(),
-            said: &mut RelayReports::watch_own(self.relay, self.clock),
+            reports: &mut RelayReports::watch_own(self.relay, self.clock),
         };
-        let tried = trial.run(session).transpose()?;
-        Some(OneOf { place, measurers, tried })
+        let result = trial.run(session).transpose()?;
+        Some(OneOf { place, measurers, result })
     }
 }
 
 impl Set {
-    pub(super) fn start(stage: &Testbed, count: u32, limit: Rate) -> Result<Self> {
-        let relay = |number| stage.relay(&format!("no{number}of{count}"), Some(limit), None);
+    pub(super) fn start(testbed: &Testbed, count: u32, limit: Rate) -> Result<Self> {
+        let relay = |number| testbed.relay(&format!("no{number}of{count}"), Some(limit), None);
         Ok(Self { relays: (1..=count).map(relay).collect::<Result<_, _>>()?, limit })
     }
 
-    /// Measures the relays at these places, all at the same time; `None` if the user has
-    /// interrupted.
+    /// Measures the relays at these places simultaneously; `None` if the user has interrupted.
     pub(super) fn measure(
         &mut self,
         places: Range<u32>,
         grid: &ConcurrentGrid,
-        stage: &Testbed,
+        testbed: &Testbed,
         session: Session<'_>,
     ) -> Result<Option<Vec<OneOf>>> {
-        // Before any of them begins, since making a team takes its time.
-        let ready = self.ready(places, grid, stage)?;
+        // Before any measurement begins, because creating a team takes time.
+        let ready = self.ready(places, grid, testbed)?;
         let all = ready.len();
         Ok(thread::scope(|scope| {
             let mut started = Vec::new();
             for ready in ready {
                 started.push(scope.spawn(move || ready.measure(all, session)));
             }
-            let end = |thread: thread::ScopedJoinHandle<'_, _>| {
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            started.into_iter().map(end).collect()
+            started.into_iter().map(join).collect()
         }))
     }
 
-    /// Gives each relay its share of the team, as a coordinator does.
+    /// Allocates measurers to each relay as a coordinator does.
     fn ready(
         &mut self,
         places: Range<u32>,
         grid: &ConcurrentGrid,
-        stage: &Testbed,
+        testbed: &Testbed,
     ) -> Result<Vec<Ready<'_>>> {
         let (params, limit) = (grid.params(), self.limit);
         let mut campaign = Campaign::new(params.excess_factor(), params.sockets, grid.capacities());
@@ -98,22 +98,21 @@ impl Set {
         let mut teams: Vec<Option<(usize, Team)>> = self.relays.iter().map(|_| None).collect();
         while let Some(launch) = campaign.poll_launch() {
             let shares = &launch.allocation.assignments;
-            let team = stage.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)), params)?;
+            let team = testbed.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)), params)?;
             if let Some(place) = teams.get_mut(launch.relay.0) {
                 *place = Some((shares.len(), team));
             }
         }
         if campaign.queued() > 0 {
-            // The team is large enough, so that this is a defect.
-            let problem =
-                format!("{} of the relays do not fit next to the others", campaign.queued());
+            // A bug: the team is large enough.
+            let problem = format!("no capacity is left for {} of the relays", campaign.queued());
             return Err(Error::Failed(problem));
         }
-        let clock = stage.clock();
+        let clock = testbed.clock();
         let mut ready = Vec::new();
         for (place, (relay, team)) in (0..).zip(self.relays.iter_mut().zip(teams)) {
             let Some((measurers, team)) = team else { continue };
-            let request = stage.echo_request(relay.target, limit);
+            let request = testbed.echo_request(relay.target, limit);
             ready.push(Ready { place, relay, measurers, team, request, clock });
         }
         Ok(ready)

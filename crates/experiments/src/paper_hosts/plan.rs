@@ -1,7 +1,7 @@
-//! What is varied, and the paper's hosts.
+//! The paper's hosts, and the runs of the experiment.
 
 use super::Options;
-use crate::common::values_or;
+use crate::common::{values_or, values_or_all};
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
@@ -14,7 +14,7 @@ use std::fmt;
 /// The queue of a host's link.
 const QUEUE: Duration = Duration::from_millis(50);
 
-/// Load before the seconds that count, where the number of sockets is given.
+/// Seconds of load before the measured seconds, if the number of sockets is given.
 const LEAD_S: u32 = 4;
 
 /// A host of the paper's Table 1.
@@ -22,7 +22,7 @@ pub(super) struct Host {
     pub(super) name: &'static str,
     /// Round trip to US-SW.
     pub(super) rtt_ms: u32,
-    /// What all others together sent to it over UDP.
+    /// The rate at which all others together sent to it over UDP.
     mbit_per_s: f64,
 }
 
@@ -43,13 +43,13 @@ impl Host {
         Rate::from_mbit_per_s(self.mbit_per_s)
     }
 
-    /// Its link.
+    /// The access link.
     pub(super) fn access(&self) -> Access {
         Access::both(Bottleneck { rate: self.rate(), queue: Queue::Time(QUEUE) })
     }
 }
 
-/// What is varied.
+/// The varied parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Vary {
@@ -63,11 +63,6 @@ pub(super) enum Vary {
     Seconds,
     /// The largest socket buffers of the kernels, for a single socket (D.1).
     Buffers,
-}
-
-impl Vary {
-    const ALL: [Self; 5] =
-        [Self::Team, Self::Sockets, Self::Multiplier, Self::Seconds, Self::Buffers];
 }
 
 /// Hosts that measure together, by their places.
@@ -98,7 +93,7 @@ pub(super) struct Cell {
     pub(super) sockets: Option<u32>,
     pub(super) multiplier: f64,
     pub(super) seconds: u32,
-    /// Whether the kernels' buffers may grow to 64 MiB, as the paper's tuned ones.
+    /// Whether the kernels' buffers may grow to 64 MiB, as in the paper's tuned kernels.
     pub(super) tuned: bool,
     /// The relay, by its place among the limits.
     #[serde(skip)]
@@ -121,7 +116,7 @@ impl Cell {
         self.sockets.map(plain)
     }
 
-    /// The run that shows what the relay can carry.
+    /// The run that determines what the relay carries.
     pub(super) fn truth(&self, seconds: u32) -> Self {
         let multiplier = Params::default().multiplier;
         let hosts = Hosts(vec![US_SW]);
@@ -132,25 +127,25 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limit = Rate::from_mbit_per_s(self.limit_mbit_per_s);
-        write!(f, "{} {limit}, {}", self.mode.word(), self.hosts)?;
+        write!(f, "{} {limit}, {}", self.mode.name(), self.hosts)?;
         match self.vary {
             Vary::Team => Ok(()),
             Vary::Sockets => write!(f, ", {} sockets", self.sockets.unwrap_or_default()),
             Vary::Multiplier => write!(f, ", m = {}", self.multiplier),
             Vary::Seconds => write!(f, ", {} s", self.seconds),
             Vary::Buffers if self.tuned => f.write_str(", buffers up to 64 MiB"),
-            Vary::Buffers => f.write_str(", buffers as they are"),
+            Vary::Buffers => f.write_str(", default buffers"),
         }
     }
 }
 
-/// How much of the grid is played.
+/// How much of the grid to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     All,
-    /// The most reporting cells, in under five minutes for each thing that is varied.
+    /// The most informative cells, under five minutes for each varied parameter.
     Quick,
-    /// In under five minutes for all of them: by the nearest host and the farthest.
+    /// Under five minutes for all parameters: the nearest and the farthest host only.
     Least,
 }
 
@@ -177,7 +172,7 @@ pub(super) fn limits(options: &Options, is_quick: bool) -> Vec<f64> {
     values_or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0])
 }
 
-/// All runs: in each mode those of the kernels as they are, then those of the tuned ones.
+/// All runs: in each mode those with default kernels, then those with tuned ones.
 pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
     let extent = match (is_quick, options.vary.is_empty()) {
         (false, _) => Extent::All,
@@ -199,18 +194,18 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
             tuned: false,
             relay,
         };
-        let vary = values_or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL).into_iter();
+        let vary = values_or_all(&options.vary).into_iter();
         let mut of_mode: Vec<Cell> = vary
             .flat_map(|vary| varied(vary, extent, limits.len(), |relay| usual(vary, relay)))
             .collect();
-        // In the same order otherwise.
+        // A stable sort.
         of_mode.sort_by_key(|it| it.tuned);
         cells.extend(of_mode);
     }
     cells
 }
 
-/// The runs in which one thing differs from the `usual` run of a relay.
+/// The runs in which one parameter differs from the `usual` run of a relay.
 fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Cell) -> Vec<Cell> {
     let last = relays - 1;
     let hosts: Vec<usize> = (0..US_SW).collect();
@@ -220,13 +215,13 @@ fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Ce
             let is_in = |team: usize| (0..US_SW).filter(move |host| team >> host & 1 == 1);
             let alone = extent.choose(&hosts, &hosts, &[NEAREST, FARTHEST]);
             for team in (1..1usize << US_SW).map(|team| is_in(team).collect::<Vec<_>>()) {
-                // In a quick run, each alone and all together.
-                let is_played = match &team[..] {
+                // With --quick, each alone and all together.
+                let is_included = match &team[..] {
                     [host] => alone.contains(host),
                     _ => extent == Extent::All || team.len() == US_SW,
                 };
                 let of_relay = |relay| Cell { hosts: Hosts(team.clone()), ..usual(relay) };
-                cells.extend((0..relays).filter(|_| is_played).map(of_relay));
+                cells.extend((0..relays).filter(|_| is_included).map(of_relay));
             }
         }
         Vary::Sockets => {
@@ -273,25 +268,10 @@ fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Ce
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grid::GridOptions;
-    use lab::wan::Congestion;
+    use crate::common::parse_options;
 
-    fn options(vary: Vec<Vary>, sockets: Option<u32>) -> Options {
-        Options {
-            vary,
-            sockets,
-            seconds: None,
-            limits: Vec::new(),
-            modes: vec![Mode::Transit],
-            congestion: Congestion::Cubic,
-            loss_percent: 0.0,
-            seed: 1,
-            grid: GridOptions::default(),
-        }
-    }
-
-    fn planned(is_quick: bool, vary: &[Vary]) -> Vec<Cell> {
-        cells(&options(vary.to_vec(), None), is_quick)
+    fn planned(is_quick: bool, options: &str) -> Vec<Cell> {
+        cells(&parse_options(&format!("--modes transit {options}")), is_quick)
     }
 
     fn of(cells: &[Cell], vary: Vary) -> Vec<String> {
@@ -301,28 +281,25 @@ mod tests {
 
     #[test]
     fn all_teams_of_the_four_hosts_measure_each_relay() {
-        let teams = of(&planned(false, &[]), Vary::Team);
+        let teams = of(&planned(false, ""), Vary::Team);
         assert_eq!(teams.len(), 15 * 3);
         assert_eq!(teams.iter().filter(|it| **it == "US-NW+US-E+NL+IN").count(), 3);
-        assert!(
-            teams.iter().all(|it| !it.contains("US-SW")),
-            "the relay's own host is no measurer"
-        );
+        assert!(teams.iter().all(|it| !it.contains("US-SW")), "the relay's host does not measure");
     }
 
     #[test]
-    fn a_quick_run_varies_what_is_named_at_all_hosts_and_everything_at_the_farthest() {
-        let all = planned(true, &[]);
+    fn a_quick_run_varies_named_parameters_at_all_hosts_and_all_parameters_at_the_farthest() {
+        let all = planned(true, "");
         assert_eq!(of(&all, Vary::Team), ["US-NW", "IN", "US-NW+US-E+NL+IN"]);
         assert_eq!(of(&all, Vary::Sockets), ["IN, 8 sockets", "IN, 40 sockets", "IN, 160 sockets"]);
         assert_eq!(all.len(), 10, "each takes some 20 s");
-        assert_eq!(planned(true, &[Vary::Sockets]).len(), 12);
-        assert_eq!(planned(true, &[Vary::Team]).len(), 5);
+        assert_eq!(planned(true, "--vary sockets").len(), 12);
+        assert_eq!(planned(true, "--vary team").len(), 5);
     }
 
     #[test]
-    fn the_papers_sockets_are_opened_only_if_asked_for_and_not_for_the_truth() {
-        let paper = cells(&options(vec![Vary::Team, Vary::Sockets], Some(160)), false);
+    fn given_sockets_apply_to_other_runs_but_not_to_the_truth() {
+        let paper = planned(false, "--vary team,sockets --sockets 160");
         let teams = paper.iter().filter(|it| it.vary == Vary::Team);
         assert!(teams.into_iter().all(|it| it.sockets == Some(160) && it.params().max_rounds == 1));
         assert_eq!(paper[0].truth(30).sockets, None);
@@ -331,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_is_varied_at_a_time() {
-        let cells = planned(false, &[]);
+    fn one_parameter_varies_at_a_time() {
+        let cells = planned(false, "");
         assert_eq!(of(&cells, Vary::Sockets).len(), 5 * 7);
         assert_eq!(of(&cells, Vary::Buffers).len(), 4 * 2);
         for it in &cells {
@@ -341,12 +318,12 @@ mod tests {
             assert!(it.seconds == 30 || it.vary == Vary::Seconds);
             let is_given = matches!(it.vary, Vary::Sockets | Vary::Buffers);
             assert_eq!(it.sockets.is_some(), is_given);
-            assert_eq!(it.params().max_rounds == 1, is_given, "what is given is not widened");
+            assert_eq!(it.params().max_rounds == 1, is_given, "given sockets do not grow");
             assert_eq!(it.path().map(|it| it.first_sockets), it.sockets);
         }
         let mut names: Vec<String> = cells.iter().map(ToString::to_string).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), cells.len(), "each run has a file of its own");
+        assert_eq!(names.len(), cells.len(), "each run has a separate file");
     }
 }

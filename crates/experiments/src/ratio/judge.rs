@@ -1,4 +1,4 @@
-//! What is claimed of a relay with clients, and whether it was so.
+//! The claims about a measured relay with clients, and their verdicts.
 
 use super::seen::{BACK, MeasuredSecond, Window};
 use crate::reporting::median;
@@ -6,30 +6,30 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, TrafficSecond,
 };
 
-/// How cases' names end.
+/// The ends of cases' names.
 pub(super) const SUM: &str = "sum as forwarded";
 pub(super) const CLIENTS: &str = "clients as forwarded";
 pub(super) const HELD: &str = "clients held to their share";
-const GRANTED: &str = "clients have what they may";
-const BACK_SOON: &str = "clients have it back";
+const GRANTED: &str = "clients have their share";
+const BACK_SOON: &str = "clients recover";
 pub(super) const ESTIMATE: &str = "estimate as the limit";
 
-/// How far what is said may be off what the kernel counted, and how far over their share clients may be.
-/// The kernel counts TLS as well: 0.1 % in full records, 4 % in one for each cell.
+/// The tolerance of reported over counted traffic, and of clients over their share. The kernel also counts TLS: 0.1 % with full
+/// records, 4 % with one record for each cell.
 const TOLERANCE: f64 = 0.05;
 
-/// Time until clients must have back what they had.
+/// Time in which clients must recover.
 const BACK_WITHIN_S: f64 = 2.0;
 
 impl Window {
-    /// What clients have when nothing is measured, in Mbit/s.
+    /// The clients' median rate without a measurement, in Mbit/s.
     pub(super) fn level(&self) -> f64 {
         median(self.alone.iter().copied()).unwrap_or_default()
     }
 
-    /// *x*·*r*/(1−*r*): what clients may have in a second, by what really came back.
+    /// *x*·*r*/(1−*r*): the clients' share in a second, where *x* is what the kernel counted.
     fn allowed(&self, second: &MeasuredSecond) -> f64 {
-        second.came_back * self.ratio / (1.0 - self.ratio)
+        second.returned * self.ratio / (1.0 - self.ratio)
     }
 
     fn median_of(&self, what: impl Fn(&MeasuredSecond) -> f64) -> f64 {
@@ -53,11 +53,11 @@ impl Window {
         format!("r = {}: {what}", self.ratio)
     }
 
-    /// What was said of measurement and clients together is what the kernel says was forwarded: in all, and in
-    /// the median second.
+    /// Claims that the reported sum of measurement and clients is what was forwarded according to the kernel, in total and in the
+    /// median second.
     fn sum(&self) -> Case {
         let (case, off) = self.compared(SUM, "sum", |second| {
-            (second.measured + second.reported, second.came_back + second.handed)
+            (second.measured + second.reported, second.returned + second.handed)
         });
         if case.verdict == CaseVerdict::Held && off > TOLERANCE {
             return Case { verdict: CaseVerdict::Missed, ..case };
@@ -65,16 +65,16 @@ impl Window {
         case
     }
 
-    /// And so it is of clients alone, who are but a part of the sum. There are few of them: what two clocks
-    /// cut off at a second's edges shows.
+    /// Claims the same of clients alone, in total only: their traffic is so small that different edges of seconds on two clocks are
+    /// visible.
     fn clients(&self) -> Case {
         let (case, _) =
             self.compared(CLIENTS, "clients' part", |second| (second.reported, second.handed));
-        let part = self.median_of(|second| second.handed / (second.came_back + second.handed));
+        let part = self.median_of(|second| second.handed / (second.returned + second.handed));
         case.column("clients_part", part).column("downloads", self.downloads)
     }
 
-    /// The reported and the true means over all seconds; and by how much the median second is off.
+    /// Compares the reported with the true mean over all seconds. Also returns the relative error of the median second.
     fn compared(
         &self,
         name: &str,
@@ -82,21 +82,22 @@ impl Window {
         pair: impl Fn(&MeasuredSecond) -> (f64, f64),
     ) -> (Case, f64) {
         let mean = |all: f64| all / as_f64(self.during.len());
-        let told = mean(self.during.iter().map(|second| pair(second).0).sum());
+        let reported = mean(self.during.iter().map(|second| pair(second).0).sum());
         let truth = mean(self.during.iter().map(|second| pair(second).1).sum());
         let off = self.median_of(|second| {
-            let (told, truth) = pair(second);
-            (told / truth - 1.0).abs()
+            let (reported, truth) = pair(second);
+            (reported / truth - 1.0).abs()
         });
         let bounds = 1.0 - TOLERANCE..=1.0 + TOLERANCE;
-        let case = Case::judged(self.name(name), truth, Some(told), bounds);
+        let case = Case::judged(self.name(name), truth, Some(reported), bounds);
         let (verdict, off_percent) = (case.verdict, off * 100.0);
-        let detail =
-            format!("the median second's {what} is {off_percent:.2} % off what the kernel counted");
+        let detail = format!(
+            "the median second's {what} differs by {off_percent:.2} % from the kernel's count"
+        );
         (case.ended(verdict, detail).column("median_difference", off), off)
     }
 
-    /// Clients have no more than their share.
+    /// Claims that clients have no more than their share.
     fn held(&self) -> Case {
         let over = self.median_of(|second| second.received / self.allowed(second));
         let received = self.median_of(|second| second.received);
@@ -105,22 +106,25 @@ impl Window {
         Case { ratio: Some(over), ..Case::new(self.name(HELD), Some(allowed), Some(received)) }
             .ended(
                 CaseVerdict::of(is_held),
-                "truth is what they may have, the estimate what they received",
+                "the truth is their share, the estimate what they received",
             )
     }
 
-    /// And no less than their share or what they want, whichever is less.
+    /// Claims that clients have at least their share, or their demand if that is less.
     fn granted(&self) -> Case {
         let level = self.level();
         let due = self.median_of(|second| self.allowed(second).min(level));
         let received = self.median_of(|second| second.received);
-        let wants = if due < level { "less than they want" } else { "all that they want" };
+        let comparison = if due < level { "less than" } else { "at least" };
         let case = Case::judged(self.name(GRANTED), due, Some(received), BACK..=f64::INFINITY);
         let verdict = case.verdict;
-        case.ended(verdict, format!("their share is {wants}: {level:.1} Mbit/s"))
+        case.ended(
+            verdict,
+            format!("their share is {comparison} their demand of {level:.1} Mbit/s"),
+        )
     }
 
-    /// They have their level back soon after the end, and keep it.
+    /// Claims that clients are back at their level soon after the end, and stay there.
     fn back(&self) -> Case {
         let level = self.level();
         let later = median(self.after.iter().skip(2).copied());
@@ -128,9 +132,11 @@ impl Window {
             && later.is_some_and(|later| later >= BACK * level);
         let detail = match self.back_after_s {
             Some(after) => {
-                format!("a second at {BACK} of it has passed {after:.2} s after the end")
+                format!(
+                    "the first second at {BACK} of their level ended {after:.2} s after the measurement"
+                )
             }
-            None => format!("never a second at {BACK} of it"),
+            None => format!("no second at {BACK} of their level"),
         };
         Case::new(self.name(BACK_SOON), Some(level), later)
             .ended(CaseVerdict::of(is_back), detail)
@@ -144,7 +150,7 @@ impl Window {
 
     /// Figure 7 of the paper.
     pub(super) fn figure(&self) -> ExperimentFigure {
-        let quiet = |second: f64, client: f64| TrafficSecond {
+        let clients_only = |second: f64, client: f64| TrafficSecond {
             second,
             measurement_mbit_per_s: 0.0,
             client_mbit_per_s: client,
@@ -153,19 +159,19 @@ impl Window {
         let (before, length) = (as_f64(self.before.len()), as_f64(self.during.len()));
         let mut seconds: Vec<TrafficSecond> = numbers(self.before.len())
             .zip(&self.before)
-            .map(|(number, client)| quiet(number - before, *client))
+            .map(|(number, client)| clients_only(number - before, *client))
             .collect();
         seconds.extend(numbers(self.during.len()).zip(&self.during).map(|(number, second)| {
             TrafficSecond {
                 second: number,
-                measurement_mbit_per_s: second.came_back,
+                measurement_mbit_per_s: second.returned,
                 client_mbit_per_s: second.received,
             }
         }));
         let after = numbers(self.after.len()).zip(&self.after);
-        seconds.extend(after.map(|(number, client)| quiet(length + number, *client)));
+        seconds.extend(after.map(|(number, client)| clients_only(length + number, *client)));
         let last = self.after.last().copied().unwrap_or_default();
-        seconds.push(quiet(length + as_f64(self.after.len()), last));
+        seconds.push(clients_only(length + as_f64(self.after.len()), last));
 
         let title = format!("A relay with clients while it is measured, r = {}", self.ratio);
         let name = format!("figure-7-r-{}", self.ratio).replace('.', "-");
@@ -175,42 +181,40 @@ impl Window {
         };
         let figure = ExperimentFigure::traffic(&name, &title, &seconds, 0.0, length)
             .with(Series::line(
-                "what clients may have",
+                "the clients' share",
                 Role::Muted,
                 middle(&|second| self.allowed(second)),
             ))
             .with(Series::dots(
-                "clients, as the relay says",
+                "clients, as the relay reports",
                 Role::Truth,
                 middle(&|second| second.reported),
             ))
             .mark(On::Y, self.limit, "limit of the relay", Role::Truth)
             .caption(
-                "What the sockets of measurers and of clients received, second by second, by the kernel; \
-                 dots are what the relay reported of its clients. In the first second the relay spends what its rate \
-                 limit lets it save up.",
+                "The rates at which the sockets of measurers and clients received in each second, according to the kernel; dots \
+                 are the relay's reports of its clients. In the first second, the relay uses the burst of its rate limit.",
             );
-        let x = Axis::new("seconds from the beginning of the measurement");
+        let x = Axis::new("seconds since the measurement began");
         ExperimentFigure { x, ..figure }
     }
 
-    /// What else there is to say.
+    /// The clients' rates before, during and after the measurement.
     pub(super) fn note(&self) -> String {
         format!(
-            "With r = {}: clients received {:.1} Mbit/s before, {:.1} while it was measured and \
-             {:.1} afterwards; {:.1} Mbit/s came back to the measurers. {} downloads of a stock client came \
-             whole meanwhile.",
+            "With r = {}: clients received {:.1} Mbit/s before, {:.1} during and {:.1} after the measurement, and the \
+             measurers {:.1} Mbit/s. {} downloads of a C tor client completed.",
             self.ratio,
             self.level(),
             self.median_of(|second| second.received),
             median(self.after.iter().copied()).unwrap_or_default(),
-            self.median_of(|second| second.came_back),
+            self.median_of(|second| second.returned),
             self.downloads,
         )
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody plays 2^53 seconds")]
+#[expect(clippy::cast_precision_loss, reason = "there are far fewer than 2^53 seconds")]
 const fn as_f64(count: usize) -> f64 {
     count as f64
 }
@@ -223,7 +227,7 @@ mod tests {
         let second = MeasuredSecond {
             measured: 180.0,
             reported: 20.0,
-            came_back: 180.0,
+            returned: 180.0,
             received: 20.0,
             handed: 20.0,
         };
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_does_as_it_should_is_found_to() {
+    fn all_claims_hold_for_a_correct_relay() {
         assert_eq!(verdicts(&window()), [CaseVerdict::Held; 6]);
         let figure = window().figure();
         assert_eq!(figure.name, "figure-7-r-0-1");
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_found_not_to_hold() {
+    fn each_claim_can_miss() {
         let missed = |change: &dyn Fn(&mut Window)| {
             let mut window = window();
             change(&mut window);
@@ -267,7 +271,7 @@ mod tests {
         };
         let miscounts = missed(&|it| each(it, |second| second.reported = 0.0));
         assert_eq!(miscounts, [false, false, true, true, true, true]);
-        // Of the sum half of so few clients is but 5 %.
+        // Half of the clients' traffic is only 5 % of the sum.
         let halves = missed(&|it| each(it, |second| second.reported = 10.5));
         assert_eq!(halves, [true, false, true, true, true, true]);
         let drops = missed(&|it| each(it, |second| second.handed = 18.5));
@@ -275,16 +279,16 @@ mod tests {
         // An invented rate is not what the measurers received.
         let inflates = missed(&|it| each(it, |second| second.measured = 200.0));
         assert_eq!(inflates, [false, true, true, true, true, true]);
-        // What a client has not fetched from the relay's kernel yet is no less forwarded.
+        // Data that a client has not yet read from the relay's kernel was forwarded.
         let slow_reader = missed(&|it| each(it, |second| second.received = 19.0));
         assert_eq!(slow_reader, [true; 6]);
-        // Nor is it right by turns.
-        let by_turns = missed(&|it| {
+        // Errors of opposite signs do not cancel out.
+        let alternating = missed(&|it| {
             for (second, measured) in it.during.iter_mut().zip([150.0, 210.0].iter().cycle()) {
                 second.measured = *measured;
             }
         });
-        assert_eq!(by_turns, [false, true, true, true, true, true]);
+        assert_eq!(alternating, [false, true, true, true, true, true]);
         let lets_through = missed(&|it| {
             each(it, |it| (it.reported, it.handed, it.received) = (40.0, 40.0, 40.0));
         });

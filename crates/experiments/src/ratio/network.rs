@@ -1,4 +1,4 @@
-//! A private network with our relays in it, and a C tor client.
+//! A private network with FlashFlow relays and a C tor client.
 
 use super::{MEASURERS, RatioGrid};
 use crate::background_downloads::Endpoints;
@@ -11,33 +11,32 @@ use onion::Rate;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// Far more than a consensus takes.
+/// Time until a consensus lists the relays.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The capacity of a measurer, over what a relay can carry: together more than the 2.95 times that it takes, and
-/// none enough alone.
+/// The capacity of a measurer divided by the relay's limit. Two have more than the necessary 2.95, and one has not enough.
 const CAPACITY: f64 = 1.6;
 
 /// All processes of the experiment.
 pub(super) struct RatioNetwork {
-    // In this order: the client ends before the network does.
+    // Dropped in this order: the client ends before the network.
     client: Client,
     server: ContentServer,
-    /// One for each share.
+    /// One relay for each share in percent.
     relays: Vec<(u32, OwnRelay)>,
-    pub(super) stage: Testbed,
+    pub(super) testbed: Testbed,
     network: Network,
 }
 
 impl RatioNetwork {
-    /// Starts it all, with a C tor client of this rate; `None` if the user has interrupted.
+    /// Starts all processes, with a C tor client of this rate; `None` if the user has interrupted.
     pub(super) fn start(
         grid: &RatioGrid,
         demand: Rate,
         session: Session<'_>,
     ) -> Result<Option<Self>> {
         let Session { output, interrupt, .. } = session;
-        let stage = Testbed::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
+        let testbed = Testbed::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
         if interrupt.is_requested() {
             return Ok(None);
         }
@@ -49,7 +48,7 @@ impl RatioNetwork {
         let start = |percent: u32| {
             let (name, authorities) = (format!("ratio{percent}"), network.directory_addrs());
             let relay =
-                stage.published_relay(&name, Some(grid.limit), Some(percent), authorities)?;
+                testbed.published_relay(&name, Some(grid.limit), Some(percent), authorities)?;
             Ok((percent, relay))
         };
         let relays = grid.shares.iter().copied().map(start);
@@ -65,10 +64,10 @@ impl RatioNetwork {
         let known = testbed::all_relays(&network, &fingerprints);
         let client = Client::start(&network, "client", &torrc(demand), &known, PATIENCE)?;
         let server = testbed::content_server(Ipv4Addr::LOCALHOST)?;
-        Ok(Some(Self { client, server, relays, stage, network }))
+        Ok(Some(Self { client, server, relays, testbed, network }))
     }
 
-    /// The relay that lets clients have this share.
+    /// The relay that grants this share to clients.
     pub(super) fn relay(&self, percent: u32) -> Result<&OwnRelay> {
         let found = self.relays.iter().find(|(its, _)| *its == percent);
         found
@@ -87,33 +86,32 @@ impl RatioNetwork {
         Ok(self.client.pin(&pins)?)
     }
 
-    /// The C tor client's SOCKS port, and where the content is.
+    /// The C tor client's SOCKS port and the content server.
     pub(super) const fn downloads(&self) -> Endpoints {
         Endpoints { socks: self.client.socks(), server: self.server.address() }
     }
 
-    /// The processes that have links to the relays but are no measurers: this one, the C tor client, and
-    /// those of the next hops.
+    /// The processes with links to the relays, without measurers: this one, the C tor client, and the next hops.
     pub(super) fn client_pids(&self) -> Vec<u32> {
         let nodes = self.network.nodes().iter().map(lab::Node::pid);
         [std::process::id(), self.client.pid()].into_iter().chain(nodes).collect()
     }
 }
 
-/// A network with one exit, in which ours can be guards at once.
+/// A network with one exit, in which the FlashFlow relays can be guards at once.
 fn spec() -> NetworkSpec {
-    let stock = RelaySpec::open_exit("stockexit");
+    let exit = RelaySpec::open_exit("stockexit");
     NetworkSpec {
-        // A client chooses no guard that is not stable, and ours have just started.
+        // Clients choose only stable guards, and the FlashFlow relays have just started.
         extra_torrc_authorities: ["MinUptime", "MTBF"]
             .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
             .to_vec(),
         bandwidth_file: false,
-        ..NetworkSpec::new(vec![stock])
+        ..NetworkSpec::new(vec![exit])
     }
 }
 
-/// A client of one guard that is limited to this rate.
+/// The configuration of a client without Conflux that is limited to this rate.
 fn torrc(demand: Rate) -> [String; 3] {
     let bytes = demand.as_byte_per_s();
     [

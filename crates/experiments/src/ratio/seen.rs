@@ -1,4 +1,4 @@
-//! What was seen of a relay with clients: by those who measured it, by itself, and by the kernel.
+//! Observations of a measured relay with clients: by the measurers, by the relay, and by the kernel.
 
 use coordinator::Estimate;
 use lab::OwnRelay;
@@ -6,17 +6,17 @@ use lab::witness::{Witness, mbit};
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// The witness's counts, by their places: what measurers and what clients received from the relay, and what
-/// it gave its kernel for clients.
+/// The places of the witness's counts: what measurers and clients received from the relay, and what the relay wrote to its sockets
+/// for clients.
 pub(super) const MEASURERS: usize = 0;
 pub(super) const CLIENTS: usize = 1;
 pub(super) const HANDED: usize = 2;
 
-/// Left out after all clients' traffic has begun to flow: queues fill.
+/// Time after the start of all clients' traffic that does not count, while queues fill.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// When the last measurement of a relay began, by what it has told of its seconds until now. On a busy
-/// machine the report is late, but it contains when the second was over.
+/// When the last measurement of a relay began, from its reports of all seconds. Reports may be late on a busy machine, but contain
+/// the end of each second.
 pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
     let now = clock.now();
     let mut ends: Vec<Instant> = Vec::new();
@@ -27,24 +27,24 @@ pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<
             _ => {}
         }
     }
-    let is_whole = ends.len() == seconds as usize;
+    let is_complete = ends.len() == seconds as usize;
     let length = Duration::from_secs(u64::from(seconds));
-    let last = ends.last().filter(|_| is_whole)?;
+    let last = ends.last().filter(|_| is_complete)?;
     Some(Instant::ORIGIN + (*last - Instant::ORIGIN).saturating_sub(length))
 }
 
-/// A measurement that is over, and clients that go on.
+/// A finished measurement, and clients that continue.
 pub(super) struct Observation<'w> {
     pub(super) witness: &'w Witness,
     /// When all clients had traffic.
     pub(super) flowing: Instant,
-    /// When it was asked for.
+    /// When the measurement was requested.
     pub(super) ordered: Instant,
     /// When its first second began.
     pub(super) began: Instant,
-    /// Seconds before and after.
+    /// Seconds with clients only, before and after.
     pub(super) around: u32,
-    /// What the relay's process used meanwhile, of one core.
+    /// The relay's processor time during the measurement, as a share of one core.
     pub(super) cpu_share: Option<f64>,
     /// Completed downloads of the C tor client.
     pub(super) downloads: u64,
@@ -53,69 +53,70 @@ pub(super) struct Observation<'w> {
 /// One second of a measurement, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredSecond {
-    /// What measurers say that they got back: *x*.
+    /// What the measurers reported to have received back: *x*.
     pub(super) measured: f64,
-    /// What the relay says that it forwarded for its clients: *y*.
+    /// What the relay reported to have forwarded for clients: *y*.
     pub(super) reported: f64,
-    /// What measurers' sockets received, by the kernel.
-    pub(super) came_back: f64,
-    /// What the sockets of its clients, and of the relays behind it, received.
+    /// What the measurers' sockets received according to the kernel.
+    pub(super) returned: f64,
+    /// What the sockets of clients and next relays received.
     pub(super) received: f64,
-    /// What its own sockets took for them: not the same, since a client that is slow to read leaves much of it
-    /// with the relay's kernel.
+    /// What the relay wrote to its sockets for them. The relay's kernel may hold much of it for a client that reads slowly.
     pub(super) handed: f64,
 }
 
-/// What was seen second by second, in Mbit/s.
+/// The observations second by second, in Mbit/s.
 pub(super) struct Window {
     /// *r*.
     pub(super) ratio: f64,
     pub(super) limit: f64,
     pub(super) estimate: f64,
-    /// What clients received in the seconds before the measurement was asked for.
+    /// What clients received in the seconds before the measurement was requested.
     pub(super) alone: Vec<f64>,
-    /// And in those up to its beginning, the last one last.
+    /// What clients received in the seconds up to its beginning.
     pub(super) before: Vec<f64>,
     pub(super) during: Vec<MeasuredSecond>,
     pub(super) after: Vec<f64>,
-    /// What the relay's process used meanwhile, of one core, if that is known.
+    /// The relay's processor time during the measurement as a share of one core, if known.
     pub(super) cpu_share: Option<f64>,
     pub(super) downloads: u64,
-    /// When clients first had a second at their level again, counted to its end; `None` if never.
+    /// The time from the end of the measurement to the end of the first second in which clients were back at their level; `None` if
+    /// they never were.
     pub(super) back_after_s: Option<f64>,
 }
 
-/// Of their level, when clients are held to have it back.
+/// The share of their level at which clients count as recovered.
 pub(super) const BACK: f64 = 0.9;
 
 impl Observation<'_> {
-    /// All of it.
+    /// The observations second by second.
     pub(super) fn window(&self, ratio: f64, limit: Rate, estimate: &Estimate) -> Window {
         let first = self.flowing + SETTLING;
-        let whole = |from: Instant, to: Instant| {
+        let whole_seconds = |from: Instant, to: Instant| {
             u32::try_from(to.saturating_since(from).as_secs()).unwrap_or(u32::MAX)
         };
-        let alone = whole(first, self.ordered);
-        let before = whole(first, self.began);
+        let alone = whole_seconds(first, self.ordered);
+        let before = whole_seconds(first, self.began);
         let begin = self.began - Instant::ORIGIN - Duration::from_secs(u64::from(before));
         let length = u32::try_from(estimate.seconds.len()).unwrap_or(u32::MAX);
         let end = self.began + Duration::from_secs(u64::from(length));
         let clients = |from: Instant, count: u32| self.witness.seconds_from(CLIENTS, from, count);
         let received = clients(self.began, length);
         let handed = self.witness.seconds_from(HANDED, self.began, length);
-        let came_back = self.witness.seconds_from(MEASURERS, self.began, length);
+        let returned = self.witness.seconds_from(MEASURERS, self.began, length);
         #[expect(clippy::cast_precision_loss, reason = "nothing here moves 2^53 bytes in a second")]
         let rate = |bytes: u64| mbit(bytes as f64);
-        let counted = came_back.into_iter().zip(received).zip(handed);
-        let during = estimate.seconds.iter().zip(counted).map(
-            |(second, ((came_back, received), handed))| MeasuredSecond {
-                measured: rate(second.measured),
-                reported: rate(second.client_reported.unwrap_or_default()),
-                came_back,
-                received,
-                handed,
-            },
-        );
+        let counted = returned.into_iter().zip(received).zip(handed);
+        let during =
+            estimate.seconds.iter().zip(counted).map(|(second, ((returned, received), handed))| {
+                MeasuredSecond {
+                    measured: rate(second.measured),
+                    reported: rate(second.client_reported.unwrap_or_default()),
+                    returned,
+                    received,
+                    handed,
+                }
+            });
         let mut window = Window {
             ratio,
             limit: limit.as_mbit_per_s(),
@@ -132,7 +133,7 @@ impl Observation<'_> {
         window
     }
 
-    /// How long after `end` the first second ends in which clients received as much as `least`.
+    /// The time from `end` to the end of the first second in which clients received at least `least`.
     fn back_after(&self, end: Instant, least: f64) -> Option<f64> {
         const STEP: Duration = Duration::from_millis(50);
         let steps = (self.around - 1) * 20;

@@ -4,18 +4,19 @@ use std::sync::mpsc::Receiver;
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// What has been done, by its number, and when all was over.
-fn play(
-    acts: Vec<(Duration, u32)>,
+/// Runs the actions during `body`. Returns the result, and the numbers of the actions that `body` did not receive.
+fn run(
+    actions: Vec<(Duration, u32)>,
     body: impl FnOnce(&mut dyn FnMut(&u32), &Receiver<u32>) -> Result<(), Error>,
 ) -> (Result<Option<Instant>, Error>, Vec<u32>) {
     let (doing, done) = channel();
-    let act = move |number| {
-        doing.send(number).expect("somebody listens");
+    let perform = move |number| {
+        doing.send(number).expect("a receiver");
         Ok(())
     };
+    let is_due = |progress: &u32| *progress >= 10;
     let ended =
-        with_actions(Clock::start(), |word| *word >= 10, acts, act, |report| body(report, &done));
+        with_actions(Clock::start(), is_due, actions, perform, |report| body(report, &done));
     (ended.map(|((), first)| first), done.try_iter().collect())
 }
 
@@ -24,22 +25,22 @@ fn at_once(number: u32) -> (Duration, u32) {
 }
 
 #[test]
-fn acts_come_one_after_the_other_from_the_moment_on_and_the_body_goes_on() {
-    let (first, later) = play(vec![at_once(1), at_once(2)], |report, done| {
+fn actions_run_in_order_while_the_body_continues() {
+    let (first, later) = run(vec![at_once(1), at_once(2)], |report, done| {
         report(&9);
-        assert!(done.try_recv().is_err(), "it has not come yet");
+        assert!(done.try_recv().is_err(), "not due yet");
         report(&10);
-        assert_eq!((done.recv(), done.recv()), (Ok(1), Ok(2)), "while the body goes on");
+        assert_eq!((done.recv(), done.recv()), (Ok(1), Ok(2)), "while the body runs");
         report(&11);
         Ok(())
     });
     assert!(first.expect("no error").is_some());
-    assert!(later.is_empty(), "once each");
+    assert!(later.is_empty(), "each only once");
 }
 
 #[test]
-fn nothing_is_done_where_the_moment_does_not_come() {
-    let (first, done) = play(vec![at_once(1)], |report, _| {
+fn no_action_runs_before_it_is_due() {
+    let (first, done) = run(vec![at_once(1)], |report, _| {
         report(&9);
         Ok(())
     });
@@ -47,8 +48,8 @@ fn nothing_is_done_where_the_moment_does_not_come() {
 }
 
 #[test]
-fn what_is_over_does_not_wait_for_later_acts() {
-    let (first, done) = play(vec![at_once(1), (NEVER, 2)], |report, done| {
+fn a_body_that_returns_cancels_the_remaining_actions() {
+    let (first, done) = run(vec![at_once(1), (NEVER, 2)], |report, done| {
         report(&10);
         assert_eq!(done.recv(), Ok(1));
         Ok(())
@@ -58,8 +59,8 @@ fn what_is_over_does_not_wait_for_later_acts() {
 }
 
 #[test]
-fn a_body_that_fails_fails_and_waits_for_nothing() {
-    let (ended, done) = play(vec![(NEVER, 1)], |report, _| {
+fn the_error_of_the_body_is_returned_at_once() {
+    let (ended, done) = run(vec![(NEVER, 1)], |report, _| {
         report(&10);
         Err(Error::Network("the body's".to_owned()))
     });
@@ -68,11 +69,11 @@ fn a_body_that_fails_fails_and_waits_for_nothing() {
 }
 
 #[test]
-fn an_act_that_fails_fails_all() {
+fn the_error_of_an_action_is_returned() {
     let (doing, done) = channel();
-    let act = |number: u32| {
-        doing.send(number).expect("somebody listens");
-        Err(Error::Network("the act's".to_owned()))
+    let perform = |number: u32| {
+        doing.send(number).expect("a receiver");
+        Err(Error::Network("the action's".to_owned()))
     };
     let body = |report: &mut dyn FnMut(&u32)| {
         report(&10);
@@ -80,7 +81,7 @@ fn an_act_that_fails_fails_all() {
         Ok(())
     };
     let ended =
-        with_actions(Clock::start(), |word| *word >= 10, vec![at_once(1), at_once(2)], act, body);
-    assert!(ended.expect_err("it failed").to_string().contains("the act's"));
-    assert!(done.try_recv().is_err(), "none after it");
+        with_actions(Clock::start(), |it| *it >= 10, vec![at_once(1), at_once(2)], perform, body);
+    assert!(ended.expect_err("it failed").to_string().contains("the action's"));
+    assert!(done.try_recv().is_err(), "no action after it");
 }

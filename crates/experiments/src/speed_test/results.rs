@@ -64,7 +64,7 @@ impl Results {
     pub(super) fn report(self, seconds: u32) -> ExperimentReport {
         let [measured, others] = self.sums_mbit_per_s;
         let answer = format!(
-            "Measured relays with limits of {:.0} Mbit/s in all advertised {:.1} Mbit/s before and {:.1} afterwards; others with the same \
+            "Measured relays with limits of {:.0} Mbit/s in all advertised {:.1} Mbit/s before and {:.1} afterwards; other relays with the same \
              limits {:.1} and {:.1}.",
             measured[0], measured[1], measured[2], others[1], others[2],
         );
@@ -97,10 +97,10 @@ fn judge(it: &Observed) -> (CaseVerdict, String) {
             format!("it advertised {early:.1} Mbit/s before its day was over"),
         ),
         (Claim { is_measured: true, .. }, _) if share(after) < MEASURED_MIN => {
-            (CaseVerdict::Missed, "it was measured, and advertises too little".to_owned())
+            (CaseVerdict::Missed, "it was measured but advertises too little".to_owned())
         }
         (Claim { is_measured: false, .. }, _) if share(after) > CONTROL_MAX => {
-            (CaseVerdict::Missed, "it was not measured, and advertises too much".to_owned())
+            (CaseVerdict::Missed, "it was not measured but advertises too much".to_owned())
         }
         _ => (CaseVerdict::Held, String::new()),
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn measured_relays_must_rise_others_must_not_and_c_tor_not_before_its_day_is_over() {
+    fn only_measured_relays_advertise_more_and_c_tor_only_after_its_day() {
         use CaseVerdict::{Held, Missed};
         let tor = |is_measured| Claim { is_tor: true, is_measured };
         let ours = |is_measured| Claim { is_tor: false, is_measured };

@@ -1,4 +1,5 @@
-//! A real client that fetches what `sim::world`'s clients do, by the same rules: prebuilt circuits, one for each download, which is given up after its time.
+//! A real client that downloads by the rules of `sim::world`'s clients: prebuilt circuits, one for each download, and a time limit for
+//! each.
 
 use super::Download;
 use crate::error::{Error, Result};
@@ -14,33 +15,33 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tornet::network::Choices;
 
-/// Bytes by which a simulated client asks for its download.
+/// The size of a simulated client's request.
 const REQUEST_BYTES: u64 = 1000;
 
-/// The results of clients, for all threads.
+/// The results of all clients, shared by their threads.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes(Arc<Mutex<Noted>>);
+pub(super) struct Results(Arc<Mutex<Recorded>>);
 
 #[derive(Debug, Default)]
-struct Noted {
+struct Recorded {
     downloads: Vec<Download>,
-    /// Clients that have fetched all that they want.
-    over: usize,
+    /// Clients that have finished all downloads.
+    finished_clients: usize,
     failure: Option<String>,
 }
 
-impl Notes {
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+impl Results {
+    fn lock(&self) -> MutexGuard<'_, Recorded> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this number of clients has fetched all that they want.
-    pub(super) fn are_over(&self, clients: usize) -> Result<bool> {
-        let noted = self.lock();
-        noted
-            .failure
-            .as_ref()
-            .map_or(Ok(noted.over >= clients), |failure| Err(Error::clients(failure)))
+    /// Whether this number of clients has finished all downloads.
+    pub(super) fn are_complete(&self, clients: usize) -> Result<bool> {
+        let recorded = self.lock();
+        match &recorded.failure {
+            Some(failure) => Err(Error::clients(failure)),
+            None => Ok(recorded.finished_clients >= clients),
+        }
     }
 
     pub(super) fn take(&self) -> Vec<Download> {
@@ -48,8 +49,8 @@ impl Notes {
     }
 }
 
-/// What a client does in addition to its node.
-pub(super) struct Errands {
+/// The download schedule of a client node.
+pub(super) struct DownloadSchedule {
     place: usize,
     size: Size,
     every: Duration,
@@ -57,48 +58,49 @@ pub(super) struct Errands {
     left: u32,
     plan: CircuitPlan,
     to: SocketAddr,
-    /// When the network began, and when the next download does.
+    /// When the network began.
     began: Instant,
+    /// When the next download begins.
     next_at: Instant,
-    /// Circuits that nobody has used, and whether they stand.
+    /// Unused circuits, and whether they are open.
     ready: VecDeque<(CircuitNumber, bool)>,
     ready_max: usize,
-    open: BTreeMap<StreamNumber, Open>,
+    running: BTreeMap<StreamNumber, RunningDownload>,
     seeds: u64,
-    is_over: bool,
-    notes: Notes,
+    is_finished: bool,
+    results: Results,
 }
 
-/// A download under way.
+/// A running download.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct RunningDownload {
     circuit: CircuitNumber,
-    asked_at: Instant,
+    requested_at: Instant,
 }
 
-/// The downloads of a client.
-pub(super) struct OfClient<'a> {
+/// A client whose downloads to schedule.
+pub(super) struct ScheduledClient<'a> {
     /// The client's location in the network.
     pub(super) place: usize,
     pub(super) fetch: &'a Fetch,
     pub(super) choices: &'a Choices,
 }
 
-impl Errands {
-    /// The downloads of a client, over circuits of this plan to a server. The network began at `began`; the first download begins after the
-    /// ramp.
+impl DownloadSchedule {
+    /// Schedules the downloads of a client over circuits of this plan from the server `to`. The network began at `began`; the first
+    /// download begins after the ramp.
     pub(super) fn new(
-        client: OfClient<'_>,
+        client: ScheduledClient<'_>,
         plan: CircuitPlan,
         to: SocketAddr,
         began: Instant,
-        notes: Notes,
+        results: Results,
     ) -> Result<Self> {
-        let OfClient { place, fetch, choices } = client;
+        let ScheduledClient { place, fetch, choices } = client;
         let (&[size], &[every], Some(left)) = (&fetch.sizes[..], &fetch.pauses[..], fetch.count)
         else {
             return Err(Error::clients(
-                "on real sockets a client fetches one size, with one pause, and not for ever",
+                "on real sockets, a client has one size, one pause and a limited number of downloads",
             ));
         };
         Ok(Self {
@@ -112,66 +114,72 @@ impl Errands {
             next_at: began + choices.ramp,
             ready: VecDeque::new(),
             ready_max: choices.ready_circuits.into(),
-            open: BTreeMap::new(),
-            // Apart from those of all other clients.
+            running: BTreeMap::new(),
+            // Different from those of all other clients.
             seeds: (place as u64) << 32,
-            is_over: false,
-            notes,
+            is_finished: false,
+            results,
         })
     }
 
-    fn hear(&mut self, client: &mut Client<StdRng>, event: ClientEvent) {
+    fn handle_event(&mut self, client: &mut Client<StdRng>, event: ClientEvent) {
         match event {
             ClientEvent::Built { circuit, .. } => {
                 let ready = self.ready.iter_mut().find(|(it, _)| *it == circuit);
-                ready.into_iter().for_each(|(_, stands)| *stands = true);
+                ready.into_iter().for_each(|(_, is_open)| *is_open = true);
             }
             ClientEvent::Over { stream, outcome, figures } => {
-                let Some(open) = self.open.remove(&stream) else { return };
-                client.destroy(open.circuit);
+                let Some(download) = self.running.remove(&stream) else { return };
+                client.destroy(download.circuit);
                 let last_at = (outcome == Outcome::Complete).then_some(figures.last_at);
-                self.note(open, figures.received_bytes, figures.first_byte_at, last_at);
+                self.record(download, figures.received_bytes, figures.first_byte_at, last_at);
             }
-            // Nothing gets lost here that could be tried again.
+            // No circuit is expected to fail here.
             ClientEvent::Lost { cause, .. } => {
                 let problem = format!("a client's circuit: {cause}");
-                self.notes.lock().failure.get_or_insert(problem);
+                self.results.lock().failure.get_or_insert(problem);
             }
-            // Of sets of circuits, of which there are none.
+            // There are no Conflux sets.
             ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
         }
     }
 
-    fn note(&self, open: Open, bytes: u64, first: Option<Instant>, last: Option<Instant>) {
-        self.notes.lock().downloads.push(Download {
+    fn record(
+        &self,
+        download: RunningDownload,
+        bytes: u64,
+        first: Option<Instant>,
+        last: Option<Instant>,
+    ) {
+        self.results.lock().downloads.push(Download {
             client: self.place,
-            begun: open.asked_at - self.began,
+            begun: download.requested_at - self.began,
             bytes,
-            first_byte: first.map(|at| at - open.asked_at),
-            last_byte: last.map(|at| at - open.asked_at),
+            first_byte: first.map(|at| at - download.requested_at),
+            last_byte: last.map(|at| at - download.requested_at),
         });
     }
 
-    /// Gives up what has not come in time.
+    /// Gives up downloads that exceed their time limit.
     fn give_up(&mut self, client: &mut Client<StdRng>, now: Instant) {
         let Some(timeout) = self.size.timeout else { return };
-        let is_due = |it: &Open| it.asked_at + timeout <= now;
+        let is_due = |it: &RunningDownload| it.requested_at + timeout <= now;
         let due: Vec<StreamNumber> =
-            self.open.iter().filter(|(_, it)| is_due(it)).map(|(stream, _)| *stream).collect();
+            self.running.iter().filter(|(_, it)| is_due(it)).map(|(stream, _)| *stream).collect();
         for stream in due {
             let figures = client.figures(stream).copied().unwrap_or_default();
             client.end(stream);
-            if let Some(open) = self.open.remove(&stream) {
-                client.destroy(open.circuit);
-                self.note(open, figures.received_bytes, figures.first_byte_at, None);
+            if let Some(download) = self.running.remove(&stream) {
+                client.destroy(download.circuit);
+                self.record(download, figures.received_bytes, figures.first_byte_at, None);
             }
         }
     }
 
-    /// A download begins, over an open circuit, if there is one.
+    /// Begins a download, over an open circuit if there is one.
     fn begin(&mut self, client: &mut Client<StdRng>, now: Instant) {
-        let standing = self.ready.iter().position(|(_, stands)| *stands).unwrap_or(0);
-        let ready = self.ready.remove(standing).map(|(circuit, _)| circuit);
+        let open = self.ready.iter().position(|(_, is_open)| *is_open).unwrap_or(0);
+        let ready = self.ready.remove(open).map(|(circuit, _)| circuit);
         let circuit = ready.unwrap_or_else(|| client.open(now, &self.plan));
         self.seeds += 1;
         let transfer = Transfer {
@@ -180,36 +188,37 @@ impl Errands {
             upload_bytes: REQUEST_BYTES - Transfer::REQUEST_LEN as u64,
         };
         let stream = client.begin(now, circuit, self.to.into(), transfer);
-        self.open.insert(stream, Open { circuit, asked_at: now });
+        self.running.insert(stream, RunningDownload { circuit, requested_at: now });
         self.left -= 1;
         self.next_at = now + self.every;
     }
 }
 
-impl Observer<Client<StdRng>> for Errands {
+impl Observer<Client<StdRng>> for DownloadSchedule {
     fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {
-            self.hear(client, event);
+            self.handle_event(client, event);
         }
         self.give_up(client, now);
         while self.left > 0 && self.next_at <= now {
             self.begin(client, now);
         }
-        if self.left == 0 && self.open.is_empty() && !self.is_over {
-            self.is_over = true;
-            self.notes.lock().over += 1;
+        if self.left == 0 && self.running.is_empty() && !self.is_finished {
+            self.is_finished = true;
+            self.results.lock().finished_clients += 1;
         }
-        while self.ready.len() < self.ready_max && !self.is_over {
+        while self.ready.len() < self.ready_max && !self.is_finished {
             self.ready.push_back((client.open(now, &self.plan), false));
         }
         let next = (self.left > 0).then_some(self.next_at);
-        let gives_up = self.open.values().filter_map(|it| Some(it.asked_at + self.size.timeout?));
+        let gives_up =
+            self.running.values().filter_map(|it| Some(it.requested_at + self.size.timeout?));
         next.into_iter().chain(gives_up).min()
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        self.notes.lock().failure.get_or_insert_with(|| failure.to_string());
+        self.results.lock().failure.get_or_insert_with(|| failure.to_string());
     }
 }

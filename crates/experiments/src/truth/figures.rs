@@ -1,4 +1,4 @@
-//! The figures of each scene: what `flashflow-lab sim truth` holds side by side.
+//! The figures of each scene, which `flashflow-lab sim truth` compares.
 
 use super::{World, downloads, measurement, queueing};
 use crate::error::{Error, Result};
@@ -12,12 +12,12 @@ use std::sync::atomic::AtomicBool;
 pub enum Scene {
     /// [`downloads`] of this size in bytes.
     Downloads {
-        /// Of each.
+        /// The size of each download.
         bytes: u32,
     },
     /// [`queueing`] with Vanilla in all relays.
     Vanilla,
-    /// Downloads with KIST, every ten milliseconds.
+    /// [`queueing`] with KIST in all relays, at an interval of ten milliseconds.
     Kist,
     /// [`measurement`].
     FlashFlow,
@@ -26,14 +26,14 @@ pub enum Scene {
 /// One figure of a scene.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is, with its unit.
+    /// The name, with the unit.
     pub name: &'static str,
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
 impl Scene {
-    /// All, in the order of the documentation's table.
+    /// All scenes, in the order of the documentation's table.
     pub const ALL: [Self; 5] = [
         Self::Downloads { bytes: 51_200 },
         Self::Downloads { bytes: 1 << 20 },
@@ -42,7 +42,7 @@ impl Scene {
         Self::FlashFlow,
     ];
 
-    /// What it shows.
+    /// The name in the documentation's table.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -53,11 +53,12 @@ impl Scene {
         }
     }
 
-    /// Plays it: always the same figures in the same order, and how late packets were at worst ([`Played::late`](super::Played::late)).
+    /// Runs the scene. Returns the same figures in the same order each time, and the maximum delay of packets
+    /// ([`Observed::late`](super::Observed::late)).
     ///
     /// # Errors
-    /// Those of the world, and where a figure cannot be had.
-    pub fn play(
+    /// Those of the world, and if there is no value for a figure.
+    pub fn run(
         self,
         world: &dyn World,
         seed: u64,
@@ -66,8 +67,8 @@ impl Scene {
         let scheduler = match self {
             Self::Downloads { bytes } => {
                 let seen = downloads(world, bytes, seed, stop)?;
-                let first = ("to the first byte, ms", middle_ms(&seen.first_byte_s)?);
-                let last = ("to the last byte, ms", middle_ms(&seen.last_byte_s)?);
+                let first = ("to the first byte, ms", median_ms(&seen.first_byte_s)?);
+                let last = ("to the last byte, ms", median_ms(&seen.last_byte_s)?);
                 return Ok((figures(&[first, last]), seen.late));
             }
             Self::FlashFlow => {
@@ -82,7 +83,7 @@ impl Scene {
         };
         let seen = queueing(world, scheduler, seed, stop)?;
         let all = [
-            ("first byte of 5 kB, ms", middle_ms(&seen.first_byte_s)?),
+            ("first byte of 5 kB, ms", median_ms(&seen.first_byte_s)?),
             ("a cell's wait in the relay, ms", seen.wait_s * 1e3),
             ("bulk, Mbit/s", seen.bulk_mbit_per_s),
         ];
@@ -94,10 +95,10 @@ fn figures(all: &[(&'static str, f64)]) -> Vec<Figure> {
     all.iter().map(|&(name, value)| Figure { name, value }).collect()
 }
 
-fn middle_ms(seconds: &[f64]) -> Result<f64> {
+fn median_ms(seconds: &[f64]) -> Result<f64> {
     median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing completed")))
 }
 
 fn missing(why: Option<&str>) -> Error {
-    Error::Failed(format!("the scene came to no figure: {}", why.unwrap_or("nobody says why")))
+    Error::Failed(format!("the scene has no figure: {}", why.unwrap_or("for an unknown reason")))
 }

@@ -1,41 +1,41 @@
-//! A relay that is measured, and who does it.
+//! The measurement of a relay, and its result.
 
 use coordinator::Params;
 use onion::{Duration, Rate};
 use tornet::network::{Choices, Network, Relay, Site};
 
-/// A relay that is measured as an echo, by one measurer.
+/// A relay to measure by echo with one measurer.
 #[derive(Clone, Debug)]
 pub struct Measuring {
-    /// The relay. What is expected of it is its weight, in kilobytes per second.
+    /// The relay. The guess is its weight, in kilobytes per second.
     pub relay: Relay,
-    /// The country of the measurer, and what it can send and get.
+    /// The country of the measurer, and its rate in each direction.
     pub measurer: (&'static str, Rate),
-    /// How it is measured.
+    /// The parameters of the measurement.
     pub params: Params,
     /// Kernels, queues and the relay's scheduler.
     pub choices: Choices,
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// The estimate, if there is one.
     pub estimate: Option<Rate>,
-    /// Why there is none, or it is no more than a lower bound.
+    /// Why there is no estimate, or only a lower bound.
     pub doubt: Option<String>,
-    /// How far packets were late that the machine had no time for, at worst; zero in virtual time.
+    /// The maximum delay that the machine added to a packet because it was busy; zero in virtual time.
     pub late: Duration,
 }
 
 impl Measuring {
-    /// What is expected of the relay.
+    /// The guess for the relay's capacity.
     #[must_use]
     pub const fn guess(&self) -> Rate {
         Rate::from_byte_per_s(self.relay.weight * 1000)
     }
 
-    /// The relay alone.
+    /// The network with only this relay.
     #[must_use]
     pub fn network(&self) -> Network {
         Network {
@@ -45,7 +45,7 @@ impl Measuring {
         }
     }
 
-    /// Where the measurer is.
+    /// The measurer's site.
     #[must_use]
     pub fn site(&self) -> Site {
         let (country, rate) = self.measurer;

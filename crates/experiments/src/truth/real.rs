@@ -1,8 +1,8 @@
-//! Real sockets: each host is a network of its own, and what lies between two is what the map says.
+//! Networks on real sockets: each host is a network namespace, and the map determines the paths between hosts.
 
-use super::client::{Errands, Notes, OfClient};
-use super::simulated::asked_to_stop;
-use super::{Around, Measured, Measuring, Played, RelaySeen, World};
+use super::client::{DownloadSchedule, Results, ScheduledClient};
+use super::simulated::stop_if_asked;
+use super::{Measured, Measuring, Observed, RelayStats, RunConditions, World};
 use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanPath, WanSpec};
@@ -23,24 +23,25 @@ use std::thread;
 use tornet::network::{Network, Relay, Site, Users};
 use tornet::places::Places;
 
-/// Ports in networks where nobody else is.
+/// Ports in otherwise empty network namespaces.
 const RELAY_PORT: u16 = 9001;
 const SERVER_PORT: u16 = 80;
 
-/// Between two looks at whether all is over.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks whether all clients are done.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A host that gets as much as this machine carries is not held to it.
-const UNBOUND: Rate = Rate::from_bit_per_s(1_000_000_000);
+/// From this rate on, a host's link is not limited, since this machine is the bottleneck.
+const UNLIMITED: Rate = Rate::from_bit_per_s(1_000_000_000);
 
-/// The key of the one coordinator.
+/// The key seed of the coordinator.
 const COORDINATOR: [u8; 32] = [7; 32];
 
-/// Relays, a server, clients and a measurer of ours on this machine: TLS over the kernel's TCP, between network namespaces. It needs root.
+/// FlashFlow's relays, server, clients and measurer on this machine, with TLS over the kernel's TCP between network namespaces. Needs
+/// root.
 ///
-/// A network has one guard, one middle relay and one exit, and each client fetches things of one size. What differs from [`Simulated`](super::Simulated) is that clients begin when
-/// the time in which users begin is over, not in its course; that links to a host are dropped what is too much on the way up, too; and that the coordinator
-/// sits at the measurer's host.
+/// A network has one guard, one middle relay and one exit, and each client downloads content of one size. There are three differences
+/// from [`Simulated`](super::Simulated): clients begin at the end of the ramp and not during it, excess packets are also dropped on the
+/// sending side of a host, and the coordinator is at the measurer's host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealSockets;
 
@@ -49,7 +50,7 @@ impl World for RealSockets {
         "real"
     }
 
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played> {
+    fn run(&self, network: &Network, conditions: &RunConditions<'_>) -> Result<Observed> {
         let Network { relays, servers, clients, .. } = network;
         let sites: Vec<&Site> = relays
             .iter()
@@ -57,9 +58,9 @@ impl World for RealSockets {
             .chain(servers)
             .chain(clients.iter().map(|it| &it.site))
             .collect();
-        let wan = lay(network, &sites, around.seed)?;
+        let wan = start_wan(network, &sites, conditions.seed)?;
         let mut nodes = Nodes::new(Clock::start())?;
-        let started: Vec<Started> = relays
+        let started: Vec<RunningRelay> = relays
             .iter()
             .map(|relay| start_relay(&mut nodes, &wan, relay, network, TargetParams::default()))
             .collect::<Result<_, _>>()?;
@@ -73,41 +74,41 @@ impl World for RealSockets {
         let namespace = Some(host.namespace());
         let _server = nodes.start(namespace, Server::new(), vec![listener], options, ())?;
         let begin = nodes.clock.now();
-        let notes = Notes::default();
+        let results = Results::default();
         let mut running = Vec::new();
         for (place, client) in clients.iter().enumerate() {
             let Users::Fetch(fetch) = &client.users else {
-                return Err(Error::clients("users by models are played in virtual time only"));
+                return Err(Error::clients("users by models run in virtual time only"));
             };
-            let errands = Errands::new(
-                OfClient { place, fetch, choices: &network.choices },
+            let schedule = DownloadSchedule::new(
+                ScheduledClient { place, fetch, choices: &network.choices },
                 plan.clone(),
                 server_at,
                 begin,
-                notes.clone(),
+                results.clone(),
             )?;
             let node = Client::new(unix_time_s(), rng()?);
             let namespace = Some(wan.host(&client.site.name)?.namespace());
             let options = DriverOptions::default();
-            running.push(nodes.start(namespace, node, Vec::new(), options, errands)?);
+            running.push(nodes.start(namespace, node, Vec::new(), options, schedule)?);
         }
-        let end = begin + Duration::from_secs(u64::from(around.seconds_max));
-        while !notes.are_over(clients.len())? && nodes.clock.now() < end {
-            asked_to_stop(around)?;
-            thread::park_timeout(LOOK);
+        let end = begin + Duration::from_secs(u64::from(conditions.seconds_max));
+        while !results.are_complete(clients.len())? && nodes.clock.now() < end {
+            stop_if_asked(conditions)?;
+            thread::park_timeout(CHECK_INTERVAL);
         }
         let unordered = wan.unintended_losses()?;
-        Ok(Played {
-            downloads: notes.take(),
-            relays: started.iter().map(Started::seen).collect::<Result<_, _>>()?,
+        Ok(Observed {
+            downloads: results.take(),
+            relays: started.iter().map(RunningRelay::stats).collect::<Result<_, _>>()?,
             late: Duration::from_micros(unordered.worst_lateness_us),
             lost_packets: unordered.losses(),
         })
     }
 
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured> {
+    fn measure(&self, measuring: &Measuring, conditions: &RunConditions<'_>) -> Result<Measured> {
         let (network, site) = (measuring.network(), measuring.site());
-        let wan = lay(&network, &[&measuring.relay.site, &site], around.seed)?;
+        let wan = start_wan(&network, &[&measuring.relay.site, &site], conditions.seed)?;
         let mut nodes = Nodes::new(Clock::start())?;
         let target = TargetParams {
             is_allowed: true,
@@ -130,11 +131,11 @@ impl World for RealSockets {
             path: Some(measuring.params.path),
             ..TeamOptions::default()
         };
-        // Threads and sockets are in the network of the one that starts them.
+        // Threads and sockets inherit the namespace of the thread that starts them.
         let result = wan
             .host(&site.name)?
-            .run(|| Team::new(options)?.measure(&request, &mut |_| (), around.stop))?;
-        asked_to_stop(around)?;
+            .run(|| Team::new(options)?.measure(&request, &mut |_| (), conditions.stop))?;
+        stop_if_asked(conditions)?;
         let outcome = result?.outcome;
         let late = Duration::from_micros(wan.unintended_losses()?.worst_lateness_us);
         Ok(match outcome.estimate() {
@@ -148,8 +149,8 @@ impl World for RealSockets {
     }
 }
 
-/// A relay that runs.
-struct Started {
+/// A running relay.
+struct RunningRelay {
     hop: NextHop,
     node: NodeThread<Router<StdRng>>,
 }
@@ -160,7 +161,7 @@ fn start_relay(
     relay: &Relay,
     network: &Network,
     target: TargetParams,
-) -> Result<Started> {
+) -> Result<RunningRelay> {
     let host = wan.host(&relay.site.name)?;
     let (at, listener) = listen(Some(host.namespace()), host.address(), RELAY_PORT)?;
     let identity = nodes.identity()?;
@@ -178,24 +179,24 @@ fn start_relay(
     let router = Router::new(config, rng()?, nodes.clock.now());
     let options = DriverOptions::default();
     let node = nodes.start(Some(host.namespace()), router, vec![listener], options, ())?;
-    Ok(Started { hop, node })
+    Ok(RunningRelay { hop, node })
 }
 
-impl Started {
-    fn seen(&self) -> Result<RelaySeen> {
-        let seen = self.node.handle().call(|it| {
+impl RunningRelay {
+    fn stats(&self) -> Result<RelayStats> {
+        let stats = self.node.handle().call(|it| {
             let router = it.node();
-            RelaySeen {
+            RelayStats {
                 cells: router.totals().client_bytes / CELL_LEN as u64,
                 waited_cell_s: router.waited_cell_s(),
             }
         });
-        seen.ok_or_else(|| Error::clients("a relay's thread has ended"))
+        stats.ok_or_else(|| Error::clients("a relay's thread has ended"))
     }
 }
 
-/// The one path that there is.
-fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>> {
+/// The only path of the network.
+fn hops(relays: &[Relay], started: &[RunningRelay]) -> Result<Vec<NextHop>> {
     let the = |what: &str, is_it: &dyn Fn(&Relay) -> bool| {
         let mut all = relays.iter().zip(started).filter(|(relay, _)| is_it(relay));
         match (all.next(), all.next()) {
@@ -210,15 +211,15 @@ fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>> {
     ])
 }
 
-/// Hosts and the ways between them, as `tornet` builds them for virtual time.
-fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
+/// Starts hosts and the paths between them, as `tornet` builds them for virtual time.
+fn start_wan(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
     let choices = &network.choices;
     let congestion = match choices.control {
         Control::Cubic => Congestion::Cubic,
         Control::Reno | Control::Shadow => Congestion::Reno,
     };
     let narrow = |rate: Rate| {
-        (rate < UNBOUND).then_some(Bottleneck { rate, queue: Queue::Time(choices.queue) })
+        (rate < UNLIMITED).then_some(Bottleneck { rate, queue: Queue::Time(choices.queue) })
     };
     let host = |(site, at): (&&Site, u8)| {
         HostSpec::new(&site.name, Ipv4Addr::new(10, 77, 2, at))

@@ -1,6 +1,6 @@
-//! What both worlds play, and what is looked at.
+//! The networks that run in both worlds, and their observations.
 
-use super::{Around, Download, Measured, Measuring, Played, World};
+use super::{Download, Measured, Measuring, Observed, RunConditions, World};
 use crate::error::{Error, Result};
 use coordinator::{Params, PathParams};
 use onion::router::schedule::SchedulerConfig;
@@ -11,29 +11,30 @@ use std::sync::atomic::AtomicBool;
 use tornet::network::{Choices, Client, Network, Relay, Site, Users};
 use tornet::places::Places;
 
-/// What hosts send and get that are not narrow.
+/// The rate of hosts that are not a bottleneck, in each direction.
 const WIDE: Rate = Rate::from_bit_per_s(100_000_000);
 
-/// What the narrow host of [`queueing`] gets.
+/// The receiving rate of the narrow host of [`queueing`].
 pub const NARROW: Rate = Rate::from_bit_per_s(8_000_000);
 
-/// What the relay of [`measurement`] lets itself send.
+/// The rate limit of the relay of [`measurement`].
 pub const LIMIT: Rate = Rate::from_bit_per_s(20_000_000);
 
-/// What the kernel reckons for a segment that the documentation's table was made with: the first send buffer of a connection is twenty times that (`ss -tm`: `tb46080`). Debian's have 4,352.
+/// The kernel's memory for a segment, on the machine of the documentation's table. The initial send buffer of a connection is twenty
+/// times that (`ss -tm`: `tb46080`). On Debian it is 4,352.
 const SEGMENT_MEMORY_BYTES: u32 = 2304;
 
-/// Where client, guard, middle, exit and server of [`downloads`] are.
+/// The countries of client, guard, middle, exit and server of [`downloads`].
 const PLACES: [&str; 5] = ["SE", "DE", "FR", "NL", "US"];
 
-/// Users begin in the course of this.
+/// The period in which users begin.
 const RAMP: Duration = Duration::from_secs(1);
 
 fn site(name: &str, country: &str) -> Site {
     Site::new(name, country, WIDE)
 }
 
-/// A path: guard, middle, exit, and a server, in these countries.
+/// A network of guard, middle, exit and server in these countries.
 fn path(countries: [&str; 4], scheduler: SchedulerConfig) -> Network {
     let [guard, middle, exit, server] = countries;
     let relay = |name, country, is_guard, is_exit| Relay {
@@ -55,7 +56,7 @@ fn path(countries: [&str; 4], scheduler: SchedulerConfig) -> Network {
     }
 }
 
-/// Nothing gets lost but in full queues.
+/// Packets are lost only in full queues.
 fn choices(scheduler: SchedulerConfig) -> Choices {
     Choices {
         scheduler,
@@ -84,86 +85,88 @@ fn client(
     }
 }
 
-/// What [`downloads`] has shown: a value for each completed download.
+/// The observations of [`downloads`]: a value for each completed download.
 #[derive(Clone, Debug)]
 pub struct Downloads {
     /// Seconds to the first byte.
     pub first_byte_s: Vec<f64>,
-    /// Seconds to the last, in the same order.
+    /// Seconds to the last byte, in the same order.
     pub last_byte_s: Vec<f64>,
-    /// Downloads that there should have been.
-    pub asked: u32,
-    /// No first byte can be there before: BEGIN goes to the exit, which connects to the server; the answer comes back, and then the request goes all the way, and the first byte.
-    pub first_byte_least: Duration,
-    /// From the client to the exit and back, on a free way: the least in which a window of a stream opens again.
+    /// The number of requested downloads.
+    pub requested: u32,
+    /// The minimum time to the first byte: BEGIN to the exit, TCP's handshake with the server, the answer, the request, and the first byte.
+    pub first_byte_min: Duration,
+    /// The round-trip time from client to exit without queueing: the minimum time in which a stream's window opens again.
     pub window_round_trip: Duration,
-    /// See [`Played::late`].
+    /// See [`Observed::late`].
     pub late: Duration,
 }
 
-/// Downloads one after the other through three relays, of a client in Sweden from a server in the US.
+/// Consecutive downloads of a client in Sweden through three relays from a server in the US.
 ///
 /// # Errors
 /// Those of the world.
 pub fn downloads(world: &dyn World, bytes: u32, seed: u64, stop: &AtomicBool) -> Result<Downloads> {
-    /// Far more than a download takes.
+    /// More than a download takes.
     const TIMEOUT: Duration = Duration::from_secs(30);
     const EVERY: Duration = Duration::from_secs(4);
     const COUNT: u32 = 4;
     let [at, path_at @ ..] = PLACES;
     let mut network = path(path_at, SchedulerConfig::default());
     network.clients.push(client("client", at, bytes, TIMEOUT, EVERY, COUNT));
-    let played = world.play(&network, &Around { seconds_max: 50, seed, stop })?;
-    let whole = |it: &Download| Some((it.first_byte?.as_secs_f64(), it.last_byte?.as_secs_f64()));
-    let (first_byte_s, last_byte_s) = played.downloads.iter().filter_map(whole).unzip();
+    let observed = world.run(&network, &RunConditions { seconds_max: 50, seed, stop })?;
+    let completed =
+        |it: &Download| Some((it.first_byte?.as_secs_f64(), it.last_byte?.as_secs_f64()));
+    let (first_byte_s, last_byte_s) = observed.downloads.iter().filter_map(completed).unzip();
     Ok(Downloads {
         first_byte_s,
         last_byte_s,
-        asked: COUNT,
-        first_byte_least: 4 * way(&PLACES)?,
-        window_round_trip: 2 * way(&PLACES[..PLACES.len() - 1])?,
-        late: played.late,
+        requested: COUNT,
+        first_byte_min: 4 * latency(&PLACES)?,
+        window_round_trip: 2 * latency(&PLACES[..PLACES.len() - 1])?,
+        late: observed.late,
     })
 }
 
-/// From the first of these countries to the last, by way of the others.
-fn way(countries: &[&str]) -> Result<Duration> {
+/// The latency from the first of these countries to the last through the others.
+fn latency(countries: &[&str]) -> Result<Duration> {
     let known = Places::new()?;
     let places = countries.iter().map(|it| known.find(it)).collect::<Result<Vec<_>, _>>()?;
     Ok(places.windows(2).map(|pair| pair[0].latency_to(&pair[1])).sum())
 }
 
-/// What [`queueing`] has shown.
+/// The observations of [`queueing`].
 #[derive(Clone, Debug)]
 pub struct Queueing {
-    /// Seconds to the first byte of what is small, under load.
+    /// Seconds to the first byte of small downloads under load.
     pub first_byte_s: Vec<f64>,
     /// Small downloads under load that did not complete.
     pub failed: usize,
-    /// What all that is large received together, in Mbit/s.
+    /// The total rate of all large downloads, in Mbit/s.
     pub bulk_mbit_per_s: f64,
-    /// How long a cell waited in the queues of the relay before the narrow place, on average, in seconds.
+    /// The mean time in seconds that a cell waited in the queues of the relay before the bottleneck.
     pub wait_s: f64,
-    /// See [`Played::late`].
+    /// See [`Observed::late`].
     pub late: Duration,
 }
 
-/// A link between two relays that is narrow, since the first of them gets no more than [`NARROW`]: one client's large downloads fill it, another's small ones pass through it. All
-/// cells on it leave from the middle relay, whose scheduler chooses between them, and decides how many of them wait in its kernel.
+/// A narrow link between two relays, because the guard receives at most [`NARROW`]. One client's large downloads fill it, and another
+/// client's small downloads share it. All cells on it leave from the middle relay, whose scheduler chooses between them and decides how
+/// many wait in its kernel.
 ///
 /// # Errors
-/// Those of the world, and where nothing was carried.
+/// Those of the world, and if nothing was carried.
 pub fn queueing(
     world: &dyn World,
     scheduler: SchedulerConfig,
     seed: u64,
     stop: &AtomicBool,
 ) -> Result<Queueing> {
-    /// More than comes, and so given up after this time.
+    /// Too many bytes to complete, so that the download is given up after [`BULK`].
     const BULK_BYTES: u32 = 1 << 30;
     const BULK: Duration = Duration::from_secs(20);
     const BULK_COUNT: u32 = 6;
-    /// Some cells: a small page.
+    /// A small page of a few cells.
     const SMALL_BYTES: u32 = 5_000;
     const SMALL_COUNT: u32 = 34;
     let half = Duration::from_millis(500);
@@ -174,30 +177,30 @@ pub fn queueing(
         client("bulk", "DE", BULK_BYTES, BULK, Duration::from_millis(100), BULK_COUNT),
         client("small", "DE", SMALL_BYTES, patience, half, SMALL_COUNT),
     ];
-    let played = world.play(&network, &Around { seconds_max: 40, seed, stop })?;
-    let bytes: u64 = played.downloads.iter().filter(|it| it.client == 0).map(|it| it.bytes).sum();
+    let observed = world.run(&network, &RunConditions { seconds_max: 40, seed, stop })?;
+    let bytes: u64 = observed.downloads.iter().filter(|it| it.client == 0).map(|it| it.bytes).sum();
     let (loaded_from, loaded_until) = (Duration::from_secs(6), Duration::from_secs(17));
     let is_small =
         |it: &&Download| it.client == 1 && (loaded_from..loaded_until).contains(&it.begun);
-    let small: Vec<Download> = played.downloads.iter().filter(is_small).copied().collect();
-    let whole = |it: &Download| it.last_byte.and(it.first_byte).map(|it| it.as_secs_f64());
-    let first_byte_s: Vec<f64> = small.iter().filter_map(whole).collect();
+    let small: Vec<Download> = observed.downloads.iter().filter(is_small).copied().collect();
+    let first_byte_s = |it: &Download| it.last_byte.and(it.first_byte).map(|it| it.as_secs_f64());
+    let first_byte_s: Vec<f64> = small.iter().filter_map(first_byte_s).collect();
     Ok(Queueing {
         failed: small.len() - first_byte_s.len(),
         first_byte_s,
         bulk_mbit_per_s: Rate::from_bytes_over(bytes, BULK).as_mbit_per_s(),
-        wait_s: wait_s(&played)?,
-        late: played.late,
+        wait_s: wait_s(&observed)?,
+        late: observed.late,
     })
 }
 
-/// In the middle relay.
-fn wait_s(played: &Played) -> Result<f64> {
-    let mean = played.relays.get(1).and_then(super::RelaySeen::mean_wait_s);
-    mean.ok_or_else(|| Error::Clients("no cell came through the middle relay".to_owned()))
+/// The mean wait of a cell in the middle relay, in seconds.
+fn wait_s(observed: &Observed) -> Result<f64> {
+    let mean = observed.relays.get(1).and_then(super::RelayStats::mean_wait_s);
+    mean.ok_or_else(|| Error::Clients("the middle relay relayed no cell".to_owned()))
 }
 
-/// A relay that lets itself send [`LIMIT`], measured as an echo by one measurer with five times as much.
+/// A relay with the rate limit [`LIMIT`], measured by echo by one measurer with five times that capacity.
 ///
 /// # Errors
 /// Those of the world.
@@ -217,5 +220,5 @@ pub fn measurement(world: &dyn World, seed: u64, stop: &AtomicBool) -> Result<Me
         params: Params { sockets: SOCKETS, seconds: 8, path, ..Params::default() },
         choices: choices(SchedulerConfig::default()),
     };
-    world.measure(&measuring, &Around { seconds_max: 300, seed, stop })
+    world.measure(&measuring, &RunConditions { seconds_max: 300, seed, stop })
 }

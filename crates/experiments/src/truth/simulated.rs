@@ -1,6 +1,6 @@
-//! Virtual time.
+//! Networks in virtual time.
 
-use super::{Around, Download, Measured, Measuring, Played, RelaySeen, World};
+use super::{Download, Measured, Measuring, Observed, RelayStats, RunConditions, World};
 use crate::error::Result;
 use onion::cell::CELL_LEN;
 use onion::{Duration, Rate};
@@ -10,7 +10,7 @@ use tornet::balance::{Balancer, Conditions, FlashFlow};
 use tornet::network::Network;
 use tornet::run::{Plan, run};
 
-/// `sim::world`, as `flashflow-lab sim run` has it.
+/// `sim::world`, as in `flashflow-lab sim run`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 
@@ -19,11 +19,11 @@ impl World for Simulated {
         "simulated"
     }
 
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played> {
-        let Around { seconds_max: seconds, seed, stop } = *around;
+    fn run(&self, network: &Network, conditions: &RunConditions<'_>) -> Result<Observed> {
+        let RunConditions { seconds_max: seconds, seed, stop } = *conditions;
         let plan = Plan { seconds, warm_up_s: 0, threads: 1, seed };
         let outcome = run(network, &plan, stop, &|_, _| ())?;
-        asked_to_stop(around)?;
+        stop_if_asked(conditions)?;
         let first_client = network.relays.len() + network.servers.len();
         let download = |it: &sim::world::Record| Download {
             client: it.client.0 as usize - first_client,
@@ -32,11 +32,11 @@ impl World for Simulated {
             first_byte: it.first_byte,
             last_byte: it.last_byte.filter(|_| it.ending == Ending::Complete),
         };
-        let relay = |it: &sim::world::HostFigures| RelaySeen {
+        let relay = |it: &sim::world::HostFigures| RelayStats {
             cells: it.relayed_bytes / CELL_LEN as u64,
             waited_cell_s: it.waited_cell_s,
         };
-        Ok(Played {
+        Ok(Observed {
             downloads: outcome.records.iter().map(download).collect(),
             relays: outcome.figures.iter().take(network.relays.len()).map(relay).collect(),
             late: Duration::ZERO,
@@ -44,7 +44,7 @@ impl World for Simulated {
         })
     }
 
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured> {
+    fn measure(&self, measuring: &Measuring, conditions: &RunConditions<'_>) -> Result<Measured> {
         let (country, rate) = &measuring.measurer;
         let flashflow = FlashFlow {
             params: measuring.params,
@@ -52,23 +52,23 @@ impl World for Simulated {
             ..FlashFlow::default()
         };
         let how = Conditions {
-            seed: around.seed,
+            seed: conditions.seed,
             threads: 1,
-            seconds_max: around.seconds_max,
-            stop: around.stop,
+            seconds_max: conditions.seconds_max,
+            stop: conditions.stop,
             progress: &|_, _| (),
         };
         let weighing = flashflow.weigh(&measuring.network(), &how)?;
         let estimates = weighing.estimates_bit_per_s.unwrap_or_default();
         let estimate = estimates.first().copied().flatten().map(Rate::from_bit_per_s);
-        // The first note counts rounds; all others are on what was not measured, or not conclusively.
+        // The first note counts rounds. The others report failures and inconclusive estimates.
         let doubt = weighing.notes.get(1).cloned();
         Ok(Measured { estimate, doubt, late: Duration::ZERO })
     }
 }
 
-pub(super) fn asked_to_stop(around: &Around<'_>) -> Result<()> {
-    if around.stop.load(Ordering::Relaxed) {
+pub(super) fn stop_if_asked(conditions: &RunConditions<'_>) -> Result<()> {
+    if conditions.stop.load(Ordering::Relaxed) {
         return Err(tornet::Error::Interrupted.into());
     }
     Ok(())

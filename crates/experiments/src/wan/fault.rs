@@ -7,27 +7,27 @@ use measurer::Progress;
 use onion::Duration;
 use serde::{Serialize, Serializer};
 
-/// How long a path is gone that comes back.
-const GONE: Duration = Duration::from_secs(2);
+/// The length of a temporary outage.
+const OUTAGE: Duration = Duration::from_secs(2);
 
 /// A fault of a path, or of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fault {
-    /// Each packet takes a time of its own, up to twice that of the others.
+    /// Each packet has a random delay, up to twice the shortest, so that packets are reordered.
     Reorders,
-    /// One packet in twenty arrives twice, and one in twenty is delayed.
+    /// One packet in twenty is duplicated, and one in twenty is delayed.
     Duplicates,
-    /// From some moment on (--fault-at) nothing arrives for two seconds, in either direction.
+    /// At the moment --fault-at, nothing arrives for two seconds in either direction.
     Returns,
-    /// From some moment on nothing arrives.
+    /// From the moment --fault-at on, nothing arrives.
     Breaks,
-    /// From some moment on nothing arrives at the relay.
+    /// From that moment on, nothing arrives at the relay.
     BreaksOut,
-    /// From some moment on nothing arrives from the relay.
+    /// From that moment on, nothing arrives from the relay.
     BreaksBack,
-    /// All packets are lost, before the measurement begins and while it lasts.
+    /// All packets are lost, from before the measurement to its end.
     LosesAll,
-    /// From some moment on the relay's process is stopped (SIGSTOP). The path works, and the relay's kernel still answers.
+    /// At that moment, the relay's process is stopped (SIGSTOP). The path works, and the relay's kernel still answers.
     Stops,
 }
 
@@ -36,17 +36,17 @@ pub(super) enum Fault {
 pub(super) enum Moment {
     /// While sockets and circuits are opened.
     SetUp,
-    /// When all is ready, just before the load begins.
+    /// After set-up, just before the load begins.
     Lead,
-    /// In the middle of the seconds that count.
+    /// In the middle of the measured seconds.
     #[default]
     Middle,
-    /// After three quarters of them.
+    /// After three quarters of the measured seconds.
     Late,
 }
 
 impl Moment {
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn description(self) -> &'static str {
         match self {
             Self::SetUp => "during set-up",
             Self::Lead => "before the load",
@@ -55,33 +55,33 @@ impl Moment {
         }
     }
 
-    /// Whether it has come, in a round of `seconds` that count after `lead_s` that do not.
-    pub(super) fn has_come(self, progress: &Progress, seconds: u32, lead_s: u32) -> bool {
-        let have_counted = |share: f64| {
+    /// Whether a round has reached this moment. It has `seconds` measured seconds after a lead of `lead_s`.
+    pub(super) fn is_reached(self, progress: &Progress, seconds: u32, lead_s: u32) -> bool {
+        let have_passed = |share: f64| {
             matches!(progress, Progress::Second { index, .. }
                 if f64::from(index + 1) >= f64::from(lead_s) + share * f64::from(seconds))
         };
         match self {
             Self::SetUp => true,
             Self::Lead => !matches!(progress, Progress::Preparing { .. }),
-            Self::Middle => have_counted(0.5),
-            Self::Late => have_counted(0.75),
+            Self::Middle => have_passed(0.5),
+            Self::Late => have_passed(0.75),
         }
     }
 }
 
-/// What happens at that moment.
+/// What happens when a fault begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "there are two of them")]
-pub(super) enum Act {
-    /// The ways out and back become these.
-    Ways([WanPath; 2]),
-    /// The relay's process is stopped.
+#[expect(clippy::large_enum_variant, reason = "there are at most two values")]
+pub(super) enum FaultAction {
+    /// Sets the directions of the path, forward first.
+    SetPath([WanPath; 2]),
+    /// Stops the relay's process.
     Stop,
 }
 
 impl Fault {
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn description(self) -> &'static str {
         match self {
             Self::Reorders => "reordered",
             Self::Duplicates => "duplicated",
@@ -94,7 +94,7 @@ impl Fault {
         }
     }
 
-    /// Whether there can be no estimate.
+    /// Whether the fault makes an estimate impossible.
     pub(super) const fn is_fatal(self) -> bool {
         match self {
             Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::LosesAll | Self::Stops => {
@@ -104,13 +104,13 @@ impl Fault {
         }
     }
 
-    /// Whether it begins at some moment.
+    /// Whether it begins at a moment of the measurement.
     pub(super) fn has_moment(self) -> bool {
-        !self.acts(WanPath::default()).is_empty()
+        !self.actions(WanPath::default()).is_empty()
     }
 
-    /// A path with the faults that last all the time.
-    pub(super) fn all_the_time(self, way: WanPath) -> WanPath {
+    /// The path with the faults that last the whole measurement.
+    pub(super) fn permanent(self, way: WanPath) -> WanPath {
         match self {
             Self::Reorders => {
                 WanPath { jitter: Jitter { up_to: way.latency, reorders: true }, ..way }
@@ -124,26 +124,26 @@ impl Fault {
         }
     }
 
-    /// What happens at its moment, each with the delay after the previous one.
-    pub(super) fn acts(self, way: WanPath) -> Vec<(Duration, Act)> {
-        let at_once = |act| vec![(Duration::ZERO, act)];
+    /// What happens at the moment of the fault, each with its delay after the previous action.
+    pub(super) fn actions(self, way: WanPath) -> Vec<(Duration, FaultAction)> {
+        let at_once = |action| vec![(Duration::ZERO, action)];
         match self {
             Self::Reorders | Self::Duplicates | Self::LosesAll => Vec::new(),
             Self::Returns => {
                 vec![
-                    (Duration::ZERO, Act::Ways([way.blackholed(); 2])),
-                    (GONE, Act::Ways([way; 2])),
+                    (Duration::ZERO, FaultAction::SetPath([way.blackholed(); 2])),
+                    (OUTAGE, FaultAction::SetPath([way; 2])),
                 ]
             }
-            Self::Breaks => at_once(Act::Ways([way.blackholed(); 2])),
-            Self::BreaksOut => at_once(Act::Ways([way.blackholed(), way])),
-            Self::BreaksBack => at_once(Act::Ways([way, way.blackholed()])),
-            Self::Stops => at_once(Act::Stop),
+            Self::Breaks => at_once(FaultAction::SetPath([way.blackholed(); 2])),
+            Self::BreaksOut => at_once(FaultAction::SetPath([way.blackholed(), way])),
+            Self::BreaksBack => at_once(FaultAction::SetPath([way, way.blackholed()])),
+            Self::Stops => at_once(FaultAction::Stop),
         }
     }
 
-    /// Whether the wrong one is blamed: the relay for the path, or the path for the relay. A relay that cannot be reached looks like
-    /// a path that is gone for all measurers.
+    /// Whether the failure blames the relay for the path, or the path for the relay. An unreachable relay looks like a broken path of
+    /// all measurers.
     pub(super) const fn is_blamed_wrongly(self, reason: &Failure) -> bool {
         let is_relay = matches!(reason.blame(), Blame::Relay);
         match self {
@@ -155,13 +155,13 @@ impl Fault {
 
 impl Serialize for Fault {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.words())
+        serializer.serialize_str(self.description())
     }
 }
 
 impl Serialize for Moment {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.words())
+        serializer.serialize_str(self.description())
     }
 }
 
@@ -171,19 +171,19 @@ mod tests {
     use onion::Rate;
 
     #[test]
-    fn a_moment_comes_when_the_measurement_is_that_far() {
+    fn a_moment_is_reached_when_the_measurement_has_progressed_that_far() {
         let preparing =
             Progress::Preparing { round: 1, allocated: Rate::ZERO, sockets: 8, circuits: 8 };
         let started = Progress::Started { round: 1, unix_time_s: 0 };
         let second = |index| Progress::Second { round: 1, index, measured: Rate::ZERO };
         let moments = [Moment::SetUp, Moment::Lead, Moment::Middle, Moment::Late];
-        // Two seconds of lead, and sixteen that count: the middle is when ten are over, three quarters when fourteen are.
-        let come = |progress| moments.map(|it| it.has_come(&progress, 16, 2));
-        assert_eq!(come(preparing), [true, false, false, false]);
-        assert_eq!(come(started), [true, true, false, false]);
-        assert_eq!(come(second(8)), [true, true, false, false]);
-        assert_eq!(come(second(9)), [true, true, true, false]);
-        assert_eq!(come(second(12)), [true, true, true, false]);
-        assert_eq!(come(second(13)), [true; 4]);
+        // Two seconds of lead, and sixteen measured: the middle is after ten, three quarters after fourteen.
+        let reached = |progress| moments.map(|it| it.is_reached(&progress, 16, 2));
+        assert_eq!(reached(preparing), [true, false, false, false]);
+        assert_eq!(reached(started), [true, true, false, false]);
+        assert_eq!(reached(second(8)), [true, true, false, false]);
+        assert_eq!(reached(second(9)), [true, true, true, false]);
+        assert_eq!(reached(second(12)), [true, true, true, false]);
+        assert_eq!(reached(second(13)), [true; 4]);
     }
 }

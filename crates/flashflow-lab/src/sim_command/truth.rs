@@ -101,11 +101,11 @@ fn hold(
     for run in 0..runs {
         output.doing(format!("{}, run {} of {runs}", scene.name(), run + 1));
         for (side, world) in worlds.into_iter().enumerate() {
-            let played = scene.play(world, run.into(), interrupt.requested());
+            let result = scene.run(world, run.into(), interrupt.requested());
             if interrupt.is_requested() {
                 return Ok(false);
             }
-            let (figures, by) = played?;
+            let (figures, by) = result?;
             late = late.max(by);
             names = figures.iter().map(|it| it.name).collect();
             values.resize_with(figures.len(), Default::default);
