@@ -201,11 +201,8 @@ impl Testbed {
 
     /// A team of the first `count` measurers.
     pub(crate) fn team(&self, count: usize, params: Params) -> Result<Team> {
-        let mates = self.measurers.iter().take(count).map(|measurer| Teammate {
-            member: Box::new(measurer.remote.member()),
-            capacity: measurer.capacity,
-        });
-        Ok(Team::of(mates.collect(), TeamOptions { params, ..TeamOptions::default() })?)
+        let capacities = self.measurers.iter().map(|it| it.capacity).enumerate();
+        self.team_of(capacities.take(count), params)
     }
 
     /// A team of the measurers at these places, each with this capacity.
@@ -270,7 +267,7 @@ pub(crate) fn params(seconds: u32) -> Params {
     Params { seconds, ..TeamOptions::default().params }
 }
 
-/// Parses a relay's limit in Mbit/s. Below 20, the minimum that proposal 316 grants to clients would exceed their share.
+/// A relay's limit from Mbit/s. Below 20, the minimum that proposal 316 grants to clients would exceed their share.
 pub(crate) fn echo_limit(mbit: f64) -> Result<Rate> {
     if !mbit.is_finite() || mbit < 20.0 {
         return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));

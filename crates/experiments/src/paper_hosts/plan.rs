@@ -1,14 +1,14 @@
 //! The paper's hosts, and the runs of the experiment.
 
 use super::Options;
-use crate::common::{values_or, values_or_all};
+use crate::common::{as_text, values_or, values_or_all};
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
 use lab::wan::{Access, Bottleneck, Queue};
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt;
 
 /// The queue of a host's link.
@@ -76,18 +76,13 @@ impl fmt::Display for Hosts {
     }
 }
 
-impl Serialize for Hosts {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// One run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Cell {
     pub(super) mode: Mode,
     pub(super) limit_mbit_per_s: f64,
     pub(super) vary: Vary,
+    #[serde(serialize_with = "as_text")]
     pub(super) hosts: Hosts,
     /// By distance and rate if `None`.
     pub(super) sockets: Option<u32>,
