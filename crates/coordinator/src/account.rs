@@ -152,12 +152,6 @@ impl Account {
         self.taken_bytes() > 0 && self.answered_after.is_some_and(is_settled)
     }
 
-    /// Share of the sockets' time with data under way or waiting.
-    #[must_use]
-    pub fn busy_share(&self) -> f64 {
-        share(self.busy, self.socket_time)
-    }
-
     /// Share of the sockets' time in which the relay's receive window held them back.
     #[must_use]
     pub fn rwnd_limited_share(&self) -> f64 {

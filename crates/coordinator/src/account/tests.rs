@@ -91,7 +91,6 @@ fn shares_refer_to_the_time_of_the_sockets() {
     };
     assert_eq!(account.congestion(), ms(1200));
     let shares = [
-        account.busy_share(),
         account.rwnd_limited_share(),
         account.sndbuf_limited_share(),
         account.congestion_share(),
@@ -101,7 +100,7 @@ fn shares_refer_to_the_time_of_the_sockets() {
         account.throttled_share(),
         account.busiest_share(),
     ];
-    let expected = [1.0, 0.6, 0.1, 0.3, 0.25, 0.01, 0.005, 0.1, 0.7];
+    let expected = [0.6, 0.1, 0.3, 0.25, 0.01, 0.005, 0.1, 0.7];
     for (share, expected) in shares.into_iter().zip(expected) {
         assert!((share - expected).abs() < 1e-12, "{shares:?}");
     }
@@ -161,8 +160,8 @@ fn data_in_flight_adds_up_over_sockets_and_not_over_time() {
 fn a_round_trip_that_was_never_observed_is_none_and_not_zero() {
     let nothing = Account::default();
     assert_eq!((nothing.combined(&nothing).min_rtt, nothing.mean_rtt), (None, None));
-    let shares = [nothing.busy_share(), nothing.retransmitted_share(), nothing.throttled_share()];
-    assert_eq!(shares, [0.0; 3]);
+    let shares = [nothing.retransmitted_share(), nothing.throttled_share()];
+    assert_eq!(shares, [0.0; 2]);
     let seen = Account { mean_rtt: Some(ms(3)), min_rtt: Some(ms(2)), ..nothing };
     for both in [seen.combined(&nothing), nothing.combined(&seen)] {
         assert_eq!((both.mean_rtt, both.min_rtt), (Some(ms(3)), Some(ms(2))));
@@ -184,7 +183,6 @@ proptest! {
             prop_assert!(account.congestion() <= account.busy);
             prop_assert!(account.taken_bytes() <= account.outstanding_bytes);
             for share in [
-                account.busy_share(),
                 account.congestion_share(),
                 account.retransmitted_share(),
                 account.out_of_order_share(),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::bottleneck::Bottleneck;
-use lab::{Lab, estimate, mbit, measurement, relay};
+use lab::{Lab, estimate, mbit, measurement, measurement_with, relay};
 use std::string::ToString;
 use std::vec::Vec;
 
@@ -87,9 +87,7 @@ fn an_exhausted_team_can_still_be_conclusive() {
 #[test]
 fn the_last_permitted_round_gives_a_lower_bound_of_full_length() {
     let params = Params { max_rounds: 2, ..Params::default() };
-    let team = [mbit(100_000.0)].to_vec();
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Echo, mbit(1.0), team).unwrap();
+    let mut measurement = measurement_with(params, Mode::Echo, 1.0, &[100_000.0]);
     let estimate = estimate(relay(1000.0).run(&mut measurement));
     assert_eq!(estimate.inconclusive, Some(Inconclusive::RoundLimit { rounds: 2 }));
     assert_eq!((estimate.rounds, estimate.seconds.len()), (2, 30));
@@ -161,9 +159,7 @@ fn a_round_in_which_a_measurer_checked_no_cell_has_no_estimate() {
     {
         let mut now = Instant::ORIGIN;
         let params = Params { seconds: 3, ..Params::default() };
-        let team = vec![mbit(500.0); 2];
-        let mut measurement =
-            Measurement::new(now, params, Mode::Transit, mbit(200.0), team).expect("valid");
+        let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[500.0; 2]);
         [0, 1].iter().for_each(|who| measurement.handle_ready(now, MeasurerId(*who), 1, 80));
         for second in 0..3 {
             now += Duration::from_secs(1);
@@ -226,8 +222,7 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     let mut now = Instant::ORIGIN;
     let params = Params { seconds: 3, ..Params::default() };
     let guess = Rate::from_mbit_per_s(100.0);
-    let team = vec![Rate::from_mbit_per_s(1000.0)];
-    let mut measurement = Measurement::new(now, params, Mode::Transit, guess, team).expect("valid");
+    let mut measurement = measurement_with(params, Mode::Transit, 100.0, &[1000.0]);
     let measurer = MeasurerId(0);
     measurement.handle_ready(now, measurer, 1, 160);
     measurement.handle_busy(measurer, 1, 0.96);

@@ -13,8 +13,7 @@ fn behind(measurer: usize, narrow: f64) -> Lab {
 fn far(guess: f64, team: &[f64]) -> Measurement {
     let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
     let params = Params { path, ..Params::default() };
-    let team = team.iter().copied().map(mbit).collect();
-    Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
+    measurement_with(params, Mode::Transit, guess, team)
 }
 
 fn bottlenecks(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
@@ -202,10 +201,8 @@ fn a_measurer_that_got_nothing_back_does_not_count_as_load() {
     lab.deaf = Some(1);
     lab.capacity = Box::new(|_| mbit(80.0).as_byte_per_s());
     lab.rtt = Some(Duration::from_millis(1));
-    let team = [240.0, 240.0, 110.0].map(mbit).to_vec();
     let params = Params { max_rounds: 1, ..Params::default() };
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
+    let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[240.0, 240.0, 110.0]);
     let reason = estimate(lab.run(&mut measurement)).inconclusive;
     assert!(matches!(reason, Some(Inconclusive::MeasurerLimited { .. })), "{reason:?}");
 }
@@ -217,10 +214,8 @@ fn a_false_count_of_a_measurer_with_a_queue_makes_no_result_conclusive() {
     lab.capacity = Box::new(|_| mbit(50.0).as_byte_per_s());
     lab.claims = Some((0, mbit(270.0).as_byte_per_s()));
     lab.rtt = Some(Duration::from_millis(1));
-    let team = vec![mbit(300.0); 2];
     let params = Params { max_rounds: 1, ..Params::default() };
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
+    let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[300.0; 2]);
     let estimate = estimate(lab.run(&mut measurement));
     assert_eq!(bottlenecks(&measurement), [(0, QUEUE)]);
     assert!(!estimate.is_conclusive(), "{estimate}");
@@ -235,10 +230,7 @@ proptest::proptest! {
     ) {
         let conclusive = |queue: u64| {
             let params = Params { max_rounds: 1, ..Params::default() };
-            let team = vec![mbit(first), mbit(second)];
-            let guess = mbit(guess);
-            let mut measurement =
-                Measurement::new(Instant::ORIGIN, params, Mode::Transit, guess, team).unwrap();
+            let mut measurement = measurement_with(params, Mode::Transit, guess, &[first, second]);
             let narrow = (0, mbit(got).as_byte_per_s(), Duration::from_millis(queue));
             let rtt = Some(Duration::from_millis(1));
             let mut lab = Lab { rtt, narrow: Some(narrow), ..relay(capacity) };

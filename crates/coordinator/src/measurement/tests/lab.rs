@@ -233,8 +233,17 @@ pub(super) fn relay(capacity: f64) -> Lab {
 }
 
 pub(super) fn measurement(mode: Mode, guess: f64, team: &[f64]) -> Measurement {
+    measurement_with(Params::default(), mode, guess, team)
+}
+
+pub(super) fn measurement_with(
+    params: Params,
+    mode: Mode,
+    guess: f64,
+    team: &[f64],
+) -> Measurement {
     let team = team.iter().copied().map(mbit).collect();
-    Measurement::new(Instant::ORIGIN, Params::default(), mode, mbit(guess), team).unwrap()
+    Measurement::new(Instant::ORIGIN, params, mode, mbit(guess), team).unwrap()
 }
 
 pub(super) fn estimate(outcome: Outcome) -> Estimate {

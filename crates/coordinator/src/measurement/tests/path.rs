@@ -7,8 +7,7 @@ use crate::PathParams;
 fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
     let path = PathParams { first_sockets, lead_s: 2, probes: true };
     let params = Params { max_rounds, path, ..Params::default() };
-    let team = vec![mbit(5000.0)];
-    Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
+    measurement_with(params, Mode::Transit, guess, &[5000.0])
 }
 
 /// A relay of this capacity, over a path with this rate per socket.
@@ -60,9 +59,7 @@ fn the_best_result_counts_even_if_more_sockets_slow_the_relay_down() {
 fn a_round_with_more_sockets_gives_most_of_them_to_the_more_distant_measurer() {
     let path = PathParams { first_sockets: 16, lead_s: 2, probes: true };
     let params = Params { path, ..Params::default() };
-    let team = vec![mbit(5000.0); 2];
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), team).unwrap();
+    let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0; 2]);
     let mut lab = over(90.0, 4.5);
     lab.rtt = Some(Duration::from_millis(20));
     lab.farther = Some((1, Duration::from_millis(180)));
@@ -141,9 +138,7 @@ fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
     let path = PathParams { first_sockets: 8, lead_s: 0, probes: false };
     let params = Params { path, max_rounds: 12, ..Params::default() };
     for (rtt_ms, per_socket, rounds) in [(1, 4.5, 1), (100, 40.0, 2), (100, 4.5, 3)] {
-        let team = vec![mbit(5000.0)];
-        let mut measurement =
-            Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), team).unwrap();
+        let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0]);
         let mut lab = over(90.0, per_socket);
         lab.rtt = Some(Duration::from_millis(rtt_ms));
         let estimate = estimate(lab.run(&mut measurement));
@@ -155,9 +150,7 @@ fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
     let mut lab = over(90.0, 4.5);
     lab.rtt = Some(Duration::from_millis(100));
     let params = Params { max_rounds: 1, ..params };
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
-            .unwrap();
+    let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0]);
     let reason = estimate(lab.run(&mut measurement)).inconclusive;
     assert_eq!(reason, Some(Inconclusive::PathUnknown { rtt_ms: 100, next: None }));
 }
@@ -166,9 +159,7 @@ fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
 fn a_round_that_is_too_short_for_halves_is_not_repeated() {
     let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
     let params = Params { seconds: 3, path, ..Params::default() };
-    let mut measurement =
-        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
-            .unwrap();
+    let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0]);
     let mut lab = over(90.0, 40.0);
     lab.rtt = Some(Duration::from_millis(300));
     let estimate = estimate(lab.run(&mut measurement));
@@ -179,15 +170,13 @@ fn a_round_that_is_too_short_for_halves_is_not_repeated() {
 #[test]
 fn measurers_get_two_sockets_each_so_that_there_are_halves() {
     let path = PathParams { first_sockets: 7, lead_s: 2, probes: true };
-    let seven = || vec![mbit(40.0); 7];
     for (sockets, is_conclusive) in [(160, true), (7, false)] {
         let params = Params { path, sockets, ..Params::default() };
-        let measurement =
-            Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), seven());
+        let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[40.0; 7]);
         // Seven sockets carry 31 Mbit/s.
         let mut lab = over(90.0, 4.5);
         lab.rtt = Some(Duration::from_millis(100));
-        let estimate = estimate(lab.run(&mut measurement.unwrap()));
+        let estimate = estimate(lab.run(&mut measurement));
         assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
         if is_conclusive {
             assert!(estimate.capacity > mbit(89.9), "seven shares are rounded down: {estimate}");
