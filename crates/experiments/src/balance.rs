@@ -1,4 +1,5 @@
-//! `flashflow-lab experiment balance`: what FlashFlow's weights do for a whole network, compared with TorFlow's and ideal ones.
+//! `flashflow-lab experiment balance`: a simulated network under the weights of FlashFlow, TorFlow and an ideal
+//! balancer.
 
 mod judge;
 mod weighed;
@@ -18,11 +19,11 @@ use weighed::Weighed;
 
 /// Is load balanced better by FlashFlow than by TorFlow?
 ///
-/// A network is simulated with the weights of each balancer, at several loads and with several seeds. TorFlow
-/// and FlashFlow measure its relays inside the simulation, while its users are active, once for each seed; with the
-/// weights that come out the same network is run anew. Figures 8 and 9 of the paper, drawn. All runs that are
-/// over are kept in the folder DIR/balance-runs: the same command goes on where it was interrupted. See
-/// simulation.md (in the documentation).
+/// Simulates a network with the weights of each balancer, at several loads and with several seeds. TorFlow
+/// and FlashFlow first measure the relays inside the simulation, while its users are active, once for each seed.
+/// The same network is then simulated again with the resulting weights. The report reproduces figures 8 and 9 of
+/// the paper. Completed runs are kept in the folder DIR/balance-runs; if interrupted, the same command continues.
+/// See simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment balance --network docs/scenarios/small.toml --quick --out results
@@ -31,17 +32,17 @@ use weighed::Weighed;
 pub(super) struct Options {
     #[command(flatten)]
     simulated: SimulatedOptions,
-    /// Who gives weights; ideal,torflow,flashflow by default.
+    /// The balancers; ideal,torflow,flashflow by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAME,…")]
     balancers: Vec<Name>,
-    /// The weights of the balancer `file`: a bandwidth file with nicknames, or a CSV with the columns relay and
-    /// weight.
+    /// The weights of the balancer `file`: a bandwidth file with nicknames, or a CSV file with the columns relay
+    /// and weight.
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
-    /// Length of a FlashFlow measurement in seconds, 3 to 40; 30 by default, 10 if --quick.
+    /// Length of a FlashFlow measurement in seconds, 3 to 40; 30 by default, 10 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=40))]
     seconds: Option<u32>,
-    /// Simulated seconds in which relays are measured, at most.
+    /// Simulated seconds for measuring the relays, at most.
     #[arg(long, default_value_t = 3600, value_name = "SECONDS",
         value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
     measure_seconds: u32,
@@ -49,19 +50,18 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// What relays can carry: nobody can know it but a simulator.
+    /// The relays' true capacities, which only a simulator knows.
     Ideal,
-    /// What relays say of themselves times how fast downloads through them are.
+    /// The relays' self-reports, scaled by the speed of downloads through them.
     Torflow,
-    /// A team's measurements.
+    /// The measurements of a team.
     Flashflow,
-    /// The weights that the network has.
+    /// The network's own weights.
     Network,
-    /// Those of the file --weights.
+    /// The weights of the file --weights.
     File,
 }
 
-/// Who gives weights.
 fn balancers(options: &Options, session: Session<'_>) -> Result<Vec<Box<dyn Balancer>>> {
     let all = [Name::Ideal, Name::Torflow, Name::Flashflow];
     let mut balancers: Vec<Box<dyn Balancer>> = Vec::new();
@@ -78,7 +78,7 @@ fn balancers(options: &Options, session: Session<'_>) -> Result<Vec<Box<dyn Bala
             Name::File => {
                 let path = options.weights.clone();
                 let path = path.ok_or_else(|| {
-                    Error::Usage("the balancer file needs --weights FILE".to_owned())
+                    Error::Usage("the balancer file requires --weights FILE".to_owned())
                 })?;
                 Box::new(WeightsFile(Some(path)))
             }
@@ -93,13 +93,13 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let mut batch = Batch::new(&options.simulated.runs, path, session.common.quick)?;
     let balancers = balancers(options, session)?;
     batch.conditions.push_str(&format!(
-        ", t = {} s, measured for {} s at most, FlashFlow's method {}",
+        ", t = {} s, measured for at most {} s, FlashFlow's method {}",
         session.or(options.seconds, 10, 30),
         options.measure_seconds,
         FlashFlow::METHOD,
     ));
     if let Some(path) = &options.weights {
-        // What is in the file, and not only its name.
+        // The content of the file matters, not only its name.
         let given = WeightsFile(Some(path.clone())).read(&batch.network)?;
         let digest = batch.network.clone().weighted(&given).digest();
         batch.conditions.push_str(&format!(", weights {} (digest {digest})", path.display()));
@@ -109,19 +109,19 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let variants = names.iter().map(|name| (*name, &batch)).collect();
     let runner = Runner { variants, store, session };
     let seconds_max = options.measure_seconds;
-    let Runs { runs, planned, .. } = runner.play_all(|batch, point| {
-        let balancer = balancers.iter().find(|it| it.name() == point.variant);
+    let Runs { runs, planned, .. } = runner.run_all(|batch, key| {
+        let balancer = balancers.iter().find(|it| it.name() == key.variant);
         let Some(balancer) = balancer else { return Ok(None) };
         let weigher = Weigher { batch, store, session };
-        let weighing = weigher.weighing(&**balancer, point.seed, seconds_max)?;
-        let network = batch.at_load(point.load_percent);
+        let weighing = weigher.weighing(&**balancer, key.seed, seconds_max)?;
+        let network = batch.at_load(key.load_percent);
         Ok(weighing.map(|it| network.weighted(&it.weights)))
     })?;
     let results = Results::of_runs(&batch, store, runs)?;
     Ok(report(&batch, &names, &results, planned))
 }
 
-/// Weighs relays once for each balancer and seed.
+/// Computes weights once for each balancer and seed.
 struct Weigher<'a> {
     batch: &'a Batch,
     store: &'a Store,
@@ -129,7 +129,7 @@ struct Weigher<'a> {
 }
 
 impl Weigher<'_> {
-    /// The weights of before, or new ones. `None` if the user has interrupted.
+    /// Stored weights, or new ones. `None` if the user has interrupted.
     fn weighing(
         &self,
         balancer: &dyn Balancer,
@@ -138,19 +138,17 @@ impl Weigher<'_> {
     ) -> Result<Option<Weighing>> {
         let name = weights_name(balancer.name(), seed);
         if let Some(Weighed { conditions, weighing }) = self.store.read(&name)? {
-            return if conditions == self.batch.conditions {
-                Ok(Some(weighing))
-            } else {
-                let problem = format!("{name} is of another batch: take another --out");
-                Err(Error::Failed(problem))
-            };
+            if conditions == self.batch.conditions {
+                return Ok(Some(weighing));
+            }
+            let problem = format!("{name} belongs to another batch: use another --out");
+            return Err(Error::Failed(problem));
         }
-        let who = balancer.name();
+        let output = self.session.output;
+        let who = format!("{}, seed {seed}", balancer.name());
         let progress = |second: u32, wall: std::time::Duration| {
             let wall_s = wall.as_secs_f64();
-            self.session
-                .output
-                .doing(format!("{who}, seed {seed}: measures, {second} s in {wall_s:.0} s"));
+            output.doing(format!("{who}: measuring, {second} s simulated in {wall_s:.0} s"));
         };
         let how = Conditions {
             seed,
@@ -164,7 +162,7 @@ impl Weigher<'_> {
             weighed => weighed?,
         };
         for note in weighing.notes.iter().take(3) {
-            self.session.output.step(format!("{}, seed {seed}: {note}", balancer.name()));
+            output.step(format!("{who}: {note}"));
         }
         let weighed = Weighed { conditions: self.batch.conditions.clone(), weighing };
         self.store.write(&name, &weighed)?;

@@ -1,4 +1,4 @@
-//! `flashflow-lab bench`: what our own work costs.
+//! `flashflow-lab bench`: the cost of our software.
 
 mod client;
 mod echo;
@@ -21,7 +21,7 @@ use measurer::{Approach, Defences, Request, WorkerLoad};
 use netdoc::Fingerprint;
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
-use options::BenchWhat;
+use options::{Benchmark, MeasurerBench};
 use serde_json::json;
 use subjects::arguments;
 use terminal::measuring::{self, Subject};
@@ -32,40 +32,33 @@ use terminal::{Exit, Interrupt, Output};
 /// # Errors
 /// [`Error`] if it cannot be run.
 pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
-    match &options.what {
-        BenchWhat::Measurer { seconds, runs, limit } => {
-            measurer(*seconds, *runs, *limit, output, interrupt)
-        }
-        BenchWhat::Echo(options) => echo::run(*options, output, interrupt),
-        BenchWhat::Relay(options) => relay::run(*options, output, interrupt),
-        BenchWhat::Client(options) => client::run(*options, output, interrupt),
-        BenchWhat::Path(options) => path::run(*options, output, interrupt),
-        BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
-            let plan = idle::IdleSettings {
-                connections: *connections,
-                circuits: *circuits,
-                soak: *soak,
-                is_beside_tor: *beside_tor,
-            };
-            idle::run(&plan, output, interrupt)
-        }
+    match &options.benchmark {
+        Benchmark::Measurer(options) => measurer(*options, output, interrupt),
+        Benchmark::Echo(options) => echo::run(*options, output, interrupt),
+        Benchmark::Relay(options) => relay::run(*options, output, interrupt),
+        Benchmark::Client(options) => client::run(*options, output, interrupt),
+        Benchmark::Path(options) => path::run(*options, output, interrupt),
+        Benchmark::Idle(options) => idle::run(*options, output, interrupt),
     }
 }
 
-/// One run: processor seconds for 10⁹ bytes sent, received and checked, and pumped.
+/// The median of a figure over samples; NaN without samples.
+fn median_of<'a, T: 'a>(
+    samples: impl IntoIterator<Item = &'a T>,
+    figure: impl Fn(&T) -> f64,
+) -> f64 {
+    median(samples.into_iter().map(figure)).unwrap_or(f64::NAN)
+}
+
+/// One run: processor seconds for 10⁹ bytes of a measurer and of a bare TLS pump.
 struct Sample {
     measurer: f64,
     pump: f64,
     rate: Rate,
 }
 
-fn measurer(
-    seconds: u32,
-    runs: u32,
-    limit_mbit: f64,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit> {
+fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
+    let MeasurerBench { seconds, runs, limit: limit_mbit } = options;
     let arguments = arguments(seconds, Some(100_000.0));
     let mut team = measuring::team(&arguments, output)?;
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
@@ -127,11 +120,9 @@ fn measurer(
     }
     network.stop()?;
     output.quiet();
-    let median =
-        |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure)).unwrap_or(f64::NAN);
-    let ratio = median(&|sample| sample.measurer / sample.pump);
-    let measurer = median(&|sample| sample.measurer);
-    let pump = median(&|sample| sample.pump);
+    let ratio = median_of(&samples, |sample| sample.measurer / sample.pump);
+    let measurer = median_of(&samples, |sample| sample.measurer);
+    let pump = median_of(&samples, |sample| sample.pump);
     output.result(
         format!("median: measurer {measurer:.3}, bare pump {pump:.3} CPU s/GB; ratio {ratio:.3}"),
         || {
@@ -144,7 +135,7 @@ fn measurer(
     Ok(Exit::Done)
 }
 
-/// Compares a measurer's load with pumps with records of the same lengths.
+/// Compares a measurer's load with pumps that use records of the same lengths.
 fn sample(load: &WorkerLoad, tls: &TlsConfigs) -> Result<Sample> {
     const LENGTH: Duration = Duration::from_secs(1);
     let traffic = &load.traffic;
@@ -165,7 +156,7 @@ fn received_record_len(traffic: &Traffic) -> usize {
     record_len(traffic.received_bytes, traffic.received_records)
 }
 
-/// The mean length of records, within what a record can hold.
+/// The mean length of records, limited to a record's maximum.
 fn record_len(bytes: u64, records: u64) -> usize {
     usize::try_from(bytes / records.max(1)).unwrap_or(usize::MAX).clamp(1, 16_384)
 }

@@ -1,11 +1,11 @@
-//! `flashflow-lab experiment circuitstart`: windows from hop to hop, and how they begin.
+//! `flashflow-lab experiment circuitstart`: start-up algorithms of hop-by-hop windows.
 
 mod chain;
 mod crowd;
 mod model;
 mod network;
-mod noted;
 mod real;
+mod recording;
 mod scene;
 
 use crate::common::Session;
@@ -21,7 +21,7 @@ use onion::flow::hop::{HopWindow, HopWindows};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use scene::Path;
 
-/// How windows begin.
+/// The start-up algorithm of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begin {
     BackTap,
@@ -42,7 +42,7 @@ impl Begin {
         Self::Fixed,
     ];
 
-    const fn word(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::BackTap => "backtap",
             Self::CircuitStart => "circuitstart",
@@ -69,56 +69,64 @@ impl Begin {
     }
 }
 
-/// Where a circuit is.
+/// The environment of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum World {
-    /// In a model, cell by cell.
+    /// A model at the level of cells.
     Simulated,
-    /// Between real relays, ours, over paths of a network of their own.
+    /// Our relays, over paths between network namespaces.
     Real,
 }
 
 const TEXT: &str = include_str!("../../../docs/experiments/circuitstart.md");
 
-/// How fast do windows from hop to hop find the narrowest place of a circuit?
+/// How fast do hop-by-hop windows adapt to the bottleneck of a circuit?
 ///
-/// Circuits of three relays whose windows follow the delay (BackTap), begun by CircuitStart and by others, cell by cell over a star
-/// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, compared with a model of
-/// the optimum, and after that place has become twice as wide; and 50 circuits at once over 30 random relays. The windows are the engine's; the star is a model, without TCP. The same
-/// traces are then played over real paths: our relays and client at hosts of their own (namespaces, so this needs root), and compared with the model of the same path. With
-/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see results/hop-windows.md (in the documentation).
+/// Circuits of three relays have delay-based windows (BackTap), started by CircuitStart and other algorithms. As in
+/// the paper, cells are modelled one by one over a star of nodes, without TCP; the windows are the engine's. The first
+/// part traces the source's window with the bottleneck one, two and three hops away, compares it with the optimum, and
+/// then doubles the bottleneck's rate. The second part runs 50 circuits at once over 30 random relays. The third part
+/// repeats the traces with our relays and client in network namespaces (this requires root), and compares them with
+/// the model of the same path. With --network, all relays and clients of a simulated network have such windows, Tor's
+/// own end-to-end windows, or both: see results/hop-windows.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment circuitstart --out results
   flashflow-lab experiment circuitstart --worlds simulated --json
   flashflow-lab experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
-It has held if the source's window settles within a tenth (and the four cells that may wait) of the optimum at each distance; if it is at the new optimum within five round trips to a place that has \
-become twice as wide, and stays there for three; if no quantile of the 50 transfers is worse with CircuitStart than without, and the best half a second better; and if over real paths it settles within 15 % of the model.")]
+The experiment holds if
+- the source's window settles within 10 % of the optimum (plus four queued cells) at each distance,
+- it reaches the new optimum within five round trips after the bottleneck's rate doubles, and stays there for three,
+- no quantile of the 50 transfers is worse with CircuitStart than without, and the best is 0.5 s better,
+- over real paths it settles within 15 % of the model.")]
 pub(super) struct Options {
-    /// Rate of the narrow place in Mbit/s.
+    /// Rate of the bottleneck in Mbit/s, 1 to 1000.
     #[arg(long, default_value_t = 10.0, value_parser = crate::common::mbit, value_name = "MBIT")]
     narrow: f64,
-    /// From each node to the middle of the star, in ms.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=200), value_name = "MS")]
+    /// Latency from each node to the centre of the star, in ms.
+    #[arg(long, default_value_t = 5, value_name = "MS",
+        value_parser = clap::value_parser!(u32).range(1..=200))]
     delay_ms: u32,
-    /// Stars, each of relays drawn anew; 10 by default, 3 if --quick.
+    /// Number of stars, each with new random relays; 10 by default, 3 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     stars: Option<u32>,
-    /// Where circuits are; both by default.
+    /// Environments of the traces; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WORLD,…",
         default_values_t = [World::Simulated, World::Real])]
     worlds: Vec<World>,
-    /// Downloads over real paths for each distance; 5 by default, 1 if --quick.
+    /// Downloads over real paths for each distance; 5 by default, 1 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
-    /// The factor by which real paths are longer and narrower than the model's: windows are the same, all takes longer by this factor, and a busy machine adds less in comparison.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50), value_name = "FACTOR")]
+    /// Multiply the latency of real paths by FACTOR and divide their rate by it. Windows stay the same, but
+    /// scheduling delays of a busy machine matter less.
+    #[arg(long, default_value_t = 5, value_name = "FACTOR",
+        value_parser = clap::value_parser!(u32).range(1..=50))]
     stretch: u32,
-    /// TCP's congestion control of the hosts on real paths.
+    /// TCP's congestion control on real paths: bbr, cubic or reno.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,
-    /// Draws the relays and circuits.
+    /// Random seed of relays and circuits.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -142,18 +150,18 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let stars = session.or(options.stars, 3, 10);
     let mut report = begin(options, stars);
     if options.has(World::Simulated) {
-        play_model(options, stars, &mut report, session);
+        run_model(options, stars, &mut report, session);
     }
     if options.has(World::Real) && !session.interrupt.is_requested() {
         let runs = session.or(options.runs, 1, 5);
-        play_real(options, runs, &mut report, session)?;
+        run_real(options, runs, &mut report, session)?;
     }
     conclude(&mut report);
     Ok(report)
 }
 
-/// Traces, and stars.
-fn play_model(options: &Options, stars: u32, report: &mut ExperimentReport, session: Session<'_>) {
+/// Runs the traces and the stars in the model.
+fn run_model(options: &Options, stars: u32, report: &mut ExperimentReport, session: Session<'_>) {
     let Session { output, interrupt, .. } = session;
     for distance in 1..=RELAYS {
         let chain = model::chain(options.narrow, options.delay(), distance);
@@ -170,7 +178,7 @@ fn play_model(options: &Options, stars: u32, report: &mut ExperimentReport, sess
             return;
         }
         output.doing(format!("star {} of {stars}", star + 1));
-        times.play(options.delay(), options.seed.wrapping_add(star.into()));
+        times.run_star(options.delay(), options.seed.wrapping_add(star.into()));
     }
     report.figures.push(times.cdf());
     report.also.insert("star".to_owned(), times.summary());
@@ -180,8 +188,8 @@ fn play_model(options: &Options, stars: u32, report: &mut ExperimentReport, sess
     }
 }
 
-/// Plays the traces over real paths. Where no networks can be made, they are skipped.
-fn play_real(
+/// Runs the traces over real paths, or skips them if network namespaces are not permitted.
+fn run_real(
     options: &Options,
     runs: u32,
     report: &mut ExperimentReport,
@@ -196,19 +204,18 @@ fn play_real(
             congestion: options.congestion,
             seed: options.seed,
         };
-        match real::play(path, runs, options.stretch, session) {
-            Ok(Some(played)) => {
+        match real::run(path, runs, options.stretch, session) {
+            Ok(Some(trace)) => {
                 let figure = format!("trace-{distance}");
                 if let Some(figure) = report.figures.iter_mut().find(|it| it.name == figure) {
-                    figure.series.push(played.series);
+                    figure.series.push(trace.series);
                 }
-                report.cases.extend(played.cases);
+                report.cases.extend(trace.cases);
             }
             Ok(None) => return Ok(()),
             Err(Error::Wan(WanError::Namespace(problem))) if options.has(World::Simulated) => {
-                let case = Case::named("real paths");
-                let told = format!("it needs root, for network namespaces: {problem}");
-                let case = case.ended(CaseVerdict::Skipped, told);
+                let detail = format!("network namespaces require root: {problem}");
+                let case = Case::named("real paths").ended(CaseVerdict::Skipped, detail);
                 print_case(&case, session.output);
                 report.cases.push(case);
                 return Ok(());
@@ -220,13 +227,13 @@ fn play_real(
 }
 
 fn conclude(report: &mut ExperimentReport) {
-    let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
-    // Cases that are only shown are judged by nobody.
-    let judged = report.cases.iter().filter(|case| case.verdict != CaseVerdict::Skipped).count();
+    let held = report.count(CaseVerdict::Held);
+    // Skipped cases are shown for comparison, without a claim.
+    let judged = report.cases.len() - report.count(CaseVerdict::Skipped);
     report.answer = format!("{held} of {judged} cases held.");
     report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
     report.promise = Promise::Decided {
-        held: report.cases.iter().all(|case| case.verdict != CaseVerdict::Missed),
+        held: report.count(CaseVerdict::Missed) == 0,
         rule: reporting::rule(TEXT),
     };
 }
@@ -234,11 +241,11 @@ fn conclude(report: &mut ExperimentReport) {
 fn begin(options: &Options, stars: u32) -> ExperimentReport {
     ExperimentReport {
         parameters: vec![
-            parameter("narrow place", format!("{} Mbit/s", options.narrow)),
-            parameter("from a node to the middle", format!("{} ms", options.delay_ms)),
+            parameter("bottleneck", format!("{} Mbit/s", options.narrow)),
+            parameter("latency from a node to the centre", format!("{} ms", options.delay_ms)),
             parameter("stars", stars),
             parameter("circuits of a star", format!("{CIRCUITS}, {TRANSFER_KB} kB each")),
-            parameter("real paths are longer and narrower", format!("{} times", options.stretch)),
+            parameter("stretch of real paths", options.stretch),
             parameter("congestion control of real paths", options.congestion),
             parameter("seed", options.seed),
         ],

@@ -1,4 +1,5 @@
-//! `flashflow-lab experiment conflux`: downloads over linked circuits compared with plain Tor (Kristel et al., figures 2 to 4, table I).
+//! `flashflow-lab experiment conflux`: downloads over linked circuits, compared with plain Tor (Kristel et al.,
+//! figures 2 to 4, table I).
 
 mod judge;
 mod plan;
@@ -7,49 +8,53 @@ mod simulated;
 
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{claim_holds, parameter, print_case, report, rule};
+use crate::reporting::{claim_holds, list, parameter, print_case, report, rule};
 use clap::Args;
 use lab::Content;
 use plan::{ConfluxSettings, ExitOf, Trial};
 use report::experiment::{ExperimentReport, Promise};
 use scene::BridgeNetwork;
 
-/// How much sooner do downloads end over linked circuits?
+/// How much faster are downloads over linked circuits?
 ///
-/// Our client downloads over two, three and four linked circuits (Conflux and ConfluxM), and over one, and C tor clients over
-/// one and over two, in turn. First hops are four stock relays of unequal capacity at hosts of their own, as bridges are: of each run another one
-/// is the only hop of a single circuit, and the first of several. The exit is ours or a stock one. Links stand before; circuits, too. With --simulated
-/// all is in virtual time, with our relays, and each run has bridges drawn anew: that takes minutes at most, and no busy machine spoils it.
-/// Without it the experiment needs root, for network namespaces.
+/// Our client downloads over one circuit and over two, three and four linked circuits (Conflux and ConfluxM); C tor
+/// clients download over one and over two, in turn. The first hops are four C tor relays of unequal rates in network
+/// namespaces, like bridges; a single circuit, or the first of several, uses another one in each run. The exit is ours
+/// or C tor's. Links and circuits are open before downloads start. With --simulated everything runs in virtual time
+/// with our relays, and bridges are random in each run. This takes a few minutes at most and does not depend on the
+/// machine. Without it the experiment requires root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment conflux --quick --json --out results
   flashflow-lab experiment conflux --simulated --json
   flashflow-lab experiment conflux --sizes 5 --legs 1,2,3 --exits ours --runs 20
 
-It has held if downloads over several legs are sooner than plain Tor's somewhere beyond what chance can do, later nowhere, and all whole. The last line of --json has, for each case, `size_mb`, `legs`, `client`,
-`exit`, `median_s`, `mean_s`, `change_against_tor_percent` and its `interval`: half its width at 95 %, in percentage points.")]
+The experiment holds if all downloads complete, and those over several legs are significantly faster than plain Tor's in
+at least one case and significantly slower in none. The last line of --json has, for each case, `size_mb`, `legs`,
+`client`, `exit`, `median_s`, `mean_s`, `change_against_tor_percent` and its `interval` (half of the width of the 95 %
+confidence interval, in percentage points).")]
 pub(super) struct Options {
-    /// Runs of each case; 12 by default, 4 if --quick; simulated 40, 12 if --quick.
+    /// Runs of each case; 12 by default, 4 with --quick; with --simulated 40, or 12 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Sizes of downloads in MB; 0.4,5,10 by default, 0.4,2 if --quick, and 0.4,5 if that is simulated.
+    /// Sizes of downloads in MB; 0.4,5,10 by default; with --quick 0.4,2, or 0.4,5 with --simulated.
     #[arg(long, value_delimiter = ',', value_name = "MB,…", value_parser = plan::size)]
     sizes: Vec<f64>,
     /// Numbers of legs, 1 to 4; all by default.
     #[arg(long, value_delimiter = ',', value_name = "LEGS,…", default_values_t = [1, 2, 3, 4],
         value_parser = clap::value_parser!(u8).range(1..=4))]
     legs: Vec<u8>,
-    /// Whose exit our client uses; both by default, with --quick the stock one by two legs alone. Simulated it is ours.
+    /// The exits of our client; both by default, but with --quick C tor's exit only by two legs. Always ours with
+    /// --simulated.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHOSE,…")]
     exits: Vec<ExitOf>,
-    /// In virtual time, with bridges that each run draws anew.
+    /// Simulate everything in virtual time, with random bridges in each run.
     #[arg(long)]
     simulated: bool,
-    /// By which the exit chooses legs: min-rtt, low-rtt, cwnd-rtt, current-rtt or blest; as stock exits by default, low-rtt.
+    /// The exit's scheduler of legs: min-rtt, low-rtt, cwnd-rtt, current-rtt or blest; low-rtt by default, as in C tor.
     #[arg(long, value_name = "NAME", requires = "simulated", value_parser = plan::scheduler)]
     leg_scheduler: Option<plan::Scheduler>,
-    /// Seed of what is drawn.
+    /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -72,10 +77,13 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         },
         parameters: vec![
             parameter("runs of each case", plan.runs),
-            parameter("sizes in MB", plan::list(&plan.sizes_mb)),
+            parameter("sizes in MB", list(&plan.sizes_mb)),
             parameter(
                 "bridges",
-                if plan.is_simulated { simulated::described() } else { scene::described() },
+                match plan.is_simulated {
+                    true => simulated::describe_bridges(),
+                    false => scene::describe_bridges(),
+                },
             ),
             parameter("seed", plan.seed),
         ],
@@ -86,7 +94,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     })
 }
 
-/// All downloads in the network of processes, one of each method in turn: what else goes on on this machine meets all alike.
+/// Performs all downloads in a network of processes. Methods alternate, so that other load on the machine affects all
+/// of them.
 fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
     let Session { output, interrupt, .. } = session;
     let mut scene = BridgeNetwork::start(plan, output)?;
@@ -96,8 +105,8 @@ fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
         if runs.is_empty() || interrupt.is_requested() {
             break;
         }
-        output.doing(format!("starting clients that begin with bridge {}", first + 1));
-        scene.begin_with(plan, first)?;
+        output.doing(format!("starting clients whose first bridge is {}", first + 1));
+        scene.start_clients(plan, first)?;
         for run in runs {
             for size_mb in plan.sizes_mb.iter().copied() {
                 for method in plan.in_turn(run) {
@@ -114,7 +123,7 @@ fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
                     trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
                 }
             }
-            output.step(format!("run {run} of {} is over", plan.runs));
+            output.step(format!("run {run} of {} completed", plan.runs));
         }
     }
     scene.stop()?;

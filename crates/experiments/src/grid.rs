@@ -5,7 +5,7 @@
 use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::reporting::{failed_case, print_case, report, rule};
-use crate::simulated::{Shard, Store, missing};
+use crate::simulated::{Shard, Store, missing_runs};
 use clap::Args;
 use onion::Duration;
 use report::experiment::{Case, ExperimentFigure, ExperimentReport, Miss, Promise};
@@ -316,7 +316,7 @@ impl<G: Grid> GridRun<'_, G> {
         }
         let failed = failed_setups.into_iter();
         report.cases.extend(failed.map(|(name, error)| failed_case(name, &error)));
-        report.notes.extend(missing(finished, cells.len()));
+        report.notes.extend(missing_runs(finished, cells.len()));
         grid.conclude(Rows { cells, rows: &rows }, &mut report);
         Ok(report)
     }

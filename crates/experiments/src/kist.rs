@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment kist`: what schedulers do to quiet circuits at a narrow place.
+//! `flashflow-lab experiment kist`: the effect of schedulers on quiet circuits at a bottleneck.
 
 mod client;
 mod judge;
@@ -9,8 +9,8 @@ mod server;
 mod trace;
 
 use crate::common::Session;
-use crate::error::{Error, Result};
-use crate::reporting::{self, median, parameter, print_case};
+use crate::error::Result;
+use crate::reporting::{self, failed_case, median, parameter, print_case};
 use crate::simulated::SimulatedOptions;
 use crate::testbed;
 use clap::Args;
@@ -19,38 +19,37 @@ use judge::Runs;
 use lab::wan::Congestion;
 use net::{Narrow, NarrowAt, Network, usual_congestion};
 use onion::{Duration, Rate};
-use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use report::experiment::ExperimentReport;
 use run::Scheduler;
 
-/// Do quiet circuits wait less under KIST, and is nothing lost by it?
+/// Does KIST reduce the queueing delay of quiet circuits without reducing throughput?
 ///
-/// Our relay carries bulk circuits and a quiet one over each of some links, through a narrow place
-/// that they share. Runs with the schedulers Vanilla, KISTLite and KIST alternate. All happens in
-/// networks of its own (namespaces), which needs root. With --network, all relays of a simulated network have
-/// each scheduler in turn instead: see simulation.md (in the documentation).
+/// Our relay carries several bulk circuits and one quiet circuit over each of several links, which share a
+/// bottleneck. Runs with the schedulers Vanilla, KISTLite and KIST alternate. The experiment uses network
+/// namespaces, which requires root. With --network, it compares the schedulers in all relays of a simulated
+/// network instead: see simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment kist --quick --out results
   flashflow-lab experiment kist --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3")]
 pub(super) struct Options {
-    /// Runs with each scheduler, 1 to 100; 10 by default, 2 if --quick.
+    /// Runs with each scheduler, 1 to 100; 10 by default, 2 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
-    /// Seconds of each run that count, 1 to 600; 30 by default, 4 if --quick.
+    /// Measured seconds of each run, 1 to 600; 30 by default, 4 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: Option<u32>,
-    /// Rate of the narrow place in Mbit/s.
-    #[arg(long, default_value_t = 20.0, value_name = "MBIT")]
+    /// Rate of the bottleneck in Mbit/s, 1 to 1000.
+    #[arg(long, default_value_t = 20.0, value_parser = crate::common::mbit, value_name = "MBIT")]
     rate: f64,
-    /// What may wait in the narrow place, in milliseconds of its rate.
+    /// Queue limit of the bottleneck, in milliseconds at its rate.
     #[arg(long, default_value_t = 100, value_name = "MS",
         value_parser = clap::value_parser!(u32).range(10..=2000))]
     queue: u32,
-    /// Where the narrow place is.
+    /// Position of the bottleneck.
     #[arg(long, value_enum, default_value = "beyond")]
     narrow: NarrowAt,
-    /// TCP's congestion control, bbr, cubic or reno; cubic by default, or reno where the system reserves
-    /// that.
+    /// TCP's congestion control: bbr, cubic or reno; by default cubic, or reno if namespaces may not use cubic.
     #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
     /// Links of clients to the relay, 1 to 64.
@@ -59,21 +58,21 @@ pub(super) struct Options {
     /// Bulk circuits on each link, 1 to 100.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     bulk: u32,
-    /// From one run of the scheduler to the next, in milliseconds.
+    /// Interval between runs of the scheduler, in milliseconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     interval: u32,
     #[command(flatten)]
     simulated: SimulatedOptions,
 }
 
-/// What is the same for all runs.
+/// The parameters of all runs.
 struct KistSettings {
     runs: u32,
-    /// Only quiet circuits use the relay.
+    /// The first phase, with quiet circuits only.
     alone: Duration,
-    /// Bulk begins, and TCP finds its pace.
+    /// The second phase, in which bulk circuits start and TCP settles.
     warm_up: Duration,
-    /// What counts.
+    /// The third phase, which is measured.
     length: Duration,
     narrow: Narrow,
     load: BulkLoad,
@@ -81,18 +80,14 @@ struct KistSettings {
 }
 
 impl KistSettings {
-    fn new(options: &Options, is_quick: bool) -> Result<Self> {
-        if !(1.0..=1000.0).contains(&options.rate) {
-            return Err(Error::Usage(format!("--rate {}: not 1 to 1000 Mbit/s", options.rate)));
-        }
+    fn new(options: &Options, session: Session<'_>) -> Self {
         let rate = Rate::from_mbit_per_s(options.rate);
         let queue = rate.as_byte_per_s() * u64::from(options.queue) / 1000;
-        let seconds = options.seconds.unwrap_or(if is_quick { 4 } else { 30 });
-        Ok(Self {
-            runs: options.runs.unwrap_or(if is_quick { 2 } else { 10 }),
-            alone: Duration::from_secs(if is_quick { 1 } else { 3 }),
-            warm_up: Duration::from_secs(if is_quick { 2 } else { 5 }),
-            length: Duration::from_secs(u64::from(seconds)),
+        Self {
+            runs: session.or(options.runs, 2, 10),
+            alone: Duration::from_secs(session.or(None, 1, 3)),
+            warm_up: Duration::from_secs(session.or(None, 2, 5)),
+            length: Duration::from_secs(session.or(options.seconds, 4, 30).into()),
             narrow: Narrow {
                 place: options.narrow,
                 rate,
@@ -101,7 +96,7 @@ impl KistSettings {
             },
             load: BulkLoad { links: options.links, bulk_per_link: options.bulk },
             interval: Duration::from_millis(u64::from(options.interval)),
-        })
+        }
     }
 }
 
@@ -110,7 +105,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     if let Some(path) = &options.simulated.network {
         return network::run(options, path, session);
     }
-    let plan = KistSettings::new(options, session.common.quick)?;
+    let plan = KistSettings::new(options, session);
     let network = Network::new(plan.narrow)?;
     let folder = testbed::temporary_folder()?;
     let mut report = begin(&plan);
@@ -120,15 +115,14 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
             let (name, of) = (scheduler.name(), plan.runs);
             output.doing(format!("{name}: run {number} of {of}"));
             match run::play(&plan, &network, scheduler, folder.path(), interrupt) {
-                Ok(Some(seen)) => {
-                    runs.0.push((scheduler, seen));
+                Ok(Some(figures)) => {
+                    runs.0.push((scheduler, figures));
                     runs.run_cases().last().iter().for_each(|case| print_case(case, output));
                 }
                 Ok(None) => break 'all,
-                // What cannot be played is a case that failed; the others are played all the same.
+                // One failed run does not end the experiment.
                 Err(error) => {
-                    let case = Case::named(format!("{name}, run {number}"));
-                    let case = case.ended(CaseVerdict::Failed, error.to_string());
+                    let case = failed_case(format!("{name}, run {number}"), &error);
                     print_case(&case, output);
                     failed.push(case);
                 }
@@ -156,15 +150,15 @@ fn begin(plan: &KistSettings) -> ExperimentReport {
     let BulkLoad { links, bulk_per_link } = plan.load;
     ExperimentReport {
         parameters: vec![
-            parameter("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
-            parameter("its queue", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
+            parameter("bottleneck", format!("{} (tbf), {place}", plan.narrow.rate)),
+            parameter("queue of the bottleneck", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
             parameter("links of clients", links),
-            parameter("circuits on each", format!("{bulk_per_link} bulk, 1 quiet")),
-            parameter("circuit window", "1000 cells".to_owned()),
-            parameter("congestion control of TCP", plan.narrow.congestion.name().to_owned()),
-            parameter("scheduler's interval", format!("{} ms", plan.interval.as_millis())),
+            parameter("circuits on each link", format!("{bulk_per_link} bulk, 1 quiet")),
+            parameter("circuit window", "1000 cells"),
+            parameter("congestion control of TCP", plan.narrow.congestion.name()),
+            parameter("interval of the scheduler", format!("{} ms", plan.interval.as_millis())),
             parameter("runs with each scheduler", plan.runs),
-            parameter("seconds of each that count", plan.length.as_secs()),
+            parameter("measured seconds of each run", plan.length.as_secs()),
         ],
         ..report
     }
@@ -175,7 +169,7 @@ fn in_ms(values: &[f64]) -> f64 {
 }
 
 fn notes(runs: &Runs) -> Vec<String> {
-    let said = Scheduler::ALL.iter().filter_map(|scheduler| {
+    let notes = Scheduler::ALL.iter().filter_map(|scheduler| {
         let pooled = runs.pooled(*scheduler)?;
         Some(format!(
             "{}: median queue time {:.1} ms, time to first byte {:.1} ms, {:.2} Mbit/s.",
@@ -185,7 +179,7 @@ fn notes(runs: &Runs) -> Vec<String> {
             pooled.mbit_per_s
         ))
     });
-    said.collect()
+    notes.collect()
 }
 
 fn answer(runs: &Runs) -> String {
@@ -195,9 +189,8 @@ fn answer(runs: &Runs) -> String {
     };
     let change = |from: f64, to: f64| (to / from - 1.0) * 100.0;
     format!(
-        "With KIST, cells of quiet circuits wait {:+.0} % as against Vanilla ({:.0} and {:.0} ms), the \
-         first byte takes {:+.0} % ({:.0} and {:.0} ms), and throughput is {:+.1} % ({:.2} and {:.2} \
-         Mbit/s).",
+        "KIST against Vanilla: queueing delay of quiet circuits {:+.0} % ({:.0} and {:.0} ms), time to the \
+         first byte {:+.0} % ({:.0} and {:.0} ms), throughput {:+.1} % ({:.2} and {:.2} Mbit/s).",
         change(in_ms(&vanilla.queued_s), in_ms(&kist.queued_s)),
         in_ms(&kist.queued_s),
         in_ms(&vanilla.queued_s),

@@ -1,23 +1,24 @@
-//! Whole simulated networks, run many times: what `balance` and `kist --network` have in common.
+//! Repeated runs of whole simulated networks, shared by `balance`, `sim batch` and the `--network` experiments.
 //!
-//! A run is a variant (a balancer, or a scheduler) at a load with a seed. What came out of it is a file of its own: a batch that was interrupted goes on where it was, and shards on
-//! several machines that share a folder, or whose files are put into one, make one report.
+//! A run is one variant (such as a balancer or a scheduler) at one load with one seed. Each run has its own
+//! result file, so that an interrupted batch resumes where it stopped, and shards that write to one folder
+//! make one report.
 
 mod change;
 mod comparison;
 mod figures;
 mod interval;
 mod options;
-mod played;
 mod progress;
+mod run_result;
 mod store;
 
 pub(crate) use change::Change;
-pub(crate) use comparison::{Claim, Comparison, Expected, Quantity, compared};
-pub(crate) use figures::{of_runs, per_second, times, together};
+pub(crate) use comparison::{Claim, Comparison, Expected, Quantity, comparison_cases};
+pub(crate) use figures::{figures_of_runs, throughput, transfer_times};
 pub use interval::Interval;
 pub(crate) use options::{Batch, RunsOptions, Shard, SimulatedOptions};
-pub(crate) use played::{Played, Point, play};
+pub(crate) use run_result::{RunKey, RunResult, simulate};
 pub(crate) use store::Store;
 
 use crate::common::Session;
@@ -28,108 +29,107 @@ use report::experiment::{Case, CaseVerdict};
 use std::collections::BTreeSet;
 use tornet::network::Network;
 
-/// Plays all variants of networks at all loads with all seeds.
+/// Runs all variants of networks at all loads with all seeds.
 pub(crate) struct Runner<'a> {
     /// Each variant with its batch.
     pub(crate) variants: Vec<(&'a str, &'a Batch)>,
-    /// Where the results of runs are.
     pub(crate) store: &'a Store,
     pub(crate) session: Session<'a>,
 }
 
-/// The runs that were played, now or before.
+/// The completed runs of a batch, from this process or an earlier one.
 #[derive(Default)]
 pub(crate) struct Runs {
-    pub(crate) runs: Vec<Played>,
-    /// Of all shards.
+    pub(crate) runs: Vec<RunResult>,
+    /// The number of runs of all shards.
     pub(crate) planned: usize,
-    /// Of this shard, and not played yet.
-    pub(crate) left: usize,
+    /// The number of runs of this shard that have not completed.
+    pub(crate) remaining: usize,
 }
 
 impl Runner<'_> {
-    /// Plays the runs of this shard that were not played yet, and reads the results of the others. `network` makes the network of a run; `None` if the
-    /// user has interrupted.
-    pub(crate) fn play_all(
+    /// Simulates this shard's runs that have no result yet, and reads all other results. `network` makes the
+    /// network of a run, or returns `None` after an interrupt.
+    pub(crate) fn run_all(
         &self,
-        network: impl Fn(&Batch, &Point) -> Result<Option<Network>>,
+        network: impl Fn(&Batch, &RunKey) -> Result<Option<Network>>,
     ) -> Result<Runs> {
         let Some((_, first)) = self.variants.first() else { return Ok(Runs::default()) };
         let names: Vec<&str> = self.variants.iter().map(|(name, _)| *name).collect();
-        let points = first.points(&names);
-        self.session.output.step(format!("{} runs, {}", points.len(), first.conditions));
-        let ours = points.iter().filter(|it| first.is_ours(it, &names)).count();
+        let keys = first.keys(&names);
+        self.session.output.step(format!("{} runs, {}", keys.len(), first.conditions));
+        let ours = keys.iter().filter(|it| first.is_in_shard(it, &names)).count();
         let mut progress = Progress::new(ours);
         let mut runs = Vec::new();
-        for point in &points {
-            let variant = self.variants.iter().find(|(name, _)| *name == point.variant);
+        for key in &keys {
+            let variant = self.variants.iter().find(|(name, _)| *name == key.variant);
             let Some((_, batch)) = variant else { continue };
-            let name = point.file_name();
-            let mut played = self.store.read_run(&name, &batch.conditions)?;
-            let is_ours = first.is_ours(point, &names);
-            if played.is_some() {
-                progress.was_there(is_ours);
+            let name = key.file_name();
+            let mut result = self.store.read_run(&name, &batch.conditions)?;
+            let is_ours = first.is_in_shard(key, &names);
+            if result.is_some() {
+                progress.skip(is_ours);
             } else if is_ours && !self.session.interrupt.is_requested() {
-                self.session.output.step(progress.next(point));
-                if let Some(network) = network(batch, point)? {
-                    played = play(batch, &network, point, self.session)?;
+                self.session.output.step(progress.next(key));
+                if let Some(network) = network(batch, key)? {
+                    result = simulate(batch, &network, key, self.session)?;
                 }
-                if let Some(played) = &played {
-                    self.store.write(&name, played)?;
-                    progress.is_over();
+                if let Some(result) = &result {
+                    self.store.write(&name, result)?;
+                    progress.complete();
                 }
             }
-            let Some(played) = played else { continue };
-            print_case(&run_case(&played), self.session.output);
-            runs.push(played);
+            let Some(result) = result else { continue };
+            print_case(&run_case(&result), self.session.output);
+            runs.push(result);
         }
-        Ok(Runs { runs, planned: points.len(), left: progress.left })
+        Ok(Runs { runs, planned: keys.len(), remaining: progress.remaining })
     }
 }
 
-/// That some were not played, if so.
-pub(crate) fn missing(played: usize, planned: usize) -> Option<String> {
-    let left = planned.saturating_sub(played);
-    (left > 0).then(|| format!("{left} runs are missing: the same command plays them."))
+/// A note that some runs have no result, or `None` if all have one.
+pub(crate) fn missing_runs(completed: usize, planned: usize) -> Option<String> {
+    let missing = planned.saturating_sub(completed);
+    (missing > 0).then(|| format!("{missing} runs are missing: the same command plays them."))
 }
 
 /// All runs of a variant at a load, by seed.
 pub(crate) fn runs<'a>(
-    all: &'a [Played],
+    all: &'a [RunResult],
     variant: &'a str,
     load: u32,
-) -> impl Iterator<Item = &'a Played> + Clone {
-    all.iter().filter(move |it| it.point.variant == variant && it.point.load_percent == load)
+) -> impl Iterator<Item = &'a RunResult> + Clone {
+    all.iter().filter(move |it| it.key.variant == variant && it.key.load_percent == load)
 }
 
-/// The sizes of downloads that there are, the smallest first.
-pub(crate) fn sizes(all: &[Played]) -> BTreeSet<u32> {
+/// The sizes of downloads in these runs, in ascending order.
+pub(crate) fn sizes(all: &[RunResult]) -> BTreeSet<u32> {
     all.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect()
 }
 
-/// The mean over seeds of something that each run has, with its interval.
-pub(crate) fn over_seeds(
-    all: &[Played],
+/// The mean over seeds of a figure of each run, with its interval.
+pub(crate) fn mean_over_seeds(
+    all: &[RunResult],
     variant: &str,
     load: u32,
-    what: impl Fn(&Played) -> Option<f64>,
+    figure: impl Fn(&RunResult) -> Option<f64>,
 ) -> Interval {
-    Interval::of(&runs(all, variant, load).filter_map(what).collect::<Vec<f64>>())
+    Interval::of(runs(all, variant, load).filter_map(figure))
 }
 
 /// A run as a row of the table.
-pub(crate) fn run_case(it: &Played) -> Case {
+pub(crate) fn run_case(it: &RunResult) -> Case {
     let mut detail = format!("relays sent {:.0} Mbit/s", it.sent_median_mbit_per_s());
     for size in &it.sizes {
         if let Some(last) = size.last_byte().median() {
-            detail.push_str(&format!("; {} in {last:.2} s", in_words(size.bytes)));
+            detail.push_str(&format!("; {} in {last:.2} s", size_text(size.bytes)));
         }
     }
-    let mut case = Case::named(it.point.name())
+    let mut case = Case::named(it.key.name())
         .ended(CaseVerdict::Held, detail)
-        .column("variant", it.point.variant.as_str())
-        .column("load_percent", it.point.load_percent)
-        .column("seed", it.point.seed)
+        .column("variant", it.key.variant.as_str())
+        .column("load_percent", it.key.load_percent)
+        .column("seed", it.key.seed)
         .column("network_weight_error", it.network_weight_error)
         .column("sent_median_mbit_per_s", it.sent_median_mbit_per_s())
         .column("goodput_mbit_per_s", it.goodput_mbit_per_s)
@@ -151,8 +151,8 @@ pub(crate) fn run_case(it: &Played) -> Case {
     case
 }
 
-/// A size of a download.
-pub(crate) fn in_words(bytes: u32) -> String {
+/// The size of a download as text, such as `50 KiB`.
+pub(crate) fn size_text(bytes: u32) -> String {
     match bytes {
         0..1_048_576 => format!("{} KiB", bytes / 1024),
         _ => format!("{} MiB", bytes / 1_048_576),

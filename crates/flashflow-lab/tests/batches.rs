@@ -95,7 +95,7 @@ fn shards_on_two_machines_make_the_same_report_as_one() {
     let (alone, merged) = (table(&at("alone")), table(&merged));
     let is_there = |words: &str| alone.iter().any(|it| it.contains(words));
     assert!(is_there("vanilla against kist, load 100 %: median time to the last byte of 50 KiB"));
-    assert!(is_there("kist, load 100 %: what clients got"), "{alone:?}");
+    assert!(is_there("kist, load 100 %: goodput of clients"), "{alone:?}");
     assert_eq!(alone, merged);
 }
 

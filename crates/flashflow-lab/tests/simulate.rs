@@ -102,7 +102,7 @@ fn the_files_of_an_earlier_run_are_not_overwritten() {
     let message = String::from_utf8_lossy(&second.stderr);
     assert!(
         second.status.code() == Some(1)
-            && message.contains("summary.json: it is of an earlier run"),
+            && message.contains("summary.json: the folder has an earlier run"),
         "{message}"
     );
     assert_eq!(read(), first);

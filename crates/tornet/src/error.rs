@@ -13,7 +13,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}; what was written before is there", path.display())]
+    #[error("cannot write {}: {source}; files written earlier are kept", path.display())]
     Write {
         /// The file.
         path: PathBuf,

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_relay_that_is_said_to_have_less_has_a_positive_error() {
+    fn an_underestimated_relay_has_a_positive_error() {
         assert_eq!(relay_capacity_error(75.0, 100.0), Some(0.25));
         assert_eq!(relay_capacity_error(110.0, 100.0).map(|it| (it * 100.0).round()), Some(-10.0));
         assert_eq!(relay_capacity_error(1.0, 0.0), None);
@@ -89,7 +89,7 @@ mod tests {
 
     /// It is a metric: from 0 to 1, and symmetric.
     #[test]
-    fn disjoint_weights_and_capacities_are_as_wrong_as_can_be() {
+    fn disjoint_weights_and_capacities_have_the_largest_error() {
         let (one, other) = ([1.0, 0.0], [0.0, 3.0]);
         assert_eq!(network_weight_error(&one, &other), Some(1.0));
         assert_eq!(network_weight_error(&other, &one), Some(1.0));

@@ -81,7 +81,7 @@ pub fn write(
     let write_error = |source| Error::Write { path: folder.into(), source };
     fs::create_dir_all(folder).map_err(write_error)?;
     if fs::read_dir(folder).map_err(write_error)?.next().is_some() {
-        let problem = format!("{} is not empty: another folder please", folder.display());
+        let problem = format!("{} is not empty: choose another folder", folder.display());
         return Err(Error::Impossible(problem));
     }
     if (network.choices.load - 1.0).abs() > 1e-9 {

@@ -159,7 +159,7 @@ fn at_least(number: Result<f64, String>, name: &str, least: f64) -> Result<f64, 
     let number = number?;
     (number >= least)
         .then_some(number)
-        .ok_or_else(|| format!("{name} is {number}: {least} or more please"))
+        .ok_or_else(|| format!("{name} is {number}: not {least} or more"))
 }
 
 /// Parameters as accepted by TGen.
@@ -168,14 +168,14 @@ fn delay(of: &Attributes) -> Result<Delay, String> {
     let not_negative = |name: &str| at_least(any(name), &format!("param_{name}"), 0.0);
     let positive = |name: &str| {
         let number = any(name)?;
-        let problem = || format!("param_{name} is {number}: more than 0 please");
+        let problem = || format!("param_{name} is {number}: not more than 0");
         (number > 0.0).then_some(number).ok_or_else(problem)
     };
     Ok(match of.get("distribution").map(String::as_str).unwrap_or_default() {
         "uniform" => {
             let (low, high) = (any("low")?, any("high")?);
             if low > high {
-                return Err(format!("param_low is {low}, and param_high {high}: not less please"));
+                return Err(format!("param_low is {low}, more than param_high {high}"));
             }
             Delay::Uniform(low, high)
         }

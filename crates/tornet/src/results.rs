@@ -42,7 +42,7 @@ pub fn check_is_free(folder: &Path) -> Result<(), Error> {
         FILES.map(|name| folder.join(name)).into_iter().find(|it| it.symlink_metadata().is_ok());
     match earlier {
         Some(path) => {
-            let problem = "it is of an earlier run, and would be overwritten: choose another folder, or remove it";
+            let problem = "the folder has an earlier run: choose another one, or remove the file";
             Err(Error::malformed(path, problem))
         }
         None => Ok(()),

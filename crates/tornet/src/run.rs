@@ -48,7 +48,7 @@ pub type Progress<'a> = &'a (dyn Fn(u32, Duration) + Sync);
 pub(crate) trait Director: Send {
     /// Handles the reports of the window that has just been run, by host, and the number of scanners' probes
     /// that have ended in the last second, if one has. Orders take effect immediately.
-    fn direct(&mut self, now_ns: u64, told: News, orders: &mut Vec<(HostId, TeamOrder)>);
+    fn direct(&mut self, now_ns: u64, news: News, orders: &mut Vec<(HostId, TeamOrder)>);
 
     /// Nothing is left to do: the run ends.
     fn is_over(&self) -> bool;
@@ -155,12 +155,12 @@ impl<'d> Shared<'_, 'd> {
         if number == 0 {
             let mut balance = self.balance();
             let SharedBalance { director, news, orders } = &mut *balance;
-            let mut told = std::mem::take(news);
+            let mut news = std::mem::take(news);
             // Stable: the reports of a host stay in order.
-            told.reports.sort_by_key(|it| (it.at_ns, it.from));
+            news.reports.sort_by_key(|it| (it.at_ns, it.from));
             orders.clear();
             if let Some(director) = director {
-                director.direct(part.now_ns(), told, orders);
+                director.direct(part.now_ns(), news, orders);
                 if director.is_over() {
                     self.stop_at.fetch_min(window + 1, Ordering::AcqRel);
                 }
@@ -170,7 +170,7 @@ impl<'d> Shared<'_, 'd> {
         for (host, order) in &self.balance().orders {
             part.order(*host, order.clone());
         }
-        // Nobody collects the next reports before all have their orders: a window and its barrier are in
+        // No thread collects the next reports before all have their orders: a window with its barrier is in
         // between.
     }
 }

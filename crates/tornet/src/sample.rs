@@ -83,7 +83,7 @@ pub struct Sample {
 pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     if !all.is_empty() && all.iter().all(|it| it.weight == 0) {
         let problem = format!(
-            "all {} relays of the consensus have a weight of 0, as if nobody had measured them: there is nothing to draw by; take another consensus",
+            "all {} relays of the consensus have a weight of 0, as if none had been measured: use another consensus",
             all.len()
         );
         return Err(Error::Impossible(problem));

@@ -22,8 +22,8 @@ const SEGMENT_MEMORY_RANGE: RangeInclusive<u32> = 1448..=131_072;
 
 /// Reads a scenario.
 ///
+/// # Errors
 /// If it is malformed, or a sample that it names is.
-/// Where it is malformed, or a sample that it names is.
 pub fn read_scenario(path: &Path) -> Result<Network, Error> {
     parse_scenario(&read(path)?, path)
 }
@@ -36,18 +36,18 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
     let file: File = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
     // Relative to the scenario.
-    let beside = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
+    let resolve = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
     let mut network = match &file.shadow {
-        Some(sample) => shadow::read_sample(&beside(sample))?,
+        Some(sample) => shadow::read_sample(&resolve(sample))?,
         None => Network::default(),
     };
     if let Some(folder) = &file.models {
-        network.models = Arc::new(shadow::read_models(&beside(folder))?);
+        network.models = Arc::new(shadow::read_models(&resolve(folder))?);
     }
     let has_models = file.models.is_some() || file.shadow.is_some();
     choose(&mut network.choices, &file.choices).map_err(malformed)?;
     if network.map.is_some() && file.choices.loss_at_300_ms.is_some() {
-        let problem = "loss_at_300_ms says nothing here: losses are those of the sample's map";
+        let problem = "loss_at_300_ms has no effect: losses are those of the sample's map";
         return Err(malformed(problem.into()));
     }
     for table in &file.relays {
@@ -109,7 +109,7 @@ fn number(network: &mut Network) {
 
 fn rate(mbit_per_s: f64) -> Result<Rate, String> {
     let is_right = mbit_per_s.is_finite() && (0.001..=1e6).contains(&mbit_per_s);
-    let problem = || format!("a rate of {mbit_per_s} Mbit/s: from 0.001 to 1000000 please");
+    let problem = || format!("a rate of {mbit_per_s} Mbit/s: not 0.001 to 1000000");
     is_right.then(|| Rate::from_mbit_per_s(mbit_per_s)).ok_or_else(problem)
 }
 
@@ -131,7 +131,7 @@ fn seconds(value: f64, what: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value)
         .ok()
         .filter(|it| !it.is_zero())
-        .ok_or_else(|| format!("{what} of {value} s: more than none please"))
+        .ok_or_else(|| format!("{what} of {value} s: not more than 0"))
 }
 
 fn fetch(table: &FetchTable) -> Result<Fetch, String> {
@@ -183,13 +183,15 @@ fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
     if let Some(bytes) = table.segment_memory_bytes {
         if !SEGMENT_MEMORY_RANGE.contains(&bytes) {
             let (least, most) = (SEGMENT_MEMORY_RANGE.start(), SEGMENT_MEMORY_RANGE.end());
-            return Err(format!("segment_memory_bytes is {bytes}: {least} to {most} please"));
+            return Err(format!("segment_memory_bytes is {bytes}: not {least} to {most}"));
         }
         choices.segment_memory_bytes = bytes;
     }
     let share = |value: f64, what: &str| {
         let is_right = value.is_finite() && value >= 0.0;
-        is_right.then_some(value).ok_or_else(|| format!("{what} is {value}: not negative please"))
+        is_right
+            .then_some(value)
+            .ok_or_else(|| format!("{what} is {value}: negative or not a number"))
     };
     if let Some(loss) = table.loss_at_300_ms {
         choices.loss_at_300_ms = share(loss, "loss_at_300_ms")?;
@@ -202,7 +204,7 @@ fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
     if let Some(name) = &table.hop_windows {
         let problem = || {
             let names = HopWindows::NAMED.map(|(name, _)| name).join(", ");
-            format!("hop_windows = {name:?}: off, {names} please")
+            format!("hop_windows = {name:?}: not one of off, {names}")
         };
         let is_off = name == "off";
         let windows = HopWindows::named(name);

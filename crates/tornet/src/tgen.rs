@@ -340,5 +340,5 @@ fn weight(text: &str) -> Result<f64, String> {
     let is_right = weight.is_finite() && weight >= 0.0;
     is_right
         .then_some(weight)
-        .ok_or_else(|| format!("weight: {text}: a finite number of 0 or more please"))
+        .ok_or_else(|| format!("weight: {text}: not a finite number of 0 or more"))
 }

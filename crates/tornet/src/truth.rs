@@ -1,6 +1,6 @@
 //! The TCP model compared with real sockets: scenes for both, and their simulated side.
 //!
-//! `flashflow-lab sim truth` plays the other side, in network namespaces.
+//! `flashflow-lab sim truth` runs the scenes on real sockets, in network namespaces.
 
 use onion::{Duration, Rate};
 pub use sim::world::Control;
@@ -99,7 +99,7 @@ pub fn scenes(endless: Duration) -> Vec<Scene> {
     ]
 }
 
-/// Plays a scene in virtual time: returns the result of each download.
+/// Simulates a scene in virtual time: returns the result of each download.
 #[must_use]
 pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
     let flows = u16::try_from(scene.round_trips.len()).unwrap_or(u16::MAX);

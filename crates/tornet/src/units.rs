@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shadows_rates_and_times_are_read_with_every_prefix() {
+    fn shadows_rates_and_times_accept_every_prefix() {
         let bits = |text| shadow_rate(text).map(Rate::as_bit_per_s);
         assert_eq!(bits("500680 kilobit"), Ok(500_680_000));
         for (text, expected) in [
@@ -152,7 +152,7 @@ mod tests {
 
     /// Everything in TGen's documentation, in any case.
     #[test]
-    fn tgens_sizes_and_times_are_read_in_any_case_and_without_a_unit() {
+    fn tgens_sizes_and_times_accept_any_case_and_no_unit() {
         let sizes = [
             ("", 1),
             ("b byte bytes", 1),
@@ -190,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_unit_or_too_much_is_an_error_that_quotes_it() {
-        for (what, said) in [
+    fn invalid_numbers_and_units_and_overflows_are_errors_that_quote_them() {
+        for (what, expected) in [
             (shadow_rate("10 knots").map(drop), "unit"),
             (shadow_rate("fast").map(drop), "1000 kilobit"),
             (shadow_rate("99999999999999999999 bit").map(drop), "no such number"),
@@ -208,7 +208,7 @@ mod tests {
             (tor_rate("1.2.3 MB").map(drop), "no such number"),
         ] {
             let error = what.expect_err("it is refused");
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -15,7 +15,7 @@ fn has_tor() -> bool {
 }
 
 /// All that is to be the same; relays without the authorities. Where they are on the map is another test.
-fn told(network: &Network) -> (Vec<Relay>, Vec<String>, Vec<String>) {
+fn content(network: &Network) -> (Vec<Relay>, Vec<String>, Vec<String>) {
     let mut network = network.clone();
     network.relays.iter_mut().for_each(|it| it.site.node = None);
     network.servers.iter_mut().for_each(|it| it.node = None);
@@ -41,15 +41,15 @@ fn sorted(mut network: Network) -> Network {
     network
 }
 
-/// What tor says of a host's configuration.
+/// Tor's verdict on a host's configuration.
 fn verify(folder: &Path, host: &str) -> Result<(), String> {
     let host = folder.join("shadow.data.template/hosts").join(host);
     let mut tor = Command::new("tor");
     tor.args(["--defaults-torrc", "torrc-defaults", "-f", "torrc", "--Address", "11.0.0.1"]);
     tor.args(["--verify-config"]).current_dir(&host).env("HOME", &host);
     let output = tor.output().expect("it starts");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(()).ok_or(said)
+    let problem = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then_some(()).ok_or(problem)
 }
 
 const SCENARIO: &str = r#"
@@ -106,7 +106,7 @@ fn without_hyphens(mut network: Network) -> Network {
 }
 
 #[test]
-fn what_is_written_for_shadow_is_the_same_network_and_tor_takes_it() {
+fn an_exported_network_is_read_back_and_tor_accepts_its_files() {
     if !has_tor() {
         skip::this_test!("it needs tor and tor-gencert");
     }
@@ -114,12 +114,12 @@ fn what_is_written_for_shadow_is_the_same_network_and_tor_takes_it() {
     let folder = tempfile::tempdir().expect("a folder");
     write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
     let again = Network::read(folder.path()).expect("a sample");
-    assert_eq!(told(&again), told(&network));
+    assert_eq!(content(&again), content(&network));
     assert_eq!(again.relays.len(), network.relays.len() + 3, "there are authorities");
     let relays = again.relays.iter().map(|it| it.site.name.as_str());
     let clients = again.clients.iter().map(|it| it.site.name.as_str());
     for host in relays.chain(clients) {
-        verify(folder.path(), host).unwrap_or_else(|said| panic!("{host}: {said}"));
+        verify(folder.path(), host).unwrap_or_else(|problem| panic!("{host}: {problem}"));
     }
     let occupied = write(&network, folder.path(), &Programs::default(), 60);
     assert!(occupied.expect_err("it is").to_string().contains("is not empty"));
@@ -182,7 +182,7 @@ fn config(folder: &Path) -> Config {
 
 /// Relays of a scenario have numbers behind hyphens, and those of a consensus large letters.
 #[test]
-fn names_that_tor_refuses_are_changed_before_it_makes_keys() {
+fn names_that_tor_refuses_are_changed_before_keys_are_generated() {
     if !has_tor() {
         skip::this_test!("it needs tor and tor-gencert");
     }
@@ -194,13 +194,13 @@ fn names_that_tor_refuses_are_changed_before_it_makes_keys() {
     let again = Network::read(folder.path()).expect("a sample");
     for host in ["nickname", "guard1"] {
         assert!(again.relays.iter().any(|it| it.site.name == host), "{host}: {:?}", again.relays);
-        verify(folder.path(), host).unwrap_or_else(|said| panic!("{host}: {said}"));
+        verify(folder.path(), host).unwrap_or_else(|problem| panic!("{host}: {problem}"));
     }
 }
 
-/// What lies between hosts is the same in the network that is read again: what a map says is there to the nanosecond.
+/// Latencies of a map are kept to the nanosecond.
 #[test]
-fn the_map_that_is_written_has_the_ways_of_our_world() {
+fn an_exported_map_has_the_paths_of_the_simulated_world() {
     if !has_tor() {
         skip::this_test!("it needs tor and tor-gencert");
     }
@@ -232,7 +232,7 @@ fn the_map_that_is_written_has_the_ways_of_our_world() {
 }
 
 #[test]
-fn what_is_written_for_shadow_is_what_its_specification_asks_for() {
+fn exported_files_satisfy_shadows_specification() {
     if !has_tor() {
         skip::this_test!("it needs tor and tor-gencert");
     }
@@ -283,7 +283,7 @@ fn what_is_written_for_shadow_is_what_its_specification_asks_for() {
 }
 
 #[test]
-fn what_tgen_does_is_what_our_users_do() {
+fn exported_graphs_describe_our_users() {
     if !has_tor() {
         skip::this_test!("it needs tor and tor-gencert");
     }
@@ -305,7 +305,7 @@ fn what_tgen_does_is_what_our_users_do() {
 }
 
 #[test]
-fn users_models_are_written_as_they_were_read() {
+fn models_of_users_are_exported_unchanged() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/tornet-0.05-1");
     if !sample.is_dir() {
         skip::this_test!("there is no sample of tornettools");
@@ -320,13 +320,13 @@ fn users_models_are_written_as_they_were_read() {
     let folder = tempfile::tempdir().expect("a folder");
     write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
     let again = Network::read(folder.path()).expect("a sample");
-    assert!(told(&again) == told(&network), "another network");
+    assert!(content(&again) == content(&network), "another network");
     assert!(again.clients.iter().any(|it| matches!(it.users, Users::Models(_))));
     assert_eq!(again.models.packet, network.models.packet);
 }
 
 #[test]
-fn what_cannot_be_exported_is_told_with_its_reason() {
+fn exports_that_are_impossible_are_refused_with_a_reason() {
     let busier = {
         let mut network = without_hyphens(read_scenario(SCENARIO));
         network.choices.load = 1.15;

@@ -1,4 +1,4 @@
-//! Samples for Shadow that bring their map along: hosts are where it says, and what lies between them is what it says.
+//! Samples for Shadow with a map, which determines the places of hosts and the paths between them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -86,7 +86,7 @@ fn first_byte(folder: &Path) -> f64 {
 }
 
 #[test]
-fn latency_is_that_of_the_map_not_of_countries() {
+fn latency_follows_the_map_not_the_countries() {
     let folder = tempfile::tempdir().expect("a folder");
     let time = |between: &str, by_shortest| {
         with_file(folder.path(), &map(between), by_shortest);
@@ -96,13 +96,13 @@ fn latency_is_that_of_the_map_not_of_countries() {
     // BEGIN and CONNECTED, then the request and the first byte: four times the way between the nodes. A scheduler's turns are 10 ms.
     let longer = far - near;
     assert!((0.38..0.44).contains(&longer), "{near} and {far} s");
-    // Over a node where nobody is it is 8 ms, however far the edge leads: Shadow's default.
+    // Over a node without hosts it is 8 ms, as by Shadow's default.
     let shortest = time("latency \"120 ms\"", true);
     assert!((0.03..0.07).contains(&(near - shortest)), "{near} and {shortest} s");
 }
 
 #[test]
-fn loss_is_that_of_the_map() {
+fn loss_follows_the_map() {
     let folder = tempfile::tempdir().expect("a folder");
     let lost = |loss: &str| {
         let between = format!("latency \"20 ms\" packet_loss {loss}");
@@ -128,7 +128,7 @@ fn a_host_has_the_rate_of_its_node_unless_it_has_one_of_its_own() {
 }
 
 #[test]
-fn a_map_within_the_configuration_and_shadows_switch_are_maps_too() {
+fn inline_maps_and_shadows_switch_are_read() {
     let folder = tempfile::tempdir().expect("a folder");
     let indented = map("latency \"20 ms\"").replace('\n', "\n        ");
     write(
@@ -148,7 +148,7 @@ fn a_map_within_the_configuration_and_shadows_switch_are_maps_too() {
 
 /// As in samples from before Shadow 2: countries say where they are.
 #[test]
-fn a_map_on_which_nobody_says_to_be_is_not_used() {
+fn a_map_without_hosts_is_not_used() {
     let folder = tempfile::tempdir().expect("a folder");
     with_file(folder.path(), &map("latency \"20 ms\""), false);
     let config = folder.path().join("shadow.config.yaml");
@@ -165,16 +165,16 @@ fn a_map_on_which_nobody_says_to_be_is_not_used() {
 }
 
 #[test]
-fn what_is_wrong_with_a_map_is_told_with_its_file() {
+fn errors_of_a_map_name_its_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    let said = |text: &str| {
+    let problem = |text: &str| {
         with_file(folder.path(), text, false);
         Network::read(folder.path()).expect_err("it cannot work").to_string()
     };
     let good = map("latency \"20 ms\"");
-    let lonely = said(&good.replace("source 3 target 7", "source 3 target 8"));
+    let lonely = problem(&good.replace("source 3 target 7", "source 3 target 8"));
     assert!(lonely.contains("here.gml: the map has no edge from node 3 to node 7"), "{lonely}");
-    let nowhere = said(&good.replace("id 7", "id 70"));
+    let nowhere = problem(&good.replace("id 7", "id 70"));
     assert!(nowhere.contains("node 7, which is not on the map"), "{nowhere}");
     with_file(folder.path(), &good, false);
     let config = folder.path().join("shadow.config.yaml");

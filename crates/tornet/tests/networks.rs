@@ -25,7 +25,7 @@ fn document(name: &str) -> String {
     std::fs::read_to_string(path).expect("it is there")
 }
 
-/// The published tables are of these files.
+/// Published tables use these files.
 #[test]
 fn the_scenarios_of_the_documentation_can_be_read() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios/small.toml");
@@ -46,9 +46,9 @@ fn the_scenarios_of_the_documentation_can_be_read() {
     }
 }
 
-/// Each is one constant in the code; what pages say must be that.
+/// The pages must state the constants of the code.
 #[test]
-fn pages_say_how_often_schedulers_run() {
+fn documented_scheduler_intervals_match_the_code() {
     let ms = |it: Duration| it.as_millis();
     let relay = ms(onion::router::schedule::SchedulerConfig::INTERVAL);
     assert!(document("relay.toml").contains(&format!("\n#: scheduler_interval_ms = {relay}\n")));
@@ -88,7 +88,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
     assert_ne!(play(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
 }
 
-/// A change of the engine or the world that changes what happens changes this. If it is meant to: put the new one here.
+/// Any change of behaviour in the engine or the world changes this. If it is intended, put the new value here.
 #[test]
 fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
     let network = Network::read(&small()).expect("a scenario");
@@ -97,7 +97,7 @@ fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
 }
 
 #[test]
-fn who_asks_to_stop_gets_what_was_simulated_until_then() {
+fn an_interrupted_run_returns_the_results_so_far() {
     let network = Network::read(&small()).expect("a scenario");
     let plan = Plan { seconds: 1_000_000, warm_up_s: 10, threads: 3, seed: 1 };
     let stop = AtomicBool::new(false);
@@ -107,7 +107,7 @@ fn who_asks_to_stop_gets_what_was_simulated_until_then() {
 }
 
 #[test]
-fn a_run_that_ends_early_knows_of_the_same_downloads_and_tells_which_were_under_way() {
+fn a_shorter_run_has_the_same_downloads_some_unfinished() {
     let busy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shadow-busy.toml");
     let network = Network::read(&busy).expect("a scenario");
     let of = |seconds| {
@@ -185,7 +185,7 @@ fn problem(text: &str) -> String {
 }
 
 #[test]
-fn what_cannot_work_is_told_with_its_reason() {
+fn networks_that_cannot_work_are_refused_with_a_reason() {
     let good = std::fs::read_to_string(small()).expect("a scenario");
     let cases = [
         (good.replace("relays]]", "relay]]"), "unknown field `relay`"),
@@ -203,13 +203,13 @@ fn what_cannot_work_is_told_with_its_reason() {
         ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),
     ];
     for (text, expected) in cases {
-        let told = problem(&text);
-        assert!(told.contains(expected), "{told:?} does not contain {expected:?}");
+        let error = problem(&text);
+        assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
     }
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = Path::new("/dev/full");
     if !full.exists() {
         skip::this_test!("there is no /dev/full");

@@ -162,7 +162,7 @@ fn fetch(client: &Client) -> (Vec<u64>, Option<u32>, Vec<Download>) {
 }
 
 #[test]
-fn the_bandwidth_file_is_found_where_any_version_of_tornettools_puts_it() {
+fn the_bandwidth_file_of_any_version_of_tornettools_is_found() {
     let here = "shadow.data.template/hosts/bwauthority/v3bw";
     for elsewhere in [
         here,
@@ -209,7 +209,7 @@ fn hosts_of_onion_services_and_their_clients_are_left_out_and_named() {
 }
 
 #[test]
-fn a_host_with_a_quantity_is_so_many_hosts_with_numbers() {
+fn a_host_with_a_quantity_becomes_numbered_hosts() {
     let mut folder = with_downloads("", "time=60", "recvsize=1000");
     folder.host("press", "    quantity: 3\n", &[("tor", "-f torrc", "240"), ("tgen", PERF, "300")]);
     let network = folder.network();
@@ -235,7 +235,7 @@ fn users_begin_when_shadow_and_tgen_start_them() {
 }
 
 #[test]
-fn nothing_is_downloaded_before_the_start_and_all_is_afterwards() {
+fn downloads_begin_at_the_start() {
     let folder = with_downloads("time=20 s", "time=2", "recvsize=1 kb;timeout=10");
     let network = folder.network();
     let plan = Plan { seconds: 60, warm_up_s: 0, threads: 1, seed: 1 };
@@ -249,7 +249,7 @@ fn nothing_is_downloaded_before_the_start_and_all_is_afterwards() {
 }
 
 #[test]
-fn what_tgen_downloads_is_read_with_its_defaults_and_units() {
+fn downloads_are_read_with_tgens_defaults_and_units() {
     let read = |start: &str, pause: &str, stream: &str| {
         fetch(&with_downloads(start, pause, stream).network().clients[0])
     };
@@ -289,7 +289,7 @@ fn a_stream_without_a_time_limit_is_downloaded_among_the_others() {
 }
 
 #[test]
-fn what_is_wrong_with_a_graph_of_tgen_is_told_with_its_node_or_edge_and_attribute() {
+fn errors_of_a_tgen_graph_name_the_node_or_edge_and_the_attribute() {
     let weighted = |weight: &str| {
         graph(
             &[("start", ""), ("pause", "time=1"), ("stream", "recvsize=1")],
@@ -331,11 +331,14 @@ fn what_is_wrong_with_a_graph_of_tgen_is_told_with_its_node_or_edge_and_attribut
         ),
         (walk(&[], &[("start", "pause", "")]), "no download"),
     ];
-    for (graph, said) in cases {
+    for (graph, expected) in cases {
         let mut folder = Folder::new();
         folder.client("cider", PERF, "300").file(PERF_FILE, &graph);
-        let error = folder.read().expect_err(said);
-        assert!(error.contains("tgen-perf-exit") && error.contains(said), "{error}, not {said}");
+        let error = folder.read().expect_err(expected);
+        assert!(
+            error.contains("tgen-perf-exit") && error.contains(expected),
+            "{error}, not {expected}"
+        );
     }
 }
 
@@ -435,7 +438,7 @@ fn a_model_that_neither_pauses_nor_ends_is_refused_with_the_state() {
 
 #[test]
 fn weights_and_parameters_that_tgen_refuses_are_refused_with_their_edge() {
-    for (flow, said) in [
+    for (flow, expected) in [
         (PACED.replace("bp/1", "bp/-1"), "edge b to p: weight is -1"),
         (PACED.replace("bp/1", "bp/nan"), "edge b to p: weight"),
         (PACED.replace("bb/1", "bb/inf"), "edge b to b: weight"),
@@ -450,8 +453,8 @@ fn weights_and_parameters_that_tgen_refuses_are_refused_with_their_edge() {
             "edge b to p: param_scale is -1",
         ),
     ] {
-        let error = with_models(&flow, ENDS).read().expect_err(said);
-        assert!(error.contains(said), "{error}, not {said}");
+        let error = with_models(&flow, ENDS).read().expect_err(expected);
+        assert!(error.contains(expected), "{error}, not {expected}");
     }
 }
 

@@ -1,39 +1,40 @@
-//! What the paper claims of FlashFlow's weights, and the results.
+//! The paper's claims about FlashFlow's weights, and their verdicts.
 
 use super::weighed::{Errors, Weighed};
 use super::weights_name;
 use crate::error::Result;
 use crate::reporting::claim_case;
 use crate::simulated::{
-    self, Batch, Change, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
+    self, Batch, Change, Interval, RunResult, Store, mean_over_seeds, size_text, throughput,
+    transfer_times,
 };
-use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
 
 const FLASHFLOW: &str = "flashflow";
 const TORFLOW: &str = "torflow";
 
-/// FlashFlow's network weight error is at most this (paper: 4 %).
-const NWE_MOST: f64 = 0.05;
+/// The upper limit of FlashFlow's network weight error (paper: 4 %).
+const NWE_MAX: f64 = 0.05;
 
-/// TorFlow's is larger by at least this factor (paper: 7).
-const NWE_TIMES: f64 = 3.0;
+/// TorFlow's network weight error is at least this multiple of FlashFlow's (paper: 7).
+const NWE_FACTOR: f64 = 3.0;
 
-/// By how much the paper's medians of transfer times were less with FlashFlow, at the usual load.
+/// The paper's change of median transfer times with FlashFlow, by size, at a load of 100 %.
 const PAPER: [(u32, f64); 3] = [(50 << 10, -0.15), (1 << 20, -0.29), (5 << 20, -0.37)];
 
-/// What there is.
+/// All runs, and the errors of all weights.
 #[derive(Default)]
 pub(super) struct Results {
-    pub(super) runs: Vec<Played>,
+    pub(super) runs: Vec<RunResult>,
     pub(super) errors: Vec<Errors>,
 }
 
 impl Results {
-    /// Runs, and the errors of their weights.
-    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<Played>) -> Result<Self> {
+    /// Adds the errors of the stored weights to the runs.
+    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<RunResult>) -> Result<Self> {
         let mut errors: Vec<Errors> = Vec::new();
-        for played in &runs {
-            let (name, seed) = (&played.point.variant, played.point.seed);
+        for run in &runs {
+            let (name, seed) = (&run.key.variant, run.key.seed);
             let is_known = errors.iter().any(|it| it.balancer == *name && it.seed == seed);
             if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
                 errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
@@ -47,11 +48,7 @@ impl Results {
     }
 
     fn nwe(&self, balancer: &str) -> Interval {
-        Interval::of(&self.of(balancer).filter_map(|it| it.nwe).collect::<Vec<_>>())
-    }
-
-    fn nce(&self, balancer: &str) -> Interval {
-        Interval::of(&self.of(balancer).filter_map(|it| it.nce).collect::<Vec<_>>())
+        Interval::of(self.of(balancer).filter_map(|it| it.nwe))
     }
 
     pub(super) fn cases(&self, loads: &[u32]) -> Vec<Case> {
@@ -59,14 +56,14 @@ impl Results {
         let mut cases = Vec::new();
         cases.push(claim_case(
             "FlashFlow's network weight error is at most 5 %".to_owned(),
-            ours.mean.is_finite().then_some(ours.mean <= NWE_MOST),
-            format!("{:.1} %; the paper's: 4 %", ours.times(100.0)),
+            ours.mean.is_finite().then_some(ours.mean <= NWE_MAX),
+            format!("{:.1} %; paper: 4 %", ours.times(100.0)),
         ));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
         cases.push(claim_case(
             "TorFlow's is at least three times that".to_owned(),
-            both.then_some(theirs.mean >= NWE_TIMES * ours.mean),
-            format!("{:.1} %; the paper's: 29 %", theirs.times(100.0)),
+            both.then_some(theirs.mean >= NWE_FACTOR * ours.mean),
+            format!("{:.1} %; paper: 29 %", theirs.times(100.0)),
         ));
         for load in loads {
             for (bytes, paper) in PAPER {
@@ -77,39 +74,41 @@ impl Results {
         cases
     }
 
-    /// Whether the median of times to the last byte is less with FlashFlow, over all seeds. No case if the network has no such downloads.
+    /// Whether the median time to the last byte is lower with FlashFlow. No case if the network has no downloads
+    /// of this size.
     fn faster(&self, load: u32, bytes: u32, paper: f64) -> Option<Case> {
         if !self.runs.iter().any(|it| it.size(bytes).is_some()) {
             return None;
         }
-        let last_byte = |it: &Played| it.size(bytes)?.last_byte().median();
-        let of = |name| over_seeds(&self.runs, name, load, last_byte);
+        let last_byte = |it: &RunResult| it.size(bytes)?.last_byte().median();
+        let of = |name| mean_over_seeds(&self.runs, name, load, last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let change = Change::of(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
-        // A seed with which half never arrived, or too few to decide, is the slowest of all: a mean of the others would be of the fast ones.
-        let lacks = [(FLASHFLOW, &ours), (TORFLOW, &theirs)].map(|(name, it)| {
-            let seeds = simulated::runs(&self.runs, name, load).count();
-            (it.count < seeds)
-                .then(|| format!("; {} of {seeds} seeds have a median with {name}", it.count))
-        });
-        let lacks: String = lacks.into_iter().flatten().collect();
-        let usual = if load == 100 {
-            format!("; the paper's: {:+.0} %", paper * 100.0)
-        } else {
-            String::new()
-        };
-        let name = format!("{} come faster at a load of {load} %", in_words(bytes));
-        let detail = format!(
-            "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %{usual}{lacks}"
-        );
-        if !lacks.is_empty() {
+        let mut detail =
+            format!("{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %");
+        if load == 100 {
+            detail.push_str(&format!("; paper: {:+.0} %", paper * 100.0));
+        }
+        // Seeds without a median are the slowest: the mean of the others would be too low.
+        let mut is_partial = false;
+        for (balancer, it) in [(FLASHFLOW, ours), (TORFLOW, theirs)] {
+            let seeds = simulated::runs(&self.runs, balancer, load).count();
+            if it.count < seeds {
+                is_partial = true;
+                let count = it.count;
+                detail
+                    .push_str(&format!("; {count} of {seeds} seeds have a median with {balancer}"));
+            }
+        }
+        let name = format!("{} download faster at a load of {load} %", size_text(bytes));
+        if is_partial {
             return Some(Case::named(name).ended(CaseVerdict::Inconclusive, detail));
         }
         Some(claim_case(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
     }
 
     fn more_reliable(&self, load: u32) -> Case {
-        let of = |name| over_seeds(&self.runs, name, load, Played::failed_share);
+        let of = |name| mean_over_seeds(&self.runs, name, load, RunResult::failed_share);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
         claim_case(
@@ -124,24 +123,23 @@ impl Results {
     }
 
     pub(super) fn answer(&self, planned: usize) -> String {
-        let whole = if self.runs.len() < planned {
-            format!(" Only {} of {planned} runs are there.", self.runs.len())
-        } else {
-            String::new()
-        };
-        let nwe = [("FlashFlow", FLASHFLOW), ("TorFlow", TORFLOW)].map(|(words, name)| {
+        let nwe = [("FlashFlow", FLASHFLOW), ("TorFlow", TORFLOW)].map(|(title, name)| {
             let nwe = self.nwe(name);
-            (nwe.count > 0).then(|| format!("{:.1} % with {words}", nwe.times(100.0)))
+            (nwe.count > 0).then(|| format!("{:.1} % with {title}", nwe.times(100.0)))
         });
         let nwe = nwe.into_iter().flatten().collect::<Vec<_>>().join(" and ");
         let nwe = if nwe.is_empty() { "not known" } else { &nwe };
-        let nce = self.nce(FLASHFLOW);
-        let nce = if nce.count > 0 {
-            format!("; FlashFlow's network capacity error is {:.1} %", nce.times(100.0))
-        } else {
-            String::new()
-        };
-        format!("The network weight error is {nwe}{nce}.{whole}")
+        let mut answer = format!("The network weight error is {nwe}");
+        let nce = Interval::of(self.of(FLASHFLOW).filter_map(|it| it.nce));
+        if nce.count > 0 {
+            let nce = nce.times(100.0);
+            answer.push_str(&format!("; FlashFlow's network capacity error is {nce:.1} %"));
+        }
+        answer.push('.');
+        if self.runs.len() < planned {
+            answer.push_str(&format!(" Only {} of {planned} runs completed.", self.runs.len()));
+        }
+        answer
     }
 
     pub(super) fn notes(&self, planned: usize) -> Vec<String> {
@@ -151,7 +149,7 @@ impl Results {
                 let nwe =
                     errors.nwe.map(|it| format!("network weight error {:.1} %, ", it * 100.0));
                 notes.push(format!(
-                    "{}, seed {}: {}{:.0} simulated seconds, {} relays not measured.",
+                    "{}, seed {}: {}measured in {:.0} simulated seconds, {} relays not measured.",
                     errors.balancer,
                     errors.seed,
                     nwe.unwrap_or_default(),
@@ -160,7 +158,7 @@ impl Results {
                 ));
             }
         }
-        notes.extend(simulated::missing(self.runs.len(), planned));
+        notes.extend(simulated::missing_runs(self.runs.len(), planned));
         notes
     }
 
@@ -176,18 +174,18 @@ impl Results {
                 "1 − estimate ÷ capacity",
                 pooled(&|it| it.rce.clone()),
             )
-            .caption("Equation 2 of the paper, of all relays and seeds: 0 is right."),
+            .caption("Equation 2 of the paper, over all relays and seeds: 0 is correct."),
             errors(
                 "figure-8b",
                 "Relay weight error",
                 "log10 (share of weight ÷ share of capacity)",
                 pooled(&|it| it.log_rwe.clone()),
             )
-            .caption("Equation 5 of the paper: 0 is right, 1 is ten times too much."),
+            .caption("Equation 5 of the paper: 0 is correct, 1 is ten times too much."),
         ];
-        figures.extend(times(&self.runs, "figure-9a", names, loads));
+        figures.extend(transfer_times(&self.runs, "figure-9a", names, loads));
         figures.push(self.failures(names, loads));
-        figures.push(per_second(&self.runs, "figure-9c", names, loads));
+        figures.push(throughput(&self.runs, "figure-9c", names, loads));
         figures.retain(|figure| !figure.series.is_empty());
         figures
     }
@@ -196,23 +194,14 @@ impl Results {
         let x = Axis::columns(loads.iter().map(|it| format!("load {it} %")));
         let y = Axis { is_percent: true, ..Axis::new("downloads that failed, mean over clients") };
         let mut figure = ExperimentFigure::new("figure-9b", "Downloads that failed", x, y)
-            .caption("In time, or since no circuit carried them.");
+            .caption("Downloads that timed out or lost their circuit.");
         for (n, name) in names.iter().enumerate() {
-            let mut points = Vec::new();
-            for (x, load) in (0u32..).map(f64::from).zip(loads) {
-                let shares = together(&self.runs, &[name], &[*load], |it| {
-                    it.sizes.iter().flat_map(|it| it.failed_of_client.clone()).collect()
-                });
-                let shares: Vec<f64> = shares.into_iter().flat_map(|it| it.1).collect();
-                points.push((x, Interval::of(&shares).mean));
-            }
-            figure = figure.with(Series {
-                name: (*name).to_owned(),
-                points,
-                style: Style::Bars,
-                role: Role::Nth(n),
-                ..Series::default()
-            });
+            let mean = |load: u32| {
+                let sizes = simulated::runs(&self.runs, name, load).flat_map(|it| &it.sizes);
+                Interval::of(sizes.flat_map(|it| &it.failed_of_client)).mean
+            };
+            let points = (0u32..).map(f64::from).zip(loads.iter().map(|it| mean(*it))).collect();
+            figure = figure.with(Series::bars(name, Role::Nth(n), points));
         }
         figure
     }
@@ -234,7 +223,7 @@ mod tests {
     use super::*;
     use tornet::results::{Transfers, Unfinished};
 
-    fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {
+    fn run(variant: &str, seed: u64, last_s: f64, failed: usize) -> RunResult {
         let size = Transfers {
             bytes: 1 << 20,
             first_byte_s: vec![0.1; 9],
@@ -242,14 +231,18 @@ mod tests {
             unfinished: vec![Unfinished::FAILED; failed],
             failed_of_client: vec![0.0],
         };
-        Played { sizes: vec![size], sent_mbit_per_s: vec![1.0], ..Played::blank(variant, seed) }
+        RunResult {
+            sizes: vec![size],
+            sent_mbit_per_s: vec![1.0],
+            ..RunResult::blank(variant, seed)
+        }
     }
 
     fn results(nwe: [f64; 2], last_s: [f64; 2], failed: [usize; 2]) -> Results {
         let mut results = Results::default();
         for (at, name) in [(0, FLASHFLOW), (1, TORFLOW)] {
             for seed in 1..=2 {
-                results.runs.push(played(name, seed, last_s[at], failed[at]));
+                results.runs.push(run(name, seed, last_s[at], failed[at]));
                 let balancer = name.to_owned();
                 let nwe = Some(nwe[at]);
                 results.errors.push(Errors { balancer, seed, nwe, ..Errors::default() });
@@ -263,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_judged_by_itself() {
+    fn each_claim_is_judged_separately() {
         const HELD: CaseVerdict = CaseVerdict::Held;
         const MISSED: CaseVerdict = CaseVerdict::Missed;
         assert_eq!(verdicts(&results([0.04, 0.29], [1.0, 1.4], [0, 1])), [HELD; 4]);
@@ -278,20 +271,19 @@ mod tests {
         }
     }
 
-    /// The seeds that have one are the fast ones.
     #[test]
-    fn a_seed_without_a_median_leaves_nothing_to_compare() {
+    fn a_seed_without_a_median_makes_the_claim_inconclusive() {
         let mut results = results([0.04, 0.29], [1.2, 1.1], [0, 0]);
-        let theirs = results.runs.iter_mut().find(|it| it.point.variant == TORFLOW);
+        let theirs = results.runs.iter_mut().find(|it| it.key.variant == TORFLOW);
         theirs.expect("one").sizes[0].unfinished = vec![Unfinished::FAILED; 20];
         let cases = results.cases(&[100]);
-        let faster = cases.iter().find(|it| it.name.contains("come faster")).expect("judged");
+        let faster = cases.iter().find(|it| it.name.contains("download faster")).expect("judged");
         assert_eq!(faster.verdict, CaseVerdict::Inconclusive, "{faster:?}");
         assert!(faster.detail.contains("1 of 2 seeds have a median with torflow"), "{faster:?}");
     }
 
     #[test]
-    fn without_runs_nothing_holds() {
+    fn claims_fail_without_runs() {
         let verdicts = verdicts(&Results::default());
         assert!(verdicts.iter().all(|it| *it == CaseVerdict::Failed), "{verdicts:?}");
         let answer = Results::default().answer(6);
@@ -299,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_played_is_no_number() {
+    fn texts_never_contain_nan() {
         let mut alone = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
-        alone.runs.retain(|it| it.point.variant == FLASHFLOW);
+        alone.runs.retain(|it| it.key.variant == FLASHFLOW);
         alone.errors.retain(|it| it.balancer == FLASHFLOW);
         let answer = alone.answer(2);
         assert!(

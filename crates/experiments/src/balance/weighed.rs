@@ -1,4 +1,4 @@
-//! The weights of balancers, compared with the true capacities.
+//! The errors of balancers' weights.
 
 use serde::{Deserialize, Serialize};
 use tornet::balance::Weighing;
@@ -7,24 +7,25 @@ use tornet::errors::{
 };
 use tornet::network::Network;
 
-/// As it is in its file.
+/// A balancer's stored weights.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Weighed {
     pub(super) conditions: String,
     pub(super) weighing: Weighing,
 }
 
-/// The errors of one.
+/// The errors of a balancer's weights with one seed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Errors {
     pub(super) balancer: String,
     pub(super) seed: u64,
+    /// The network weight error.
     pub(super) nwe: Option<f64>,
-    /// Of those that estimate.
+    /// The network capacity error, if the balancer estimates capacities.
     pub(super) nce: Option<f64>,
-    /// Of relays with an estimate.
+    /// The relay capacity errors of the relays with an estimate.
     pub(super) rce: Vec<f64>,
-    /// The logarithm to base 10, of relays with a weight: 0 is right.
+    /// The decimal logarithms of the relay weight errors of the relays with a weight.
     pub(super) log_rwe: Vec<f64>,
     pub(super) not_measured: usize,
     pub(super) simulated_s: f64,
@@ -36,7 +37,7 @@ impl Errors {
         let capacities = network.capacities();
         let weights: Vec<f64> = weighing.weights.iter().map(|it| *it as f64).collect();
         let known = weighing.estimates_bit_per_s.as_deref().unwrap_or_default();
-        // What is not known is nothing that the team has found.
+        // A relay without an estimate counts as zero capacity.
         let estimates: Vec<f64> = known.iter().map(|it| it.unwrap_or(0) as f64).collect();
         let rce = known.iter().zip(&capacities).filter_map(|(estimate, capacity)| {
             relay_capacity_error((*estimate)? as f64, *capacity)

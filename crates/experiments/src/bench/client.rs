@@ -1,5 +1,6 @@
-//! `flashflow-lab bench client`: what downloads cost our client and C tor, and the time to their first byte.
+//! `flashflow-lab bench client`: processor time and time to the first byte of downloads by our client and by C tor.
 
+use super::median_of;
 use super::options::ClientBench;
 use crate::error::{Error, Result};
 use crate::factor::Factor;
@@ -17,25 +18,25 @@ use std::net::SocketAddr;
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
 
-/// Far more than a client takes to learn of a small network; and a byte of a download has to come at least this often.
+/// The timeout for bootstrapping a client, and for the next byte of a download.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// Downloads of a byte whose first byte is waited for, of each client in each run.
-const SOUNDINGS: u64 = 20;
+/// Downloads of one byte by each client in each run, which measure the time to the first byte.
+const PROBES: u64 = 20;
 
-/// A client that runs.
+/// A running client.
 struct BenchClient {
     name: &'static str,
     pid: u32,
     socks: SocketAddr,
 }
 
-/// What a client did in a run.
+/// The results of a client in a run.
 struct ClientSample {
     name: &'static str,
     bytes: u64,
     took: Duration,
     cpu: Duration,
-    /// The median of the soundings.
+    /// The median of the probes.
     first_byte: Duration,
 }
 
@@ -76,9 +77,9 @@ pub(super) fn run(options: ClientBench, output: &Output, interrupt: &Interrupt) 
     interrupt.wind_up_in_order();
     let server = testbed::content_server(std::net::Ipv4Addr::LOCALHOST)?;
     let folder = testbed::temporary_folder()?;
-    output.doing("starting stock tor as a client");
+    output.doing("starting C tor as a client");
     let known: Vec<[u8; 20]> = network.nodes().iter().map(Node::rsa).collect();
-    // One circuit each, as ours.
+    // A single circuit for each download, as in our client.
     let extra = ["ConfluxEnabled 0".to_owned()];
     let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;
     output.doing("starting our client");
@@ -109,7 +110,7 @@ pub(super) fn run(options: ClientBench, output: &Output, interrupt: &Interrupt) 
     Ok(Exit::Done)
 }
 
-/// Our client, in a process of its own, once it knows the network.
+/// Starts our client as a process, and waits until it has bootstrapped.
 fn start_ours(network: &Network, folder: &TemporaryFolder) -> Result<(OwnProcess, SocketAddr)> {
     let data = folder.path().join("client");
     let arguments = [
@@ -122,15 +123,15 @@ fn start_ours(network: &Network, folder: &TemporaryFolder) -> Result<(OwnProcess
         data.as_os_str(),
     ];
     let ours = OwnProcess::start_self("client", arguments, Clock::start())?;
-    let said = ours.wait_for("socks", PATIENCE)?;
-    let address = said["address"].as_str().and_then(|text| text.parse().ok());
+    let event = ours.wait_for("socks", PATIENCE)?;
+    let address = event["address"].as_str().and_then(|text| text.parse().ok());
     let address =
-        address.ok_or_else(|| Error::Clients(format!("our client says no address: {said}")))?;
+        address.ok_or_else(|| Error::clients(format!("our client reports no address: {event}")))?;
     ours.wait_for("bootstrapped", PATIENCE)?;
     Ok((ours, address))
 }
 
-/// Downloads through one client. Its processor time is read around the large ones, whose circuits are open.
+/// Downloads through one client. Its processor time is that of the large downloads, over open circuits.
 fn sample(
     options: ClientBench,
     subject: &BenchClient,
@@ -144,8 +145,8 @@ fn sample(
         let done = download(subject.socks, from, content, &isolation, PATIENCE);
         let failed = |what: String| Error::Clients(format!("{}: {what}", subject.name));
         let done = done.map_err(|error| failed(error.to_string()))?;
-        let came = || failed(format!("{} bytes of {} came", done.received, content.len));
-        if done.is_right { Ok(done) } else { Err(came()) }
+        let partial = || failed(format!("{} of {} bytes arrived", done.received, content.len));
+        if done.is_right { Ok(done) } else { Err(partial()) }
     };
     let streams = 1..=u64::from(options.streams);
     let byte = |seed| Content { len: 1, seed };
@@ -153,13 +154,13 @@ fn sample(
         one(byte(0), stream)?;
     }
     let mut firsts = Vec::new();
-    for seed in 0..SOUNDINGS {
+    for seed in 0..PROBES {
         firsts.push(one(byte(seed), 1)?.to_first_byte.as_secs_f64());
     }
     let first_byte = Duration::from_secs_f64(median(firsts).unwrap_or(0.0));
     let cpu = || {
-        let untold = || Error::Witness("the kernel does not report processor times".to_owned());
-        lab::cpu_time(subject.pid).ok_or_else(untold)
+        let problem = || Error::Witness("the kernel does not report processor times".to_owned());
+        lab::cpu_time(subject.pid).ok_or_else(problem)
     };
     let clock = Clock::start();
     let (began, before) = (clock.now(), cpu()?);
@@ -168,20 +169,20 @@ fn sample(
         let one = &one;
         let each = |stream: u64| scope.spawn(move || one(Content { len, seed: stream }, stream));
         let all: Vec<_> = streams.clone().map(each).collect();
-        let failed = || Error::Clients("a download has panicked".to_owned());
+        let failed = || Error::clients("a download has panicked");
         all.into_iter().map(|it| it.join().map_err(|_| failed()).flatten()).collect()
     });
     let (took, cpu) = (clock.now() - began, cpu()?.saturating_sub(before));
     done.into_iter().collect::<Result<Vec<_>>>()?;
     if cpu.is_zero() {
-        let problem = "too little was downloaded to see its processor time; take more --mb";
+        let problem = "the downloads are too small to measure processor time; increase --mb";
         return Err(Error::Failed(problem.to_owned()));
     }
     let bytes = len * u64::from(options.streams);
     Ok(ClientSample { name: subject.name, bytes, took, cpu, first_byte })
 }
 
-/// Ours over stock tor's, each run's against each other: the geometric mean, with its interval of 95 %.
+/// Our figure over C tor's: the geometric mean over runs, with its 95 % confidence interval.
 fn by_run(samples: &[ClientSample], figure: fn(&ClientSample) -> f64) -> Factor {
     let of = |name: &str| -> Vec<f64> {
         samples.iter().filter(|it| it.name == name).map(figure).collect()
@@ -191,7 +192,7 @@ fn by_run(samples: &[ClientSample], figure: fn(&ClientSample) -> f64) -> Factor 
 
 fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
     let of = |name: &str, figure: fn(&ClientSample) -> f64| {
-        median(samples.iter().filter(|it| it.name == name).map(figure)).unwrap_or(f64::NAN)
+        median_of(samples.iter().filter(|it| it.name == name), figure)
     };
     let [tor, ours] = ["tor", "ours"].map(|it| of(it, ClientSample::gbit_per_cpu_s));
     let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, ClientSample::first_byte_ms));
@@ -199,7 +200,7 @@ fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
     let later = by_run(samples, ClientSample::first_byte_ms);
     output.result(
         format!(
-            "median: our client {ours:.3}, stock tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
+            "median: our client {ours:.3}, C tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
              after {ours_ms:.2} and {tor_ms:.2} ms, {later}"
         ),
         || {
@@ -218,9 +219,9 @@ fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
 mod tests {
     use super::*;
 
-    /// A machine that is slow in one run is slow for both: runs are compared with themselves.
+    /// A machine that is slow in one run is slow for both clients.
     #[test]
-    fn what_all_of_a_run_have_in_common_widens_no_interval() {
+    fn differences_between_runs_do_not_widen_the_interval() {
         let sample = |name, first_byte_ms: f64| ClientSample {
             name,
             bytes: 1,

@@ -1,16 +1,16 @@
-//! `flashflow-lab bench echo`: what echoing costs a relay, compared with C tor that relays the same cells.
+//! `flashflow-lab bench echo`: processor time of a relay that echoes, compared with C tor that relays the same cells.
 
-use super::options::BesideTor;
+use super::options::RelayBench;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Result;
 use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
 
-/// What is measured in each run, in this order.
+/// The measurements of each run, in this order.
 const SUBJECTS: [Subject; 3] = [Subject::Tor, Subject::OursEcho, Subject::OursTransit];
 
 pub(super) fn run(
-    BesideTor { seconds, runs, capacity }: BesideTor,
+    RelayBench { seconds, runs, capacity }: RelayBench,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit> {
@@ -28,7 +28,7 @@ fn conclude(samples: &[Sample], seconds: u32, runs: u32, output: &Output) {
     let ratio = ours / tor;
     output.result(
         format!(
-            "median: our echo {ours:.3}, stock tor in transit {tor:.3} Gbit per CPU second; ratio \
+            "median: our echo {ours:.3}, C tor in transit {tor:.3} Gbit per CPU second; ratio \
              {ratio:.3}; our relay in transit {transit:.3}"
         ),
         || {

@@ -1,6 +1,7 @@
-//! `flashflow-lab bench idle`: what connections and circuits cost a relay that do nothing, and whether it
-//! forgets those that end.
+//! `flashflow-lab bench idle`: memory and processor time of idle connections and circuits, and memory growth over
+//! many circuits.
 
+use super::options::IdleBench;
 use super::subjects::{BenchNetwork, Subject};
 use crate::error::{Error, Result};
 use lab::load::{CircuitLoad, rng};
@@ -10,26 +11,19 @@ use onion::Duration;
 use serde_json::{Value, json};
 use terminal::{Exit, Interrupt, Output};
 
-/// Without any progress for so long, something is broken.
+/// The timeout for any progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the relay is watched while nothing happens.
+/// The length of the idle period.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Readings of the memory while circuits come and go.
+/// The number of memory readings while circuits are built and closed.
 const READINGS: u64 = 10;
 
-/// How often progress is looked at.
+/// The interval of progress checks.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(super) struct IdleSettings {
-    pub(super) connections: u32,
-    pub(super) circuits: u32,
-    pub(super) soak: u64,
-    pub(super) is_beside_tor: bool,
-}
-
-/// What a relay uses.
+/// The memory and processor time of a relay.
 #[derive(Clone, Copy, Debug)]
 struct IdleReading {
     resident_bytes: u64,
@@ -38,39 +32,35 @@ struct IdleReading {
 
 impl IdleReading {
     fn take(pid: u32) -> Result<Self> {
-        let cannot =
-            || Error::Failed("the relay's memory or processor time cannot be read".to_owned());
-        let resident_bytes = lab::resident_bytes(pid).ok_or_else(cannot)?;
-        Ok(Self { resident_bytes, cpu: lab::cpu_time(pid).ok_or_else(cannot)? })
+        let reading = lab::resident_bytes(pid).zip(lab::cpu_time(pid));
+        let (resident_bytes, cpu) = reading.ok_or_else(|| {
+            Error::Failed("the relay's memory or processor time cannot be read".to_owned())
+        })?;
+        Ok(Self { resident_bytes, cpu })
     }
 }
 
-pub(super) fn run(plan: &IdleSettings, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
+pub(super) fn run(plan: IdleBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     let needed = plan.connections.saturating_mul(2);
     let limit = link::raise_descriptor_limit();
-    // Our relay keeps some for streams.
+    // Our relay reserves some descriptors for streams.
     if limit < needed {
         return Err(Error::Failed(format!(
-            "{} connections need {needed} open files in each of two processes, and the limit is \
-             {limit}: raise it with `ulimit -n {needed}`, or ask for fewer --connections",
+            "{} connections need {needed} open files in each of two processes, but the limit is \
+             {limit}: raise it with `ulimit -n {needed}`, or reduce --connections",
             plan.connections
         )));
     }
     let stage = BenchNetwork::start(3, None, output, interrupt)?;
     let mut results = Vec::new();
     let subjects = [Subject::OursTransit, Subject::Tor];
-    for subject in subjects.into_iter().take(1 + usize::from(plan.is_beside_tor)) {
-        match one(plan, &stage, subject, output, interrupt) {
-            Ok(Some(result)) => results.push(result),
-            Ok(None) => {
-                stage.stop()?;
-                return Ok(Exit::Interrupted);
-            }
-            Err(error) => {
-                stage.stop()?;
-                return Err(error);
-            }
-        }
+    for subject in subjects.into_iter().take(1 + usize::from(plan.beside_tor)) {
+        let result = measure(plan, &stage, subject, output, interrupt);
+        let Ok(Some(result)) = result else {
+            stage.stop()?;
+            return result.map(|_| Exit::Interrupted);
+        };
+        results.push(result);
     }
     stage.stop()?;
     output.quiet();
@@ -79,9 +69,9 @@ pub(super) fn run(plan: &IdleSettings, output: &Output, interrupt: &Interrupt) -
     Ok(Exit::Done)
 }
 
-/// Loads one relay; `None` if interrupted.
-fn one(
-    plan: &IdleSettings,
+/// Measures one relay; `None` if interrupted.
+fn measure(
+    plan: IdleBench,
     stage: &BenchNetwork,
     subject: Subject,
     output: &Output,
@@ -136,7 +126,7 @@ fn one(
     Ok(Some(figures.print(output)))
 }
 
-/// A running load.
+/// The connections and circuits, and their progress.
 struct IdleLoad<'a> {
     relay: &'static str,
     driver: Driver<CircuitLoad>,
@@ -145,7 +135,7 @@ struct IdleLoad<'a> {
 }
 
 impl IdleLoad<'_> {
-    /// Continues until there is this number; false if interrupted.
+    /// Continues until a count reaches this number; false if interrupted.
     fn wait_for(
         &mut self,
         count: fn(&CircuitLoad) -> u64,
@@ -171,15 +161,15 @@ impl IdleLoad<'_> {
             if let Some(problem) = problem {
                 let relay = self.relay;
                 let text = format!("{relay}: {what}: {seen} of {wanted}, then: {problem}");
-                return Err(Error::Clients(text));
+                return Err(Error::clients(text));
             }
             self.driver.turn(now + LOOK)?;
         }
     }
 
-    /// Lets time pass.
+    /// Keeps all circuits idle for this time.
     fn idle(&mut self, time: Duration) -> Result<()> {
-        self.output.doing(format!("{}: watching it idle", self.relay));
+        self.output.doing(format!("{}: idle", self.relay));
         let until = self.driver.now() + time;
         while self.driver.now() < until {
             self.driver.turn(until)?;
@@ -188,18 +178,18 @@ impl IdleLoad<'_> {
     }
 }
 
-/// What one relay used.
+/// The figures of one relay.
 struct Figures {
     relay: &'static str,
     connections: u32,
     circuits: u64,
     grown_bytes: u64,
-    /// Of one core.
+    /// As a share of one core.
     idle_cpu_share: f64,
     soak_circuits: u64,
     soak_s: f64,
     soak_cpu: Duration,
-    /// Before, and after each tenth.
+    /// Before the first circuit, and after each tenth of them.
     soak_memory_bytes: Vec<u64>,
 }
 
@@ -210,7 +200,7 @@ impl Figures {
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;
         let memory_mb: Vec<f64> = self.soak_memory_bytes.iter().map(|it| mb(*it)).collect();
-        // What the first tenth adds is room that the rest uses again.
+        // Memory that the first tenth adds is reused by the others.
         let settled_mb = memory_mb.get(1).copied().unwrap_or(f64::NAN);
         let last_mb = memory_mb.last().copied().unwrap_or(f64::NAN);
         let cpu_us = self.soak_cpu.as_secs_f64() * 1e6 / (*soak_circuits).max(1) as f64;

@@ -1,8 +1,8 @@
-//! What a network of our own with real distances carries, and what that costs.
+//! `flashflow-lab bench path`: throughput and processor time of an emulated path.
 
+use super::median_of;
 use super::options::PathBench;
 use crate::error::{Error, Result};
-use crate::reporting::median;
 use lab::wan::{Counts, Host, SocketBuffer, UnintendedLosses, Wan, WanPath, WanSpec};
 use link::{Clock, tcp_bytes};
 use onion::{Duration, Rate};
@@ -12,18 +12,19 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
 
-/// As `ping` has it: nothing listens there otherwise.
+/// The discard service, where nothing else listens.
 const PORT: u16 = 9;
-/// What is written and read at once.
+/// The size of each write and read.
 const CHUNK_BYTES: usize = 1 << 18;
-/// More than any of these paths holds: the kernel's own limit is not what is measured.
+/// More than the bandwidth-delay product of any path, so that buffers are no limit.
 const BUFFER: SocketBuffer = SocketBuffer { min: 4096, initial: 1 << 20, max: 256 << 20 };
 
 /// One run.
 struct PathSample {
     rate: Rate,
-    /// Of the thread that carries packets, and of the whole process with sender and receiver.
+    /// Processor time of the thread that forwards packets.
     path_cpu_s_per_gbit: f64,
+    /// Processor time of the process, including sender and receiver.
     process_cpu_s_per_gbit: f64,
     out: Counts,
     back: Counts,
@@ -42,17 +43,14 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
         samples.push(sample);
     }
     output.quiet();
-    let median = |figure: &dyn Fn(&PathSample) -> f64| {
-        median(samples.iter().map(figure)).unwrap_or(f64::NAN)
-    };
-    let rate = median(&|sample| sample.rate.as_mbit_per_s());
-    let path = median(&|sample| sample.path_cpu_s_per_gbit);
-    let process = median(&|sample| sample.process_cpu_s_per_gbit);
+    let rate = median_of(&samples, |sample| sample.rate.as_mbit_per_s());
+    let path = median_of(&samples, |sample| sample.path_cpu_s_per_gbit);
+    let process = median_of(&samples, |sample| sample.process_cpu_s_per_gbit);
     let losses: u64 = samples.iter().map(|sample| sample.unordered.losses()).sum();
     output.result(
         format!(
             "median: {rate:.0} Mbit/s; path {path:.3}, with sender and receiver {process:.3} CPU s/Gbit; \
-             {losses} packets lost that were not to be"
+             {losses} packets lost unintentionally"
         ),
         || {
             json!({
@@ -73,8 +71,8 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
     output.result(
         format!(
             "run {run}: {:.0} Mbit/s; path {path_cpu_s_per_gbit:.3}, with sender and receiver \
-             {process_cpu_s_per_gbit:.3} CPU s/Gbit; {} packets out, {} back; {} lost that were not to \
-             be; at most {} µs late",
+             {process_cpu_s_per_gbit:.3} CPU s/Gbit; {} packets out, {} back; {} lost unintentionally; \
+             at most {} µs late",
             rate.as_mbit_per_s(),
             out.packets,
             back.packets,
@@ -92,7 +90,7 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
     );
 }
 
-/// One run; `None` if the user has ended it.
+/// Performs one run; `None` if the user has interrupted.
 fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>> {
     let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
     let back = WanPath::with_latency(latency);
@@ -113,7 +111,7 @@ fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample
         }
         let result = observe(options, &wan, &pairs, interrupt);
         for (sender, receiver) in &pairs {
-            // Where it is closed already, its thread has ended as well.
+            // If the stream is closed already, its thread has ended as well.
             let _closed = (sender.shutdown(Shutdown::Both), receiver.shutdown(Shutdown::Both));
         }
         result
@@ -126,14 +124,15 @@ fn observe(
     pairs: &[(TcpStream, TcpStream)],
     interrupt: &Interrupt,
 ) -> Result<Option<PathSample>> {
-    let untold = |what: &str| Error::Witness(format!("the kernel does not report {what}"));
+    let problem = |what: &str| Error::Witness(format!("the kernel does not report {what}"));
     let clock = Clock::start();
     let look = || {
         let bytes = pairs.iter().map(|(_, receiver)| Some(tcp_bytes(receiver)?.received)).sum();
         let bytes: Option<u64> = bytes;
-        let path = wan.cpu_time().ok_or_else(|| untold("processor times"))?;
-        let process = lab::cpu_time(std::process::id()).ok_or_else(|| untold("processor times"))?;
-        let bytes = bytes.ok_or_else(|| untold("what sockets have received"))?;
+        let path = wan.cpu_time().ok_or_else(|| problem("processor times"))?;
+        let process =
+            lab::cpu_time(std::process::id()).ok_or_else(|| problem("processor times"))?;
+        let bytes = bytes.ok_or_else(|| problem("what sockets have received"))?;
         Ok::<_, Error>((clock.now(), bytes, path, process))
     };
     if interrupt.wait(Duration::from_secs(options.warm_up_s.into())) {
@@ -170,7 +169,7 @@ fn connect(near: &Host, far: &Host, count: u32) -> Result<io::Result<Vec<(TcpStr
     Ok(pairs)
 }
 
-/// Until the connection is closed.
+/// Sends until the connection is closed.
 fn send(mut stream: &TcpStream) {
     let chunk = vec![0x5A; CHUNK_BYTES];
     while stream.write_all(&chunk).is_ok() {}

@@ -1,5 +1,4 @@
-//! A circuit with next to nothing on it, through a relay that is busy with others: how long is its
-//! round trip?
+//! Measures the round trip of a quiet circuit through a relay that is busy with others.
 
 use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
@@ -18,21 +17,19 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// From one round trip's end to the next one's begin.
+/// The pause between two round trips.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Time for the circuit to stand.
+/// The timeout for building the circuit.
 const SETUP: Duration = Duration::from_secs(30);
 
-/// How often it is tried. Stock tor looks at its circuits every second and ends each that goes no
-/// further on a client's connection on which nothing was sent for a minute; to it, a connection whose
-/// first answer is still queued is one of these.
+/// The number of attempts to build the circuit. Every second, C tor closes incomplete circuits on a client's
+/// connection without traffic for a minute, and a connection whose first answer is still queued counts as one.
 const TRIES: u32 = 5;
 
-/// A quiet circuit of two hops, for as long as this lives: through a relay, to our relay that
-/// refuses its streams.
+/// A quiet circuit through a relay to our relay, which refuses its streams. It is open until this is dropped.
 pub(super) struct QuietCircuit {
-    told: SharedTold,
+    probe: SharedProbe,
     _client: NodeThread<Client<StdRng>>,
     _landing: NodeThread<Router<StdRng>>,
 }
@@ -44,50 +41,51 @@ struct ProbeState {
     round_trips: Vec<(Instant, Duration)>,
 }
 
-/// The results, for all threads.
+/// The state of the probe, shared by all threads.
 #[derive(Clone, Default)]
-struct SharedTold(Arc<Mutex<ProbeState>>);
+struct SharedProbe(Arc<Mutex<ProbeState>>);
 
-impl SharedTold {
+impl SharedProbe {
     fn with<T>(&self, look: impl FnOnce(&mut ProbeState) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn fail(&self, problem: impl ToString) {
-        self.with(|told| _ = told.failure.get_or_insert(problem.to_string()));
+        self.with(|probe| _ = probe.failure.get_or_insert(problem.to_string()));
     }
 }
 
 impl QuietCircuit {
-    /// Builds it; `clock` dates its round trips.
+    /// Builds the circuit. `clock` dates its round trips.
     pub(super) fn start(target: Target, clock: Clock) -> Result<Self> {
         let mut nodes = Nodes::new(clock)?;
         let identity = nodes.identity()?;
         let (at, listener) = listen(None, Ipv4Addr::LOCALHOST, 0)?;
         let landing = NextHop::to_own(&identity, at);
-        // What is at the end is to add as little as can be.
+        // Keeps the delay of the far end small.
         let scheduler = SchedulerConfig::vanilla();
         let config = RouterConfig { scheduler, ..RouterConfig::new(identity, unix_time_s()) };
         let router = Router::new(config, rng()?, clock.now());
-        let (options, told) = (DriverOptions::default(), SharedTold::default());
-        let router = nodes.start(None, router, vec![listener], options, told.clone())?;
+        let (options, probe) = (DriverOptions::default(), SharedProbe::default());
+        let router = nodes.start(None, router, vec![listener], options, probe.clone())?;
 
-        // By CREATE_FAST the first hop's onion key is not needed.
+        // CREATE_FAST does not use the first hop's onion key.
         let first = NextHop { address: target.address, ids: target.ids, onion_key: [0; 32] };
         let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![first, landing]) };
         let mut client = Client::new(unix_time_s(), rng()?);
         let circuit = client.open(clock.now(), &path);
-        let asker = Asker { path, circuit, tries: 1, next: None, told: told.clone() };
-        let client = nodes.start(None, client, Vec::new(), options, asker)?;
-        let quiet = Self { told, _client: client, _landing: router };
+        let prober = Prober { path, circuit, tries: 1, next: None, probe: probe.clone() };
+        let client = nodes.start(None, client, Vec::new(), options, prober)?;
+        let quiet = Self { probe, _client: client, _landing: router };
         let deadline = clock.now() + SETUP;
         loop {
-            let (is_built, failure) = quiet.told.with(|told| (told.is_built, told.failure.clone()));
+            let (is_built, failure) =
+                quiet.probe.with(|probe| (probe.is_built, probe.failure.clone()));
             match failure {
                 Some(failure) => return Err(Error::clients(failure)),
                 None if is_built => return Ok(quiet),
                 None if clock.now() > deadline => {
-                    return Err(Error::clients("the quiet circuit does not stand in time"));
+                    return Err(Error::clients("timeout while building the quiet circuit"));
                 }
                 None => thread::park_timeout(PAUSE),
             }
@@ -96,17 +94,17 @@ impl QuietCircuit {
 
     /// The round trips that ended between two instants.
     pub(super) fn round_trips(&self, from: Instant, to: Instant) -> Result<Vec<Duration>> {
-        self.told.with(|told| {
-            if let Some(failure) = &told.failure {
+        self.probe.with(|probe| {
+            if let Some(failure) = &probe.failure {
                 return Err(Error::clients(failure));
             }
-            let within = told.round_trips.iter().filter(|(at, _)| (from..=to).contains(at));
+            let within = probe.round_trips.iter().filter(|(at, _)| (from..=to).contains(at));
             Ok(within.map(|(_, took)| *took).collect())
         })
     }
 }
 
-impl Observer<Router<StdRng>> for SharedTold {
+impl Observer<Router<StdRng>> for SharedProbe {
     fn before_turn(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
         None
     }
@@ -116,42 +114,42 @@ impl Observer<Router<StdRng>> for SharedTold {
     }
 }
 
-/// Has one round trip after the other.
-struct Asker {
+/// Measures one round trip after the other.
+struct Prober {
     path: CircuitPlan,
     circuit: CircuitNumber,
     tries: u32,
     /// When the next one begins; `None` while one is under way.
     next: Option<Instant>,
-    told: SharedTold,
+    probe: SharedProbe,
 }
 
-impl Observer<Client<StdRng>> for Asker {
+impl Observer<Client<StdRng>> for Prober {
     fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {
             match event {
                 ClientEvent::Built { .. } => {
-                    self.told.with(|told| told.is_built = true);
+                    self.probe.with(|probe| probe.is_built = true);
                     self.next = Some(now);
                 }
                 ClientEvent::Over { outcome: Outcome::Ended(_), figures, .. } => {
-                    self.told.with(|told| told.round_trips.push((now, figures.to_last())));
+                    self.probe.with(|probe| probe.round_trips.push((now, figures.to_last())));
                     self.next = Some(now + PAUSE);
                 }
                 ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
                 ClientEvent::Over { outcome, .. } => {
-                    self.told.fail(format!("a stream was not refused: {outcome}"));
+                    self.probe.fail(format!("a stream was not refused: {outcome}"));
                 }
                 ClientEvent::Lost { cause: Loss::Circuit(_), .. }
-                    if self.tries < TRIES && !self.told.with(|told| told.is_built) =>
+                    if self.tries < TRIES && !self.probe.with(|probe| probe.is_built) =>
                 {
                     self.tries += 1;
                     self.circuit = client.open(now, &self.path);
                 }
                 ClientEvent::Lost { cause, .. } => {
-                    self.told.fail(format!("the quiet circuit is lost: {cause}"));
+                    self.probe.fail(format!("the quiet circuit is lost: {cause}"));
                 }
             }
         }
@@ -163,6 +161,6 @@ impl Observer<Client<StdRng>> for Asker {
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        self.told.fail(failure);
+        self.probe.fail(failure);
     }
 }

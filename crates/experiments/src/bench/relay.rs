@@ -1,7 +1,6 @@
-//! `flashflow-lab bench relay`: what relaying costs us and C tor, compared with a forwarder that does nothing
-//! but TLS.
+//! `flashflow-lab bench relay`: processor time of our relay and C tor, compared with a bare TLS forwarder.
 
-use super::options::BesideTor;
+use super::options::RelayBench;
 use super::quiet::QuietCircuit;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Result;
@@ -14,14 +13,14 @@ use onion::{Duration, Rate};
 use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
 
-/// What is measured in each run, in this order; the forwarder comes after them.
+/// The measurements of each run, in this order, before the forwarder.
 const SUBJECTS: [Subject; 2] = [Subject::Tor, Subject::OursTransit];
 
 /// How long the forwarder runs each time.
 const FORWARDING: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
-    BesideTor { seconds, runs, capacity }: BesideTor,
+    RelayBench { seconds, runs, capacity }: RelayBench,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit> {
@@ -57,18 +56,17 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// What a quiet circuit saw while a relay was loaded.
+/// The round trip of a quiet circuit through a loaded relay.
 struct Quiet {
     subject: Subject,
-    /// Whose nine tenths the load was.
+    /// The relay of whose capacity the load is 90 %.
     of: Subject,
     load: Rate,
     /// In milliseconds.
     median_ms: f64,
 }
 
-/// Loads each relay with nine tenths of what stock tor can carry here, and ours with nine tenths of
-/// its own as well; `None` if interrupted.
+/// Loads each relay with 90 % of C tor's capacity, and ours with 90 % of its own as well; `None` if interrupted.
 fn quiet_circuits(
     stage: &mut BenchNetwork,
     samples: &[Sample],
@@ -103,8 +101,8 @@ fn quiet_circuits(
         let (relay, load) = (subject.relay(), quiet.load.as_mbit_per_s());
         output.result(
             format!(
-                "{relay} at {load:.0} Mbit/s ({:.0} % of a core): a quiet circuit's round trip takes \
-                 {median_ms:.2} ms in the median, {most_ms:.2} ms in 19 of 20 ({trips_len} of them)",
+                "{relay} at {load:.0} Mbit/s ({:.0} % of a core): round trip of a quiet circuit \
+                 {median_ms:.2} ms (median), {most_ms:.2} ms (95th percentile), {trips_len} samples",
                 sample.cpu_share() * 100.0
             ),
             || {
@@ -139,7 +137,7 @@ fn conclude(
     let median_ms = |it: Option<&Quiet>| it.map(|it| it.median_ms);
     output.result(
         format!(
-            "median: ours {ours:.3}, stock tor {tor:.3}, TLS forwarder {limit:.3} Gbit per CPU second; \
+            "median: ours {ours:.3}, C tor {tor:.3}, TLS forwarder {limit:.3} Gbit per CPU second; \
              ratio {ratio:.3}; {of_limit:.3} of the forwarder"
         ),
         || {

@@ -1,8 +1,8 @@
-//! C tor and our relay, measured in turn with the same cells.
+//! Measures C tor and our relay in turn with the same cells.
 
+use super::median_of;
 use crate::error::{Error, Result};
 use crate::private_network as network;
-use crate::reporting::median;
 use crate::testbed;
 use control::keys::SecretKey;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::ops::RangeInclusive;
 use terminal::{Interrupt, Output, TeamArguments, measuring};
 
-/// One measurer, for relays without limit.
+/// The options of a team of one measurer for relays without a rate limit.
 pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamArguments {
     TeamArguments {
         seconds,
@@ -30,7 +30,7 @@ pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamA
     }
 }
 
-/// A relay, and how it is measured.
+/// A relay and the method of measuring it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Tor,
@@ -54,16 +54,16 @@ impl Subject {
     }
 }
 
-/// What one relay did in one run, in the seconds that were looked at.
+/// The results of one relay in one run, without the first and the last second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) subject: Subject,
     seconds: u32,
     bytes: u64,
     cpu: Duration,
-    /// The measurement's result.
+    /// The result of the measurement.
     pub(super) estimate: Rate,
-    /// When the seconds that were looked at began and ended, by the stage's clock.
+    /// The start and the end of the evaluated seconds.
     pub(super) within: (Instant, Instant),
 }
 
@@ -73,12 +73,12 @@ impl Sample {
         self.bytes as f64 * 8e-9 / self.cpu.as_secs_f64()
     }
 
-    /// Of one core.
+    /// The processor time as a share of one core.
     pub(super) fn cpu_share(&self) -> f64 {
         self.cpu.as_secs_f64() / f64::from(self.seconds)
     }
 
-    /// The load in the seconds that were looked at.
+    /// The mean load.
     pub(super) fn load(&self) -> Rate {
         Rate::from_bytes_over(self.bytes, Duration::from_secs(u64::from(self.seconds)))
     }
@@ -105,13 +105,12 @@ impl Sample {
     }
 }
 
-/// The median of what one subject did in all runs, in Gbit per CPU second; no number without runs.
+/// A subject's median over all runs; NaN without runs.
 pub(super) fn median_gbit_per_cpu_s(samples: &[Sample], subject: Subject) -> f64 {
-    let of_it = samples.iter().filter(|sample| sample.subject == subject);
-    median(of_it.map(Sample::gbit_per_cpu_s)).unwrap_or(f64::NAN)
+    median_of(samples.iter().filter(|sample| sample.subject == subject), Sample::gbit_per_cpu_s)
 }
 
-/// A private network with one stock relay, our relay, and a team of one measurer.
+/// A private network with one C tor relay, our relay, and a team of one measurer.
 pub(super) struct BenchNetwork {
     team: Team,
     network: Network,
@@ -124,7 +123,7 @@ pub(super) struct BenchNetwork {
 }
 
 impl BenchNetwork {
-    /// `capacity_mbit` is what the measurer sends at most.
+    /// Starts the network. `capacity_mbit` limits what the measurer sends.
     pub(super) fn start(
         seconds: u32,
         capacity_mbit: Option<f64>,
@@ -145,7 +144,7 @@ impl BenchNetwork {
         Ok(Self { team, network, ours, key, guess, seconds, clock, _folder: folder })
     }
 
-    /// Where a subject is.
+    /// The address and identity of a subject.
     pub(super) fn target(&self, subject: Subject) -> Target {
         match subject {
             Subject::Tor => {
@@ -158,7 +157,7 @@ impl BenchNetwork {
         }
     }
 
-    /// The process of a subject.
+    /// The process ID of a subject.
     pub(super) fn pid(&self, subject: Subject) -> u32 {
         match subject {
             Subject::Tor => self.network.relays()[0].pid(),
@@ -166,14 +165,14 @@ impl BenchNetwork {
         }
     }
 
-    /// Limits the rate to this.
+    /// Limits what the measurer sends.
     pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<()> {
         let arguments = arguments(self.seconds, Some(rate.as_mbit_per_s()));
         self.team = measuring::team(&arguments, output)?;
         Ok(())
     }
 
-    /// Measures the subjects in turn, in these runs; `None` if interrupted.
+    /// Measures the subjects in turn in each run; `None` if interrupted.
     pub(super) fn run(
         &mut self,
         subjects: &[Subject],
@@ -197,13 +196,13 @@ impl BenchNetwork {
         Ok(Some(samples))
     }
 
-    /// Ends the network.
+    /// Stops the network.
     pub(super) fn stop(self) -> Result<()> {
         Ok(self.network.stop()?)
     }
 
-    /// Measures one relay once, and reads what it used of the processors between the end of the first
-    /// and the end of the last second but one: what begins and ends a measurement is left out.
+    /// Measures one relay once, and reads its processor time from the end of the first second to the end of the last
+    /// but one, which excludes the start and the end of the measurement.
     pub(super) fn sample(
         &mut self,
         subject: Subject,
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_runs_the_figure_is_between_them() {
+    fn the_median_of_two_runs_is_their_mean() {
         use Subject::{OursEcho, Tor};
         let samples = [sample(Tor, 2), sample(OursEcho, 6), sample(Tor, 3), sample(OursEcho, 7)];
         assert!((median_gbit_per_cpu_s(&samples, OursEcho) - 6.5).abs() < 1e-9);

@@ -1,36 +1,36 @@
-//! A circuit of five nodes, one of which is narrow: the model of it, and what a window over time shows.
+//! The model of a circuit of five nodes with one bottleneck, and the evaluation of a window over time.
 
 use super::Begin;
 use onion::{Duration, Instant};
 use sim::star::{Star, StarCircuit, StarNode, optimal_window_cells};
 
-/// Bytes of a cell's payload, as the paper's axes count.
+/// The payload of a cell, as on the paper's axes.
 pub(super) const CELL_KB: f64 = 0.512;
 
 /// Relays of a circuit, between its source and its sink.
 pub(super) const RELAYS: usize = 3;
 
-/// What all nodes but the narrow one send and receive, in Mbit/s.
+/// The rate of all nodes except the bottleneck, in Mbit/s.
 pub(super) const WIDE_MBIT: f64 = 100.0;
 
-/// Cells that may wait at the next hop.
-const WAITING: f64 = 4.0;
+/// Cells that the windows permit to queue at the next hop.
+const QUEUED_CELLS: f64 = 4.0;
 
-/// A window in cells, from each of these times on.
+/// The changes of a window: the time of each, and the new size in cells.
 pub(super) type Sizes = Vec<(Instant, u32)>;
 
 /// A circuit of a source, three relays and a sink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
-    /// Hops from the source to the narrow node.
+    /// Hops from the source to the bottleneck.
     pub(super) distance: usize,
-    /// What that one sends and receives.
+    /// The rate of the bottleneck in each direction.
     pub(super) narrow_cells_per_s: f64,
-    /// What each other one does.
+    /// The rate of all other nodes.
     pub(super) wide_cells_per_s: f64,
-    /// From each node to the middle of the star.
+    /// The latency from each node to the centre of the star.
     pub(super) delay: Duration,
-    /// A wait of less is no queue for the windows.
+    /// The windows ignore queueing delays below this.
     pub(super) grain: Duration,
 }
 
@@ -42,34 +42,40 @@ impl Chain {
         (0..RELAYS + 2).map(|node| StarNode::new(rate(node), self.delay)).collect()
     }
 
-    /// The least window of the source with which nothing is idle.
+    /// The smallest window of the source that keeps the bottleneck busy.
     pub(super) fn optimal_cells(&self) -> f64 {
         optimal_window_cells(&self.nodes())
     }
 
-    /// Cells that may wait on top of that.
-    pub(super) fn waiting_cells(&self) -> f64 {
-        WAITING + self.grain.as_secs_f64() * self.narrow_cells_per_s
+    /// Queued cells that are permitted in addition to the optimum.
+    pub(super) fn queued_cells(&self) -> f64 {
+        QUEUED_CELLS + self.grain.as_secs_f64() * self.narrow_cells_per_s
     }
 
-    /// The chain with a bottleneck that is twice as wide.
+    /// The chain with twice the rate of its bottleneck.
     pub(super) fn doubled(self) -> Self {
         Self { narrow_cells_per_s: 2.0 * self.narrow_cells_per_s, ..self }
     }
 
-    /// From the source to the narrow node and back, without queues.
+    /// The round trip from the source to the bottleneck without queueing.
     pub(super) fn round_trip(&self) -> Duration {
         let hop = Duration::from_secs_f64(1.0 / self.narrow_cells_per_s) + 4 * self.delay;
         hop * u32::try_from(self.distance).unwrap_or(1)
     }
 
-    /// For so long a window is to stay at an optimum to have reached it: as long as a ramp-up at the narrow node takes, and then the source's.
+    /// A window that stays at an optimum for this time has reached it: enough for a ramp-up at the bottleneck and
+    /// then at the source.
     pub(super) fn patience(&self) -> Duration {
         3 * self.round_trip()
     }
 
-    /// The source's window in the model. If asked for, the narrow place doubles so long after the begin.
-    pub(super) fn play(&self, begin: Begin, length: Duration, doubles: Option<Duration>) -> Sizes {
+    /// The source's window in the model. The bottleneck's rate doubles after `doubles`, if given.
+    pub(super) fn simulate(
+        &self,
+        begin: Begin,
+        length: Duration,
+        doubles: Option<Duration>,
+    ) -> Sizes {
         let mut star = Star::default();
         let path: Vec<usize> = self.nodes().into_iter().map(|node| star.add_node(node)).collect();
         if let Some(after) = doubles {
@@ -83,23 +89,20 @@ impl Chain {
     }
 }
 
-/// From when on a window is at most this share away from the optimum, with the cells that may wait.
+/// The time from which a window stays within a tolerance of the optimum, plus the permitted queued cells.
 pub(super) fn settled_at(
     sizes: &[(Instant, u32)],
     optimal: f64,
-    waiting: f64,
+    queued: f64,
     tolerance: f64,
 ) -> Option<Instant> {
-    let is_there = |size: u32| {
-        let within = optimal * (1.0 - tolerance)..=optimal * (1.0 + tolerance) + waiting;
-        within.contains(&size.into())
-    };
-    let last_away = sizes.iter().rposition(|(_, size)| !is_there(*size));
-    let first = last_away.map_or(0, |place| place + 1);
+    let settled = optimal * (1.0 - tolerance)..=optimal * (1.0 + tolerance) + queued;
+    let last_outside = sizes.iter().rposition(|(_, size)| !settled.contains(&f64::from(*size)));
+    let first = last_outside.map_or(0, |place| place + 1);
     sizes.get(first).map(|(at, _)| *at)
 }
 
-/// The size that a window has exceeded half of this time.
+/// The median of a window's size over a period of time.
 pub(super) fn median_cells(sizes: &[(Instant, u32)], from: Instant, to: Instant) -> Option<u32> {
     let untils = sizes.iter().skip(1).map(|(at, _)| *at).chain([to]);
     let mut times: Vec<(u32, Duration)> = sizes
@@ -117,8 +120,8 @@ pub(super) fn median_cells(sizes: &[(Instant, u32)], from: Instant, to: Instant)
     })
 }
 
-/// How long after a time a window is as large as this, and then stays so for so long: a ramp-up that ends too soon does not count. After the last of its
-/// sizes a window does not change.
+/// The time from `from` until a window has this size and keeps it for `stays`, which excludes ramp-ups that end too
+/// early. The window does not change after the last entry.
 pub(super) fn reached(
     sizes: &[(Instant, u32)],
     from: Instant,
@@ -158,22 +161,22 @@ mod tests {
         }
     }
 
-    /// As in the paper's figure: at a distance of one and of three hops.
+    /// As in the paper's figure for one and three hops.
     #[test]
-    fn windows_settle_within_200_ms_wherever_the_narrow_place_is_and_stay_there() {
+    fn windows_settle_within_200_ms_at_each_distance() {
         for distance in 1..=RELAYS {
             for delay_ms in 2..=5 {
                 let chain = Chain { delay: Duration::from_millis(delay_ms), ..chain(distance) };
-                let sizes = chain.play(Begin::CircuitStart, Duration::from_secs(2), None);
-                let (optimal, waiting) = (chain.optimal_cells(), chain.waiting_cells());
-                let settled = settled_at(&sizes, optimal, waiting, 0.1).expect("it settles");
+                let sizes = chain.simulate(Begin::CircuitStart, Duration::from_secs(2), None);
+                let (optimal, queued) = (chain.optimal_cells(), chain.queued_cells());
+                let settled = settled_at(&sizes, optimal, queued, 0.1).expect("it settles");
                 assert!(settled <= at(200), "{distance} hops, {delay_ms} ms: {settled}");
             }
         }
     }
 
     #[test]
-    fn a_window_has_settled_when_it_leaves_the_optimum_no_more() {
+    fn a_window_has_settled_once_it_stays_at_the_optimum() {
         let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 53), (at(40), 51)];
         assert_eq!(settled_at(&sizes, 50.0, 4.0, 0.1), Some(at(30)));
         assert_eq!(settled_at(&sizes[..3], 50.0, 4.0, 0.1), None);
@@ -181,29 +184,29 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_that_of_time_and_not_of_changes() {
+    fn the_median_of_a_window_is_weighted_by_time() {
         let sizes = [(at(0), 2), (at(10), 50), (at(90), 80), (at(91), 81), (at(92), 82)];
         assert_eq!(median_cells(&sizes, at(0), at(100)), Some(50));
         assert_eq!(median_cells(&sizes, at(90), at(100)), Some(82));
         assert_eq!(median_cells(&[], at(0), at(100)), None);
-        // What comes later does not count.
+        // Later changes do not count.
         assert_eq!(median_cells(&sizes, at(0), at(8)), Some(2));
     }
 
     #[test]
-    fn a_size_is_reached_when_it_is_there_or_was_before_and_stays() {
+    fn a_size_is_reached_once_the_window_keeps_it() {
         let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 60)];
         let ms = Duration::from_millis;
         assert_eq!(reached(&sizes, at(12), 70.0, ms(10)), Some(ms(8)));
         assert_eq!(reached(&sizes, at(12), 70.0, ms(11)), None, "it does not stay there");
-        assert_eq!(reached(&sizes, at(2), 50.0, ms(100)), Some(ms(8)), "through all that is more");
+        assert_eq!(reached(&sizes, at(2), 50.0, ms(100)), Some(ms(8)), "larger sizes count");
         assert_eq!(reached(&sizes, at(12), 50.0, ms(1)), Some(Duration::ZERO));
-        assert_eq!(reached(&sizes, at(31), 70.0, ms(1)), None, "it was there, and is no more");
+        assert_eq!(reached(&sizes, at(31), 70.0, ms(1)), None, "only before");
         assert_eq!(reached(&sizes, at(31), 60.0, ms(1_000)), Some(Duration::ZERO));
     }
 
     #[test]
-    fn the_optimum_doubles_with_the_narrow_place() {
+    fn the_optimum_doubles_with_the_bottleneck() {
         for distance in 1..=RELAYS {
             let chain = chain(distance);
             let ratio = chain.doubled().optimal_cells() / chain.optimal_cells();
@@ -211,9 +214,9 @@ mod tests {
         }
     }
 
-    /// At 10 and at 20 Mbit/s, and with shorter ways.
+    /// At 10 and at 20 Mbit/s, and with shorter paths.
     #[test]
-    fn a_narrow_place_that_doubles_is_found_within_five_round_trips_to_it() {
+    fn windows_adapt_to_a_doubled_bottleneck_within_five_round_trips() {
         for (narrow_cells_per_s, delay_ms) in [(2_441.0, 5), (4_883.0, 5), (2_441.0, 3)] {
             for distance in 1..=RELAYS {
                 let delay = Duration::from_millis(delay_ms);
@@ -224,17 +227,17 @@ mod tests {
 
     fn check_doubling(chain: &Chain) {
         let (distance, doubles) = (chain.distance, Duration::from_secs(2));
-        let sizes = chain.play(Begin::Again, 2 * doubles, Some(doubles));
+        let sizes = chain.simulate(Begin::Again, 2 * doubles, Some(doubles));
         let optimal = chain.doubled().optimal_cells();
         let took = reached(&sizes, Instant::ORIGIN + doubles, optimal, chain.patience());
         let took = took.expect("it is reached");
         let round_trips = took.as_secs_f64() / chain.round_trip().as_secs_f64();
         assert!(round_trips <= 5.0, "{distance}: {round_trips}");
-        // And it stays there.
+        // It stays there.
         let end = Instant::ORIGIN + 2 * doubles;
         let late = Instant::ORIGIN + doubles + Duration::from_secs(1);
         let size = median_cells(&sizes, late, end).expect("some");
-        let most = optimal * 1.1 + chain.waiting_cells();
+        let most = optimal * 1.1 + chain.queued_cells();
         assert!((optimal..most).contains(&size.into()), "{distance}: {size} of {optimal}");
     }
 }

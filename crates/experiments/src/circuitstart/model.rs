@@ -5,21 +5,22 @@ use super::chain::{CELL_KB, Chain, WIDE_MBIT, reached, settled_at};
 use onion::{Duration, Instant};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Value};
 
-/// A trace is looked at for so long.
+/// The length of a trace.
 const TRACE: Duration = Duration::from_secs(2);
 
-/// How far a window may be from the optimum to have settled.
+/// The tolerance within which a window counts as settled at the optimum.
 const SETTLED: f64 = 0.10;
 
 /// When windows settle in the paper's figure 1.
 const PAPER_MS: (f64, f64) = (100.0, 200.0);
-const PAPER_TRACE: &str = "Beside the paper's figure 1 (upper): there the window settles at the optimum 100 to 200 ms after the begin, one and three hops away, and is \
-                           nowhere larger than its axis, 70 kB. The paper does not say how long its ways are, nor how narrow.";
+const CAPTION: &str = "Compare the upper half of the paper's figure 1: one and three hops away, the window settles at \
+                       the optimum after 100 to 200 ms, and never exceeds 70 kB. The paper states neither the latency \
+                       of its paths nor the rate of the bottleneck.";
 
-/// What is drawn of a trace, in ms.
+/// The length of the figure in ms.
 const SHOWN_MS: f64 = 500.0;
 
-/// A window is to be at the new optimum so soon after the narrow place has doubled.
+/// The round trips in which a window must reach the new optimum after the bottleneck's rate has doubled.
 const ROUND_TRIPS_MAX: f64 = 5.0;
 
 /// Cells a second at a rate in Mbit/s.
@@ -35,7 +36,7 @@ fn ms(at: Instant) -> f64 {
     (at - Instant::ORIGIN).as_secs_f64() * 1e3
 }
 
-/// The paper's circuit whose bottleneck is this number of hops away.
+/// The paper's circuit with its bottleneck at this distance.
 pub(super) fn chain(narrow_mbit: f64, delay: Duration, distance: usize) -> Chain {
     Chain {
         distance,
@@ -46,16 +47,16 @@ pub(super) fn chain(narrow_mbit: f64, delay: Duration, distance: usize) -> Chain
     }
 }
 
-/// What a trace has shown, for a row of the table.
-pub(super) struct Found {
+/// The result of a trace.
+pub(super) struct TraceResult {
     pub(super) optimal_cells: f64,
     pub(super) settled_cells: f64,
     pub(super) settled_at: Option<Instant>,
     pub(super) largest_cells: u32,
 }
 
-impl Found {
-    /// The columns of a case.
+impl TraceResult {
+    /// Adds its columns to a case.
     pub(super) fn columns(&self, case: Case, mode: &str, distance: usize) -> Case {
         let overshoot = (f64::from(self.largest_cells) - self.optimal_cells).max(0.0);
         case.column("mode", mode)
@@ -66,7 +67,7 @@ impl Found {
             .column("overshoot_kb", kb(overshoot))
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn detail(&self) -> String {
         format!(
             "optimum {:.1} kB, window {:.1} kB, settled after {}, at most {:.1} kB",
             kb(self.optimal_cells),
@@ -77,7 +78,7 @@ impl Found {
     }
 }
 
-/// A distance, in words.
+/// A distance as text.
 pub(super) fn hops(count: usize) -> String {
     format!("{count} {}", if count == 1 { "hop" } else { "hops" })
 }
@@ -86,48 +87,48 @@ pub(super) fn largest(sizes: &[(Instant, u32)]) -> u32 {
     sizes.iter().map(|(_, size)| *size).max().unwrap_or(0)
 }
 
-/// The source's window with the bottleneck this number of hops away.
+/// Traces the source's window in the model.
 pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
-    let sizes = chain.play(Begin::CircuitStart, TRACE, None);
+    let sizes = chain.simulate(Begin::CircuitStart, TRACE, None);
     let optimal = chain.optimal_cells();
-    let found = Found {
+    let result = TraceResult {
         optimal_cells: optimal,
         settled_cells: sizes.last().map_or(0, |(_, size)| *size).into(),
-        settled_at: settled_at(&sizes, optimal, chain.waiting_cells(), SETTLED),
+        settled_at: settled_at(&sizes, optimal, chain.queued_cells(), SETTLED),
         largest_cells: largest(&sizes),
     };
     let case = Case::named(format!("trace, {}", hops(chain.distance)));
-    let case = found.columns(case, "simulated", chain.distance);
-    let verdict = CaseVerdict::of(found.settled_at.is_some());
-    let title = format!("The source's window, narrow place {} away", hops(chain.distance));
+    let case = result.columns(case, "simulated", chain.distance);
+    let verdict = CaseVerdict::of(result.settled_at.is_some());
+    let title = format!("The source's window, bottleneck {} away", hops(chain.distance));
     let name = format!("trace-{}", chain.distance);
     let figure = ExperimentFigure::new(&name, &title, Axis::new("ms"), Axis::new("kB"))
         .mark(On::Y, optimal * CELL_KB, "optimum", Role::Truth)
-        .band(On::X, PAPER_MS.0, PAPER_MS.1, "paper: it settles here", Role::Truth)
-        .caption(PAPER_TRACE);
+        .band(On::X, PAPER_MS.0, PAPER_MS.1, "paper: settled", Role::Truth)
+        .caption(CAPTION);
     let begins = [Begin::CircuitStart, Begin::BackTap, Begin::SlowStart];
     let figure = begins.into_iter().enumerate().fold(figure, |figure, (nth, begin)| {
-        figure.with(drawn(begin.word(), nth, &chain.play(begin, TRACE, None)))
+        figure.with(window_series(begin.name(), nth, &chain.simulate(begin, TRACE, None)))
     });
-    (case.ended(verdict, found.in_words()), figure)
+    (case.ended(verdict, result.detail()), figure)
 }
 
 /// A window over time.
-pub(super) fn drawn(name: &str, nth: usize, sizes: &[(Instant, u32)]) -> Series {
+pub(super) fn window_series(name: &str, nth: usize, sizes: &[(Instant, u32)]) -> Series {
     let shown = sizes.iter().filter(|(at, _)| ms(*at) <= SHOWN_MS);
     let points = shown.map(|(at, size)| (ms(*at), f64::from(*size) * CELL_KB)).collect();
     Series::steps(name, Role::Nth(nth), points)
 }
 
-/// How soon the window is at the new optimum after the narrow place has doubled.
+/// Measures how fast the window adapts after the bottleneck's rate has doubled.
 pub(super) fn ramp(chain: &Chain) -> Case {
-    let sizes = chain.play(Begin::Again, 2 * TRACE, Some(TRACE));
+    let sizes = chain.simulate(Begin::Again, 2 * TRACE, Some(TRACE));
     let doubled = Instant::ORIGIN + TRACE;
     let took = reached(&sizes, doubled, new_optimum(chain), chain.patience());
     ramp_case(chain, "simulated", took)
 }
 
-/// A window of this number of cells is at the optimum of the path that has become twice as wide.
+/// The smallest window that counts as optimal after the bottleneck's rate has doubled.
 pub(super) fn new_optimum(chain: &Chain) -> f64 {
     chain.doubled().optimal_cells() * (1.0 - SETTLED)
 }
@@ -135,33 +136,32 @@ pub(super) fn new_optimum(chain: &Chain) -> f64 {
 pub(super) fn ramp_case(chain: &Chain, mode: &str, took: Option<Duration>) -> Case {
     let distance = chain.distance;
     let name = match mode {
-        "real" => format!("twice as wide over real paths, {}", hops(distance)),
-        _ => format!("twice as wide, {}", hops(distance)),
+        "real" => format!("doubled rate over real paths, {}", hops(distance)),
+        _ => format!("doubled rate, {}", hops(distance)),
     };
     let round_trips = took.map(|took| took.as_secs_f64() / chain.round_trip().as_secs_f64());
-    let told = took.zip(round_trips).map_or("it never is".to_owned(), |(took, round_trips)| {
+    let never = "never at the new optimum".to_owned();
+    let detail = took.zip(round_trips).map_or(never, |(took, round_trips)| {
         let took_ms = took.as_secs_f64() * 1e3;
-        format!("at the new optimum after {took_ms:.0} ms, {round_trips:.1} round trips to it")
+        format!("at the new optimum after {took_ms:.0} ms, {round_trips:.1} round trips")
     });
-    let is_soon = round_trips.is_some_and(|it| it <= ROUND_TRIPS_MAX);
-    let verdict = CaseVerdict::of(is_soon);
+    let is_fast = round_trips.is_some_and(|it| it <= ROUND_TRIPS_MAX);
     Case::named(name)
         .column("mode", mode)
         .column("widened_hops", distance)
         .column("new_optimal_kb", kb(chain.doubled().optimal_cells()))
         .column("reached_after_ms", took.map(|it| (it.as_secs_f64() * 1e3).round()))
         .column("reached_after_round_trips", round_trips.map(|it| (it * 10.0).round() / 10.0))
-        .ended(verdict, told)
+        .ended(CaseVerdict::of(is_fast), detail)
 }
 
-/// The traces, for programs.
+/// The results of the traces, for the JSON summary.
 pub(super) fn summary(cases: &[Case]) -> Vec<Value> {
     const KEYS: [&str; 6] =
         ["mode", "distance_hops", "optimal_kb", "settled_kb", "time_to_settle_ms", "overshoot_kb"];
-    let is_trace = |case: &&Case| case.columns.iter().any(|(name, _)| name == "settled_kb");
     let object = |case: &Case| {
         let own = case.columns.iter().filter(|(name, _)| KEYS.contains(&name.as_str()));
         own.cloned().collect::<Value>()
     };
-    cases.iter().filter(is_trace).map(object).collect()
+    cases.iter().filter(|case| case.value("settled_kb").is_some()).map(object).collect()
 }

@@ -1,4 +1,4 @@
-//! Windows from hop to hop over a whole simulated network, compared with Tor's own from end to end.
+//! Hop-by-hop windows in a whole simulated network, compared with Tor's own end-to-end windows.
 
 use super::Options;
 use crate::common::Session;
@@ -9,10 +9,10 @@ use report::experiment::ExperimentReport;
 use std::path::Path;
 use tornet::network::Network;
 
-/// What all relays and clients have, as in names of files; the others are compared with the first.
+/// The windows of all relays and clients; the others are compared with the first.
 const VARIANTS: [&str; 4] = ["vegas", "fixed", "circuitstart", "vegas-circuitstart"];
 
-/// Congestion control from end to end (proposal 324), or windows of 1,000 cells; and in addition windows from hop to hop, or none.
+/// Chooses end-to-end congestion control (proposal 324) or fixed windows, with or without hop-by-hop windows.
 fn chosen(mut network: Network, variant: &str) -> Network {
     let choices = &mut network.choices;
     choices.has_congestion_control = variant.starts_with("vegas");
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variants_are_all_four_that_there_are() {
+    fn variants_are_all_combinations_of_windows() {
         let network = Network::default;
         let all = VARIANTS.map(|variant| {
             let choices = chosen(network(), variant).choices;

@@ -2,7 +2,7 @@
 
 use super::Begin;
 use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
-use super::model::{Found, drawn, hops, kb, largest, new_optimum, ramp_case};
+use super::model::{TraceResult, hops, kb, largest, new_optimum, ramp_case, window_series};
 use super::scene::{ObservedWindow, Path, RealPath};
 use crate::common::Session;
 use crate::error::Result;
@@ -11,27 +11,28 @@ use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Instant};
 use report::experiment::{Case, CaseVerdict, Series};
 
-/// How windows begin here: with what the paper leaves for later, or they would not find what becomes wider.
-pub(super) const BEGIN: Begin = Begin::Again;
+/// The start-up algorithm: CircuitStart with new ramp-ups (the paper's future work), since plain CircuitStart does not
+/// adapt to a higher rate.
+const BEGIN: Begin = Begin::Again;
 
-/// How far the settled window may be from the model's.
+/// The permitted relative difference between the settled window and the model's.
 const AGREES: f64 = 0.15;
 
-/// How far a window may be from the optimum to have settled: it moves about, as round trips do.
+/// The tolerance within which a window counts as settled: it fluctuates with the round trips.
 const SETTLED: f64 = 0.25;
 
-/// Where packets came later than this share of a round trip, the machine was too slow, and a miss says nothing.
+/// If a packet is delayed by more than this share of a round trip, the machine is too slow, and a miss is inconclusive.
 const LATE_MAX: f64 = 0.1;
 
-/// What was played at a distance.
+/// The results at one distance.
 pub(super) struct RealTrace {
     pub(super) cases: [Case; 2],
     /// For the figure of this distance.
     pub(super) series: Series,
 }
 
-/// Plays downloads with the narrow place at one distance; `None` if the user has asked for the end.
-pub(super) fn play(
+/// Downloads with the bottleneck at one distance; `None` if the user has interrupted.
+pub(super) fn run(
     path: Path,
     runs: u32,
     stretch: u32,
@@ -48,24 +49,24 @@ pub(super) fn play(
         all.push(Run::new(&path, seen));
     }
     let Some(first) = all.first() else { return Ok(None) };
-    // As if the path were the model's.
+    // Scales the times to those of the model's path.
     let sizes = first
         .seen
         .sizes
         .iter()
         .map(|(at, size)| (Instant::ORIGIN + (*at - Instant::ORIGIN) / stretch.max(1), *size));
-    let series = drawn("real paths", 3, &sizes.collect::<Sizes>());
+    let series = window_series("real paths", 3, &sizes.collect::<Sizes>());
     let cases = [trace_case(&all, distance), widened_case(&all)];
     cases.iter().for_each(|case| print_case(case, output));
     Ok(Some(RealTrace { cases, series }))
 }
 
-/// A download, and the model of what it went through.
+/// A download, and the model of its path.
 struct Run {
     path: Path,
     seen: ObservedWindow,
     chain: Chain,
-    /// What the model's window is in the end, while the narrow place is narrow.
+    /// The model's settled window before the rate doubles.
     modelled_cells: f64,
 }
 
@@ -78,31 +79,31 @@ impl Run {
             delay: path.delay,
             grain: SchedulerConfig::INTERVAL,
         };
-        let modelled = chain.play(BEGIN, path.narrow_for(), None);
-        Self { modelled_cells: in_the_end(path, &modelled), path: *path, seen, chain }
+        let modelled = chain.simulate(BEGIN, path.narrow_for(), None);
+        Self { modelled_cells: settled_cells(path, &modelled), path: *path, seen, chain }
     }
 
     fn settled_cells(&self) -> f64 {
-        in_the_end(&self.path, &self.seen.sizes)
+        settled_cells(&self.path, &self.seen.sizes)
     }
 
-    /// What the window was while the narrow place was narrow.
+    /// The window before the rate doubles.
     fn narrow_sizes(&self) -> Sizes {
         let until = self.seen.widened_at;
         self.seen.sizes.iter().copied().filter(|(at, _)| *at < until).collect()
     }
 
-    fn found(&self) -> Found {
+    fn result(&self) -> TraceResult {
         let (optimal, sizes) = (self.chain.optimal_cells(), self.narrow_sizes());
-        Found {
+        TraceResult {
             optimal_cells: optimal,
             settled_cells: self.settled_cells(),
-            settled_at: settled_at(&sizes, optimal, self.chain.waiting_cells(), SETTLED),
+            settled_at: settled_at(&sizes, optimal, self.chain.queued_cells(), SETTLED),
             largest_cells: largest(&sizes),
         }
     }
 
-    /// The largest window of the second half: much more than the settled one, if noise begins a ramp-up.
+    /// The largest window of the second half. It exceeds the settled window if noise triggers a ramp-up.
     fn largest_later(&self) -> u32 {
         let sizes = self.narrow_sizes();
         let from =
@@ -110,6 +111,7 @@ impl Run {
         largest(&sizes[from.saturating_sub(1)..])
     }
 
+    /// Whether the machine was too slow for a valid result.
     fn is_starved(&self) -> bool {
         let late_max = self.path.hop_round_trip().mul_f64(LATE_MAX);
         self.seen.late > late_max || self.seen.lost > 0
@@ -120,14 +122,14 @@ impl Run {
     }
 }
 
-/// The window of the second half of the time in which the narrow place is narrow.
-fn in_the_end(path: &Path, sizes: &[(Instant, u32)]) -> f64 {
+/// The median window in the second half of the time before the rate doubles.
+fn settled_cells(path: &Path, sizes: &[(Instant, u32)]) -> f64 {
     let end = path.narrow_for();
     let (from, to) = (Instant::ORIGIN + end / 2, Instant::ORIGIN + end);
     median_cells(sizes, from, to).map_or(f64::NAN, f64::from)
 }
 
-/// The run whose window is the middle one.
+/// The run with the median ratio to the model.
 fn middle(all: &[Run]) -> Option<&Run> {
     let mut sorted: Vec<&Run> = all.iter().collect();
     sorted.sort_by(|one, other| one.ratio().total_cmp(&other.ratio()));
@@ -137,15 +139,15 @@ fn middle(all: &[Run]) -> Option<&Run> {
 fn trace_case(all: &[Run], distance: usize) -> Case {
     let case = Case::named(format!("trace over real paths, {}", hops(distance)));
     let Some(run) = middle(all) else { return case };
-    let (found, ratio) = (run.found(), run.ratio());
-    let told = format!(
-        "{}; the model's is {:.1} kB; {:.0} % of the narrow place used",
-        found.in_words(),
+    let (result, ratio) = (run.result(), run.ratio());
+    let detail = format!(
+        "{}; the model's window {:.1} kB; {:.0} % of the bottleneck used",
+        result.detail(),
         kb(run.modelled_cells),
         run.seen.used * 100.0,
     );
     let verdict = judged((ratio - 1.0).abs() <= AGREES, run.is_starved());
-    found
+    result
         .columns(case, "real", distance)
         .column("simulated_kb", kb(run.modelled_cells))
         .column("over_simulated", (ratio * 1e3).round() / 1e3)
@@ -154,15 +156,11 @@ fn trace_case(all: &[Run], distance: usize) -> Case {
         .column("round_trip_ms", run.seen.round_trip.as_secs_f64() * 1e3)
         .column("lost_packets", run.seen.lost)
         .column("latest_packet_ms", run.seen.late.as_secs_f64() * 1e3)
-        .ended(verdict, told)
+        .ended(verdict, detail)
 }
 
-fn judged(is_so: bool, is_starved: bool) -> CaseVerdict {
-    match (is_so, is_starved) {
-        (true, _) => CaseVerdict::Held,
-        (false, true) => CaseVerdict::Inconclusive,
-        (false, false) => CaseVerdict::Missed,
-    }
+fn judged(holds: bool, is_starved: bool) -> CaseVerdict {
+    if !holds && is_starved { CaseVerdict::Inconclusive } else { CaseVerdict::of(holds) }
 }
 
 fn widened_case(all: &[Run]) -> Case {
@@ -172,11 +170,10 @@ fn widened_case(all: &[Run]) -> Case {
             reached(&seen.sizes, seen.widened_at, new_optimum(chain), chain.patience())
         })
         .collect();
-    // Who never reaches it comes last.
+    // Runs that never reach it come last.
     took.sort_by_key(|took| took.unwrap_or(Duration::MAX));
     let Some(run) = middle(all) else { return Case::default() };
-    let case = ramp_case(&run.chain, "real", took.get(took.len() / 2).copied().flatten());
-    let verdict = judged(case.verdict == CaseVerdict::Held, all.iter().any(Run::is_starved));
-    let detail = case.detail.clone();
-    case.ended(verdict, detail)
+    let mut case = ramp_case(&run.chain, "real", took.get(took.len() / 2).copied().flatten());
+    case.verdict = judged(case.verdict == CaseVerdict::Held, all.iter().any(Run::is_starved));
+    case
 }

@@ -1,11 +1,11 @@
-//! Our relays, four, and our client at hosts of their own, far apart: a circuit of five nodes, whose first one is an exit.
+//! A circuit of five nodes in network namespaces: four of our relays, the first of which is the exit, and our client.
 //!
-//! All of the windows are the engine's, between the relays that `flashflow relay` runs, under the default scheduler; so are the links, with TLS over the kernel's TCP. What is
-//! narrow is a host's link to the network, in both directions, as in the model.
+//! Windows, links and the default scheduler are the engine's, as in `flashflow relay`, with TLS over the kernel's TCP.
+//! The bottleneck is a host's access link, in both directions, as in the model.
 
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
-use super::noted::{NotedFlows, WindowLog};
+use super::recording::{RecordingFlows, WindowLog};
 use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanPath, WanSpec};
@@ -22,89 +22,91 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use terminal::Interrupt;
 
-/// Far more than relays need to open links, or circuits to stand.
+/// The timeout for building and closing circuits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two looks at something that is waited for.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What may wait at a narrow place, in round trips of a hop: more than any window brings there.
+/// The queue limit of access links, in round trips of a hop: more than any window fills.
 const QUEUE_ROUND_TRIPS: u32 = 20;
 
-/// A stream's window is half of its circuit's: this number of streams fills it.
+/// The streams that fill a circuit's window: a stream's window is half of it.
 const STREAMS: u64 = 2;
 
-/// More than is downloaded.
+/// More than any download transfers.
 const ENDLESS: u64 = 1 << 40;
 
-/// Ports in networks where nobody else is.
+// The namespaces have no other listeners.
 const RELAY_PORT: u16 = 5000;
 const SERVER_PORT: u16 = 5001;
 
-/// The path.
+/// The path of a circuit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    /// Hops from the source to the narrow host.
+    /// Hops from the source to the bottleneck.
     pub(super) distance: usize,
     pub(super) narrow_mbit: f64,
     pub(super) wide_mbit: f64,
-    /// From each host to the middle.
+    /// The latency from each host to the centre of the star.
     pub(super) delay: Duration,
     pub(super) congestion: Congestion,
     pub(super) seed: u64,
 }
 
 impl Path {
-    /// From one host to the next and back.
+    /// The round trip from one host to the next.
     pub(super) fn hop_round_trip(&self) -> Duration {
         4 * self.delay
     }
 
-    /// How long the narrow place is as narrow as at first.
+    /// The time before the bottleneck's rate doubles.
     pub(super) fn narrow_for(&self) -> Duration {
         self.hop_round_trip() * 80
     }
 
-    /// How long it is twice as wide then: five round trips to a place three hops away, three more in which the window is to stay there, and some.
+    /// The time after that: five round trips over three hops, three more in which the window must stay there, and a
+    /// margin.
     fn widened_for(&self) -> Duration {
         self.hop_round_trip() * 30
     }
 }
 
-/// What a download has shown.
+/// The source's window during a download, and the conditions on its path.
 pub(super) struct ObservedWindow {
-    /// The source's window, with times since it began.
+    /// The source's window, with times since its first cell.
     pub(super) sizes: Sizes,
-    /// When the narrow place was widened.
+    /// When the bottleneck's rate doubled.
     pub(super) widened_at: Instant,
-    /// What the links that are narrow, and those that are not, carry in cells a second, with all that TCP, TLS and FEEDBACK take of them.
+    /// The rate of the bottleneck, less the overhead of TCP, TLS and FEEDBACK.
     pub(super) narrow_cells_per_s: f64,
+    /// The rate of all other access links, less the same overhead.
     pub(super) wide_cells_per_s: f64,
-    /// How much of the narrow place was used.
+    /// The utilisation of the bottleneck.
     pub(super) used: f64,
-    /// The latest that a packet was delivered, as the network counts it: a machine that is too slow.
+    /// The largest delay of a packet beyond its path's latency, caused by a slow machine.
     pub(super) late: Duration,
-    /// Packets that were lost though nobody asked for it, or that found the narrow place's queue full.
+    /// Packets lost to a slow machine, or to a full queue at the bottleneck.
     pub(super) lost: u64,
-    /// From the source to the next host and back, as its window sees it: the median of the time in which it has settled.
+    /// The median round trip of the settled window, from the source to the next host.
     pub(super) round_trip: Duration,
 }
 
-/// All that takes part.
+/// The hosts and nodes of a path.
 pub(super) struct RealPath {
-    // In this order: nodes end before the hosts that they are at.
+    // Fields are dropped in this order: nodes before their hosts.
     client: NodeThread<Client<StdRng>>,
     relays: Vec<NodeThread<Router<StdRng>>>,
     _server: NodeThread<Server>,
     plan: CircuitPlan,
     server_at: SocketAddr,
-    notes: WindowLog,
+    log: WindowLog,
     clock: Clock,
     path: Path,
     wan: Wan,
 }
 
-/// Bytes and cells that have passed a host.
+/// The traffic of a host so far.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     into_bytes: u64,
@@ -114,11 +116,11 @@ struct Carried {
 
 impl RealPath {
     pub(super) fn start(path: Path, begin: Begin) -> Result<Self> {
-        let wan = lay(&path)?;
+        let wan = start_wan(&path)?;
         let clock = Clock::start();
         let mut nodes = Nodes::new(clock)?;
         let flows = begin.windows().flows(SchedulerConfig::INTERVAL);
-        let notes = WindowLog::default();
+        let log = WindowLog::default();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
         for place in 0..=RELAYS {
             let host = wan.host(&name(place))?;
@@ -127,7 +129,7 @@ impl RealPath {
             let identity = nodes.identity()?;
             hops.push(NextHop::to_own(&identity, at));
             let flows: Arc<dyn FlowFactory> = match place {
-                0 => Arc::new(NotedFlows { flows, notes: notes.clone() }),
+                0 => Arc::new(RecordingFlows { flows, log: log.clone() }),
                 _ => Arc::new(flows),
             };
             let policy = ExitPolicy::accept_all();
@@ -149,14 +151,14 @@ impl RealPath {
         let sink = Some(wan.host(&name(RELAYS + 1))?.namespace());
         let client = nodes.start(sink, client, Vec::new(), DriverOptions::default(), ())?;
         let plan = CircuitPlan::new(hops);
-        Ok(Self { client, relays, _server: server, plan, server_at, notes, clock, path, wan })
+        Ok(Self { client, relays, _server: server, plan, server_at, log, clock, path, wan })
     }
 
-    /// Downloads over a new circuit; `None` if the user has asked for the end.
+    /// Downloads over a new circuit; `None` if the user has interrupted.
     pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<ObservedWindow>> {
         let narrow = Rate::from_mbit_per_s(self.path.narrow_mbit);
         self.set_narrow(narrow)?;
-        let before = self.notes.count();
+        let before = self.log.count();
         let (plan, to) = (self.plan.clone(), self.server_at);
         let circuit = self.ask(move |client, now| {
             let circuit = client.open(now, &plan);
@@ -165,10 +167,10 @@ impl RealPath {
             }
             circuit
         })?;
-        if !self.wait(interrupt, || Ok(self.notes.count() > before))? {
+        if !self.wait(interrupt, || self.log.count() > before)? {
             return Ok(None);
         }
-        let begun = self.notes.latest().map_or(self.clock.now(), |(begun, _)| begun);
+        let begun = self.log.latest().map_or(self.clock.now(), |(begun, _)| begun);
         if self.sleep(interrupt, begun + self.path.narrow_for() / 2) {
             return Ok(None);
         }
@@ -182,12 +184,12 @@ impl RealPath {
         if self.sleep(interrupt, begun + self.path.narrow_for() + self.path.widened_for()) {
             return Ok(None);
         }
-        let sizes = self.notes.latest().map(|(_, sizes)| sizes).unwrap_or_default();
+        let sizes = self.log.latest().map(|(_, sizes)| sizes).unwrap_or_default();
         self.end(circuit, interrupt)?;
         let (time, cells) = (whole_at - half_at, whole.cells - half.cells);
         let bytes = whole.bytes_since(half);
         if cells == 0 {
-            return Err(Error::clients("nothing came through the narrow place"));
+            return Err(Error::clients("no cell passed the bottleneck"));
         }
         let bytes_per_cell = float(bytes) / float(cells);
         let cells_per_s = |rate: Rate| float(rate.as_byte_per_s()) / bytes_per_cell;
@@ -201,25 +203,25 @@ impl RealPath {
             late: Duration::from_micros(unordered.worst_lateness_us),
             lost: unordered.losses() + self.dropped()?,
             round_trip: self
-                .notes
+                .log
                 .round_trip(begun + self.path.narrow_for() / 2..widened)
                 .unwrap_or_default(),
         }))
     }
 
-    /// Ends a circuit, and waits until no relay knows of it.
+    /// Closes a circuit, and waits until all relays have closed it.
     fn end(&self, circuit: CircuitNumber, interrupt: &Interrupt) -> Result<()> {
         self.ask(move |client, _| client.destroy(circuit))?;
         self.wait(interrupt, || {
             let open = |relay: &NodeThread<Router<StdRng>>| {
                 relay.handle().call(|it| it.node().open_circuits()).unwrap_or(0)
             };
-            Ok(self.relays.iter().all(|relay| open(relay) == 0))
+            self.relays.iter().all(|relay| open(relay) == 0)
         })?;
         Ok(())
     }
 
-    /// Has something done on the client's thread.
+    /// Runs a task on the client's thread.
     fn ask<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut Client<StdRng>, Instant) -> T + Send + 'static,
@@ -231,10 +233,10 @@ impl RealPath {
         asked.ok_or_else(|| Error::clients("the client's thread has ended"))
     }
 
-    /// Waits until a condition holds, or the client has lost a circuit; false if the user has interrupted.
-    fn wait(&self, interrupt: &Interrupt, is_so: impl Fn() -> Result<bool>) -> Result<bool> {
+    /// Waits until a condition holds; false if the user has interrupted. An error if the client loses a circuit.
+    fn wait(&self, interrupt: &Interrupt, holds: impl Fn() -> bool) -> Result<bool> {
         let deadline = self.clock.now() + PATIENCE;
-        while !is_so()? {
+        while !holds() {
             let lost = self.ask(|client, _| {
                 std::iter::from_fn(|| client.poll_event()).find_map(|event| match event {
                     ClientEvent::Lost { cause, .. } => Some(cause.to_string()),
@@ -246,7 +248,7 @@ impl RealPath {
                 return Err(Error::clients(problem));
             }
             if self.clock.now() > deadline {
-                return Err(Error::clients("circuits do not stand, or do not end, in time"));
+                return Err(Error::clients("timeout while building or closing circuits"));
             }
             if interrupt.wait(LOOK) {
                 return Ok(false);
@@ -255,7 +257,7 @@ impl RealPath {
         Ok(true)
     }
 
-    /// True if the user has asked for the end.
+    /// True if the user has interrupted.
     fn sleep(&self, interrupt: &Interrupt, until: Instant) -> bool {
         interrupt.wait(until - self.clock.now())
     }
@@ -264,7 +266,7 @@ impl RealPath {
         Ok(self.wan.set_access(&name(self.path.distance), access(&self.path, rate))?)
     }
 
-    /// Packets that found the queue of the narrow host's link full.
+    /// Packets that the bottleneck's queue dropped.
     fn dropped(&self) -> Result<u64> {
         let (narrow, mut dropped) = (name(self.path.distance), 0);
         for other in (0..RELAYS + 2).map(name).filter(|other| *other != narrow) {
@@ -274,7 +276,7 @@ impl RealPath {
         Ok(dropped)
     }
 
-    /// What has passed the narrow host so far.
+    /// The traffic of the bottleneck's host so far.
     fn carried(&self) -> Result<Carried> {
         let narrow = name(self.path.distance);
         let (mut into_bytes, mut out_bytes) = (0, 0);
@@ -290,13 +292,13 @@ impl RealPath {
 }
 
 impl Carried {
-    /// The bytes since `before` of the direction with more traffic.
+    /// The bytes since `before` in the direction with more traffic.
     fn bytes_since(self, before: Self) -> u64 {
         (self.into_bytes - before.into_bytes).max(self.out_bytes - before.out_bytes)
     }
 }
 
-/// A host of the circuit, by its place from the source on.
+/// The name of a host by its distance from the source.
 fn name(place: usize) -> String {
     match place {
         0 => "source".to_owned(),
@@ -310,8 +312,8 @@ fn access(path: &Path, rate: Rate) -> Access {
     Access::both(Bottleneck { rate, queue })
 }
 
-/// Hosts and the ways between them.
-fn lay(path: &Path) -> Result<Wan> {
+/// Starts the hosts and the paths between them.
+fn start_wan(path: &Path) -> Result<Wan> {
     let wide = access(path, Rate::from_mbit_per_s(path.wide_mbit));
     let host = |(place, at): (usize, u8)| {
         HostSpec::new(name(place), Ipv4Addr::new(10, 77, 0, at))

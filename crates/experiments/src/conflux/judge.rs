@@ -1,29 +1,32 @@
-//! The results, compared with the paper's.
+//! The comparison of the results with the paper's.
 
 use super::plan::{ClientKind, ConfluxSettings, ExitOf, Method, Trial};
 use crate::reporting::{median, section};
 use crate::simulated::Interval;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
 use std::collections::BTreeMap;
+use std::fmt;
 
-/// Table I of the paper: size in MB, how much less time two legs take than plain Tor, three than plain Tor, and three than two, in per cent.
+/// Table I of the paper: size in MB, and the reduction of time in percent of two legs against plain Tor, of three legs
+/// against plain Tor, and of three legs against two.
 const TABLE_I: [(f64, f64, f64, f64); 3] =
     [(0.4, 23.26, 32.56, 12.12), (5.0, 56.74, 68.96, 28.25), (10.0, 25.36, 43.60, 24.43)];
 
-/// Times of whole downloads in seconds, by run.
+/// Times of complete downloads in seconds, by run.
 type Times = BTreeMap<u32, f64>;
 
-/// How much longer something takes than something else, in per cent; less than nothing if it is sooner.
+/// A relative change of the mean time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Change {
+    /// Negative if faster.
     percent: f64,
-    /// Half the width of its interval of 95 %, in percentage points; none of a single run.
+    /// Half of the width of its 95 % confidence interval, in percentage points; `None` for a single run.
     half_width: Option<f64>,
 }
 
 impl Change {
-    /// The quotient of the means over those runs that both have. Its interval is that of what is left in each run when the quotient is
-    /// taken out (ratio estimation): a run whose bridges are slow is slow for both.
+    /// The ratio of the means over the runs that both have. Its interval follows from the residuals of each run (ratio
+    /// estimation), because slow bridges make a run slow for both.
     fn of(part: &Times, whole: &Times) -> Option<Self> {
         let pairs: Vec<(f64, f64)> =
             part.iter().filter_map(|(run, part)| Some((*part, *whole.get(run)?))).collect();
@@ -38,7 +41,7 @@ impl Change {
         Some(Self { percent: (quotient - 1.0) * 100.0, half_width: half.map(|it| it * 100.0) })
     }
 
-    /// Whether it is sooner, later, or within what chance can do.
+    /// Held if significantly faster, missed if significantly slower.
     fn verdict(self) -> CaseVerdict {
         match self.half_width {
             Some(half) if self.percent < -half => CaseVerdict::Held,
@@ -46,10 +49,13 @@ impl Change {
             _ => CaseVerdict::Inconclusive,
         }
     }
+}
 
-    fn told(self) -> String {
-        let half = self.half_width.map_or(String::new(), |it| format!(" ± {it:.1}"));
-        format!("{:+.1}{half} %", self.percent)
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:+.1}", self.percent)?;
+        self.half_width.map_or(Ok(()), |half| write!(f, " ± {half:.1}"))?;
+        f.write_str(" %")
     }
 }
 
@@ -58,7 +64,7 @@ fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     its.filter_map(|it| Some((it.run, it.seen.as_ref().ok()?.took_s))).collect()
 }
 
-/// How long downloads of that size would take if nothing but the bridges' capacity mattered.
+/// The times of these downloads if only the rates of bridges limited them.
 fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     let its = trials.iter().filter(|it| it.method == method && it.size_mb == size_mb);
     its.filter(|it| it.seen.is_ok()).map(|it| (it.run, size_mb * 8.0 / it.capacity_mbit)).collect()
@@ -89,7 +95,7 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
         trials.iter().filter(|it| it.method == method && it.size_mb == size_mb).collect();
     let seen = times(trials, method, size_mb);
     let problems: Vec<&String> = all.iter().filter_map(|it| it.seen.as_ref().err()).collect();
-    let mean = Interval::of(&seen.values().copied().collect::<Vec<_>>());
+    let mean = Interval::of(seen.values().copied());
     let against = |other: Option<Method>| {
         Change::of(&seen, &times(trials, other.filter(|it| *it != method)?, size_mb))
     };
@@ -103,25 +109,25 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
     let percent = |change: Option<Change>| change.and_then(|it| rounded(it.percent));
     let half = |change: Option<Change>| change.and_then(|it| rounded(it.half_width?));
     let shares = shares(&all);
-    let mut told = format!("{mean} s");
+    let mut detail = format!("{mean} s");
     if let Some(change) = change {
-        told += &format!(", {} against plain Tor", change.told());
+        detail += &format!(", {change} against plain Tor");
     }
     if let Some(fewer) = fewer {
-        told += &format!(", {} against one leg fewer", fewer.told());
+        detail += &format!(", {fewer} against one leg fewer");
     }
     if let Some(ideal) = ideal {
-        told += &format!(", {:+.1} % by the bridges' capacity alone", ideal.percent);
+        detail += &format!(", {:+.1} % by the bridges' rates alone", ideal.percent);
     }
     let paper = paper(method, size_mb);
     if let Some((tor, fewer)) = paper {
-        told += &format!(" (paper −{tor:.0} and −{fewer:.0} %)");
+        detail += &format!(" (paper −{tor:.0} and −{fewer:.0} %)");
     }
     let case = Case::named(format!("{size_mb} MB, {method}"))
         .column("size_mb", size_mb)
         .column("legs", legs)
-        .column("client", who.word())
-        .column("exit", exit.word())
+        .column("client", who.name())
+        .column("exit", exit.name())
         .column("runs", seen.len())
         .column("failed", problems.len())
         .column("median_s", median(seen.values().copied()).and_then(rounded))
@@ -138,19 +144,18 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
         .column("leg_shares_percent", shares);
     let verdict = match (problems.first(), change) {
         (Some(problem), _) => {
-            let whole = seen.len();
-            told = format!("{} of {} failed: {problem}", problems.len(), problems.len() + whole);
+            detail = format!("{} of {} failed: {problem}", problems.len(), all.len());
             CaseVerdict::Failed
         }
         (None, _) if seen.is_empty() => CaseVerdict::Skipped,
         (None, Some(change)) if legs > 1 && who == ClientKind::Ours => change.verdict(),
-        // One circuit is there to be compared with, and so is stock tor.
+        // Single circuits and C tor are shown for comparison only.
         (None, _) => CaseVerdict::Skipped,
     };
-    case.ended(verdict, told)
+    case.ended(verdict, detail)
 }
 
-/// How much less time the paper's took than plain Tor, and than with one leg fewer, in per cent.
+/// The paper's reductions of time in percent: against plain Tor, and against one leg fewer.
 fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
     let (_, two, three, three_against_two) = TABLE_I.into_iter().find(|it| it.0 == size_mb)?;
     match (method.who, method.legs) {
@@ -160,7 +165,7 @@ fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
     }
 }
 
-/// What each leg has carried of all, as `60 / 40`: the first of each client's own order first, over all runs. None of one circuit.
+/// The share of all traffic on each leg, in the client's order, such as `60 / 40`. `None` for single circuits.
 fn shares(trials: &[&Trial]) -> Option<String> {
     let mut carried: Vec<u64> = Vec::new();
     for seen in trials.iter().filter_map(|it| it.seen.as_ref().ok()) {
@@ -175,7 +180,7 @@ fn shares(trials: &[&Trial]) -> Option<String> {
     Some(carried.iter().map(share).collect::<Vec<_>>().join(" / "))
 }
 
-/// Figures 2 and 3: times of each size. Figure 4: what legs gain.
+/// Figures 2 and 3: times by size. Figure 4: gain by number of legs.
 pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<ExperimentFigure> {
     let mut figures = Vec::new();
     for size_mb in plan.sizes_mb.iter().copied() {
@@ -190,7 +195,7 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
         let title = format!("Time of a download of {size_mb} MB");
         figures.push(ExperimentFigure::distributions(&name, &title, "s", groups));
     }
-    let title = "What more legs gain";
+    let title = "Gain by number of legs";
     let (x, y) = (Axis::new("legs"), Axis::new("change of the mean time against plain Tor in %"));
     let mut figure =
         ExperimentFigure::new("figure-4", title, x, y).mark(On::Y, 0.0, "plain Tor", Role::Truth);
@@ -199,7 +204,7 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
         for exit in [ExitOf::Ours, ExitOf::Stock] {
             let points = gains(plan, trials, exit, size_mb);
             if points.len() > 1 {
-                let name = format!("{size_mb} MB, exit: {}", exit.word());
+                let name = format!("{size_mb} MB, exit: {}", exit.name());
                 figure = figure.with(Series::line(&name, Role::Nth(nth), points));
                 nth += 1;
             }
@@ -227,28 +232,28 @@ fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -
 
 pub(super) const TEXT: &str = include_str!("../../../../docs/experiments/conflux.md");
 
-/// What there is to know besides.
+/// The notes for simulated or real downloads.
 pub(super) fn notes(plan: &ConfluxSettings) -> Vec<String> {
     let of = section(TEXT, if plan.is_simulated { "Simulated" } else { "Real" });
     section(TEXT, "Notes").into_iter().chain(of).collect()
 }
 
-/// The result in a sentence.
+/// The answer of the report.
 pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -> String {
-    let told = |size_mb: f64, exit| {
+    let answer = |size_mb: f64, exit| {
         let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|it| it.0 > 1.0);
         let gains: Vec<String> =
             gains.map(|(legs, percent)| format!("{legs} legs {percent:+.0} %")).collect();
         (!gains.is_empty())
-            .then(|| format!("{size_mb} MB, exit {}: {}", exit.word(), gains.join(", ")))
+            .then(|| format!("{size_mb} MB, exit {}: {}", exit.name(), gains.join(", ")))
     };
     let all: Vec<String> = [ExitOf::Ours, ExitOf::Stock]
         .into_iter()
-        .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| told(*size, exit)))
+        .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| answer(*size, exit)))
         .collect();
     let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     let judged = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped).count();
-    format!("{held} of {judged} are sooner than plain Tor beyond chance. {}.", all.join("; "))
+    format!("{held} of {judged} are significantly faster than plain Tor. {}.", all.join("; "))
 }
 
 #[cfg(test)]
@@ -288,9 +293,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_that_of_means_and_runs_are_compared_with_themselves() {
+    fn a_change_is_the_ratio_of_means_with_paired_runs() {
         let plan = plan();
-        // Whatever the bridges, two legs take half the time, but for a little.
+        // Two legs take about half the time, whatever the bridges.
         let trials = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [2.1, 3.9, 8.0]]);
         let cases = cases(&plan, &trials);
         let [tor, one, two] = &cases[..] else { panic!("{cases:?}") };
@@ -308,7 +313,7 @@ mod tests {
         );
         assert_eq!(value("change_by_capacity_percent"), -50.0);
         assert_eq!(value("leg_shares_percent"), "50 / 50");
-        // What is left is 0.1, −0.1 and 0; Student's 4.303 with two degrees of freedom.
+        // The residuals are 0.1, −0.1 and 0; Student's t is 4.303 for two degrees of freedom.
         let half = value("interval").as_f64().expect("a number");
         assert!((half - 4.303 * 0.1 / 3f64.sqrt() / (28.0 / 3.0) * 100.0).abs() < 1e-2, "{half}");
         assert!(claim_holds(&cases));
@@ -317,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_or_takes_longer_does_not_hold() {
+    fn failed_or_slower_downloads_do_not_hold() {
         let plan = plan();
         let slow = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [6.0, 12.1, 24.0]]);
         assert_eq!(cases(&plan, &slow)[2].verdict, CaseVerdict::Missed);

@@ -1,4 +1,4 @@
-//! What is to be downloaded, how, and how often.
+//! The downloads of the experiment, and their methods.
 
 use super::Options;
 use crate::common::values_or;
@@ -6,26 +6,26 @@ use clap::ValueEnum;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
 use std::fmt;
 
-/// Which leg of linked circuits an exit sends on.
+/// An exit's scheduler of legs.
 pub(super) type Scheduler = &'static dyn LegScheduler;
 
-/// ClientKind downloads.
+/// The kind of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ClientKind {
-    /// Stock tor, over one circuit.
+    /// C tor with one circuit.
     Tor,
-    /// Stock tor, over two that it links.
+    /// C tor with two linked circuits.
     TorLinked,
-    /// Simulated: one circuit of the engine's with congestion control, as stock clients have since 0.4.7.
+    /// Simulated: one circuit with congestion control, as in C tor since 0.4.7.
     Plain,
-    /// Simulated: one circuit with fixed windows, as in the paper's time.
+    /// Simulated: one circuit with fixed windows, as in C tor when the paper was written.
     Fixed,
     /// Our client.
     Ours,
 }
 
 impl ClientKind {
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tor => "tor",
             Self::TorLinked => "tor-conflux",
@@ -35,23 +35,23 @@ impl ClientKind {
         }
     }
 
-    /// Whether others are compared with it.
+    /// Whether the others are compared with this one.
     pub(super) const fn is_baseline(self) -> bool {
         matches!(self, Self::Tor | Self::Plain)
     }
 }
 
-/// Whose exit.
+/// The exit of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum ExitOf {
     /// Our relay.
     Ours,
-    /// Stock tor's.
+    /// C tor's.
     Stock,
 }
 
 impl ExitOf {
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
             Self::Stock => "stock",
@@ -59,7 +59,7 @@ impl ExitOf {
     }
 }
 
-/// A way to download.
+/// A method of downloading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Method {
     pub(super) who: ClientKind,
@@ -74,21 +74,21 @@ impl fmt::Display for Method {
         match who {
             ClientKind::Plain => f.write_str("one circuit with congestion control"),
             ClientKind::Fixed => f.write_str("one circuit with fixed windows"),
-            ClientKind::Tor => f.write_str("stock tor, one circuit"),
-            ClientKind::TorLinked => write!(f, "stock tor, {legs} legs"),
-            ClientKind::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.word()),
+            ClientKind::Tor => f.write_str("C tor, one circuit"),
+            ClientKind::TorLinked => write!(f, "C tor, {legs} legs"),
+            ClientKind::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.name()),
         }
     }
 }
 
-/// What a download has shown.
+/// The figures of a complete download.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct DownloadFigures {
-    /// From asking to the last byte, in seconds.
+    /// Seconds from the request to the last byte.
     pub(super) took_s: f64,
-    /// To the first.
+    /// Seconds from the request to the first byte.
     pub(super) first_byte_s: f64,
-    /// Messages that each leg has brought; none of one circuit.
+    /// The messages that each leg carried; empty for a single circuit.
     pub(super) carried: Vec<u64>,
 }
 
@@ -98,13 +98,13 @@ pub(super) struct Trial {
     pub(super) method: Method,
     pub(super) size_mb: f64,
     pub(super) run: u32,
-    /// What its bridges carry, all together, in Mbit/s.
+    /// The total rate of its bridges in Mbit/s.
     pub(super) capacity_mbit: f64,
-    /// What it has shown, or why it is none.
+    /// Its figures, or the reason of its failure.
     pub(super) seen: Result<DownloadFigures, String>,
 }
 
-/// What is the same for all.
+/// The parameters of all downloads.
 #[derive(Debug)]
 pub(super) struct ConfluxSettings {
     pub(super) runs: u32,
@@ -142,20 +142,20 @@ impl ConfluxSettings {
                 one(ClientKind::Plain, ExitOf::Ours),
                 one(ClientKind::Fixed, ExitOf::Ours),
             ]);
-            // One leg is what the first of these is.
+            // The first of these methods is one leg.
             legs.retain(|legs| *legs > 1);
             exits = vec![ExitOf::Ours];
         } else {
             methods.push(one(ClientKind::Tor, ExitOf::Stock));
-            // Stock clients link two.
+            // C tor clients link two circuits.
             if exits.contains(&ExitOf::Stock) && legs.contains(&2) {
                 methods.push(Method { who: ClientKind::TorLinked, exit: ExitOf::Stock, legs: 2 });
             }
         }
-        // A quick look at stock exits is at what they are for.
-        let is_quick_look = is_quick && options.exits.is_empty();
+        // --quick tries C tor's exit with two legs only.
+        let two_at_stock = is_quick && options.exits.is_empty();
         for exit in exits {
-            let is_left_out = |legs: usize| is_quick_look && exit == ExitOf::Stock && legs != 2;
+            let is_left_out = |legs: usize| two_at_stock && exit == ExitOf::Stock && legs != 2;
             let legs = legs.iter().copied().filter(|legs| !is_left_out(*legs));
             methods.extend(legs.map(|legs| Method { who: ClientKind::Ours, exit, legs }));
         }
@@ -173,12 +173,12 @@ impl ConfluxSettings {
         self.methods.len() * self.sizes_mb.len() * self.runs as usize
     }
 
-    /// The runs of which the bridge of this number is the first, counted from one.
+    /// The runs that begin with the bridge of this index, counted from one.
     pub(super) fn runs_from(&self, first: usize, bridges: usize) -> impl Iterator<Item = u32> {
         (1..=self.runs).skip(first).step_by(bridges.max(1))
     }
 
-    /// All methods, another one first in each run.
+    /// All methods, starting with another one in each run.
     pub(super) fn in_turn(&self, run: u32) -> impl Iterator<Item = Method> {
         let count = self.methods.len();
         self.methods.iter().copied().cycle().skip(run as usize % count.max(1)).take(count)
@@ -199,15 +199,10 @@ pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
     })
 }
 
-/// Bytes of a number of MB, of 10⁶ bytes as the paper's.
+/// The bytes of a size in MB (10⁶ bytes, as in the paper).
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a gigabyte at most")]
 pub(super) fn bytes(size_mb: f64) -> u64 {
     (size_mb * 1e6).round() as u64
-}
-
-/// Numbers for people.
-pub(super) fn list(numbers: &[f64]) -> String {
-    numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -227,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_is_some_bridges_and_each_method_comes_once_in_it() {
+    fn each_run_has_one_first_bridge_and_each_method_once() {
         let plan = ConfluxSettings::new(&options(false), false);
         assert_eq!(plan.sizes_mb, [0.4, 5.0]);
         let quick = ConfluxSettings::new(&options(false), true);
@@ -236,11 +231,7 @@ mod tests {
             .iter()
             .filter(|it| it.who == ClientKind::Ours && it.exit == ExitOf::Stock);
         assert_eq!(of_stock_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
-        assert_eq!(
-            plan.methods.len(),
-            8,
-            "stock tor twice, and three numbers of legs with each exit"
-        );
+        assert_eq!(plan.methods.len(), 8, "C tor twice, and three numbers of legs with each exit");
         assert!(plan.methods[0].who.is_baseline());
         let mut runs: Vec<u32> = (0..4).flat_map(|first| plan.runs_from(first, 4)).collect();
         assert_eq!(plan.runs_from(1, 4).collect::<Vec<_>>(), [2, 6]);
@@ -256,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn simulated_there_is_no_stock_tor() {
+    fn simulations_have_no_c_tor() {
         let plan = ConfluxSettings::new(&options(true), true);
         assert_eq!(plan.methods.iter().filter(|it| it.who == ClientKind::Ours).count(), 2);
         assert!(plan.methods.iter().all(|it| it.who != ClientKind::Tor && it.exit == ExitOf::Ours));
@@ -264,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_of_a_million_bytes_each() {
+    fn sizes_are_in_millions_of_bytes() {
         assert_eq!(bytes(0.4), 400_000);
         assert!(size("0").is_err() && size("x").is_err() && size("inf").is_err());
         assert!(scheduler("low-rtt").is_ok() && scheduler("none").is_err());

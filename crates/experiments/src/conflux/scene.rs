@@ -1,4 +1,5 @@
-//! Stock bridges at hosts of their own, with links that are narrow; middles and exits, ours among them; a stock client and ours.
+//! A network of processes: C tor bridges in namespaces with limited links, C tor middles, exits of both kinds, and
+//! clients of both kinds.
 
 use super::plan::{ClientKind, ConfluxSettings, DownloadFigures, ExitOf, Method};
 use crate::error::{Error, Result};
@@ -23,19 +24,19 @@ use terminal::Output;
 const CLIENT: &str = "client";
 const CORE: &str = "core";
 
-/// How many bridges there are, and middles.
+/// The number of bridges, and of middles.
 pub(super) const BRIDGES: usize = 4;
 
-/// Far more than a consensus takes; and a byte of a download has to come at least this often.
+/// The timeout for a consensus, and for the next byte of a download.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Between two tries of what does not work yet.
+/// The pause before a retry.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What may wait at a narrow place.
+/// The queue limit of bridges' links.
 const QUEUE: Duration = Duration::from_millis(100);
 
-/// A bridge: what its link carries each way in Mbit/s, and how far it is, one way, from the client and from all others.
+/// The link of a bridge: its rate in each direction, and its one-way latencies.
 struct Place {
     mbit: f64,
     from_client_ms: u64,
@@ -49,8 +50,8 @@ const PLACES: [Place; BRIDGES] = [
     Place { mbit: 8.0, from_client_ms: 15, from_core_ms: 20 },
 ];
 
-/// The bridges in words.
-pub(super) fn described() -> String {
+/// Describes the bridges for the report.
+pub(super) fn describe_bridges() -> String {
     let all = PLACES.iter().map(|it| {
         let rtt_ms = 2 * (it.from_client_ms + it.from_core_ms);
         format!("{} Mbit/s at {rtt_ms} ms", it.mbit)
@@ -62,7 +63,7 @@ fn bridge(number: usize) -> String {
     format!("bridge{}", number + 1)
 }
 
-/// Only these relays, each at its position.
+/// Permits only these relays at each position.
 #[derive(Clone, Debug)]
 struct Only {
     guards: Vec<Fingerprint>,
@@ -88,7 +89,7 @@ impl Strategy for Only {
     }
 }
 
-/// Our client that downloads in one way.
+/// Our client for one method.
 struct OurClient {
     method: Method,
     proxy: ClientProxy,
@@ -97,10 +98,10 @@ struct OurClient {
 
 /// All processes of the experiment.
 pub(super) struct BridgeNetwork {
-    // In this order: what runs at the hosts ends before they do.
+    // Fields are dropped in this order: processes before their hosts.
     ours: Vec<OurClient>,
     tor: Client,
-    /// The one that links circuits, if it has a part.
+    /// The C tor client that links circuits, if a method uses it.
     linked_tor: Option<Client>,
     server: ContentServer,
     exit: OwnRelay,
@@ -108,17 +109,17 @@ pub(super) struct BridgeNetwork {
     network: Network,
     wan: Wan,
     folder: TemporaryFolder,
-    /// With which bridge a path begins now.
+    /// The current first bridge.
     first: usize,
     downloads: u64,
 }
 
 impl BridgeNetwork {
     pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self> {
-        let wan = lay(plan.seed)?;
-        // Its keeper stays outside of all hosts.
+        let wan = start_wan(plan.seed)?;
+        // The folder's guard process starts outside of all hosts.
         let folder = testbed::temporary_folder()?;
-        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        // Processes and threads start in the namespace that this thread has entered.
         let core = wan.host(CORE)?;
         enter(core)?;
         let exit = RelaySpec::open_exit("stockexit");
@@ -146,7 +147,7 @@ impl BridgeNetwork {
         let joined: Vec<[u8; 20]> =
             bridges.iter().map(JoinedRelay::rsa).chain([exit.rsa()]).collect();
         testbed::wait_until_known(&network, &joined, [&exit], PATIENCE)?;
-        output.doing("starting the stock client");
+        output.doing("starting the C tor client");
         enter(wan.host(CLIENT)?)?;
         let known = testbed::all_relays(&network, &joined);
         // Plain Tor is one circuit.
@@ -172,9 +173,9 @@ impl BridgeNetwork {
         })
     }
 
-    /// Makes paths begin with this bridge, and further legs with those that follow it. Starts our clients for each way, and
-    /// waits until all of them come through.
-    pub(super) fn begin_with(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
+    /// Makes the first leg use this bridge, and further legs those that follow it. Starts our clients for each method,
+    /// and waits until all methods can download.
+    pub(super) fn start_clients(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
         self.ours.clear();
         self.first = first;
         let [entry, middle, exit] = self.stock_path();
@@ -185,14 +186,14 @@ impl BridgeNetwork {
         }
         self.tor.pin(&Pins { entry, middle, exit })?;
         for method in plan.methods.iter().copied().filter(|it| it.who == ClientKind::Ours) {
-            let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.word());
+            let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.name());
             let settings = Settings {
                 choices: Choices {
                     legs: method.legs,
                     strategy: Box::new(self.only(method)),
                     ..Choices::default()
                 },
-                // Nothing but downloads is to go over the bridges' narrow links.
+                // Keeps directory traffic off the bridges' links.
                 directories: Directories::default(),
                 ..Settings::new(self.network.directory_addrs(), self.folder.path().join(folder))
             };
@@ -201,7 +202,7 @@ impl BridgeNetwork {
                 .map_err(|error| Error::Clients(error.to_string()))?;
             self.ours.push(OurClient { method, proxy, events });
         }
-        // Our exit takes streams only from relays that its own consensus lists.
+        // Our exit accepts streams only from relays in its own consensus.
         let clock = Clock::start();
         let deadline = clock.now() + PATIENCE;
         for method in plan.methods.iter().copied() {
@@ -215,7 +216,7 @@ impl BridgeNetwork {
         Ok(())
     }
 
-    /// Downloads over circuits that nobody has used. An error is one of what plays here; that the download failed is no such error.
+    /// Downloads over unused circuits. The outer error is one of the network, the inner one is that of the download.
     pub(super) fn download(
         &mut self,
         method: Method,
@@ -228,33 +229,33 @@ impl BridgeNetwork {
             return linked(tor, server, content, &isolation);
         }
         if method.who != ClientKind::Ours {
-            // What was used until now is of no interest.
+            // Discards earlier paths.
             self.tor.used_paths()?;
             let done = warmed(self.tor.socks(), server, content, &isolation);
             let [entry, _, exit] = self.stock_path();
             let is_it =
                 |path: &Vec<[u8; 20]>| path.first() == entry.first() && path.last() == exit.first();
             let used = self.tor.used_paths()?;
-            // Word of the download before may come late.
+            // Events of the previous download may be among them.
             if done.is_ok() && !used.iter().any(is_it) {
-                return Ok(Err(format!("it went elsewhere: {used:02x?}")));
+                return Ok(Err(format!("the download took another path: {used:02x?}")));
             }
-            return Ok(done.map(|done| seen(&done, Vec::new())));
+            return Ok(done.map(|done| figures(&done, Vec::new())));
         }
         let Some(it) = self.ours.iter().find(|it| it.method == method) else {
             return Ok(Err("there is no such client".to_owned()));
         };
         it.events.try_iter().for_each(drop);
         let done = warmed(it.proxy.socks(), server, content, &isolation);
-        Ok(done.and_then(|done| Ok(seen(&done, it.carried(content.len)?))))
+        Ok(done.and_then(|done| Ok(figures(&done, it.carried(content.len)?))))
     }
 
-    /// What the bridges carry that a method uses now, all together.
+    /// The total rate of the bridges that a method uses now.
     pub(super) fn capacity_mbit(&self, method: Method) -> f64 {
         PLACES.iter().cycle().skip(self.first).take(method.legs).map(|it| it.mbit).sum()
     }
 
-    /// The fingerprints that stock clients may use at each position.
+    /// The relays that C tor clients may use at each position.
     fn stock_path(&self) -> [Vec<[u8; 20]>; 3] {
         let entry = vec![self.bridges[self.first].rsa()];
         let relays = self.network.relays();
@@ -289,11 +290,11 @@ impl BridgeNetwork {
 }
 
 impl OurClient {
-    /// What the legs of the circuit have carried of the latest download, once its end is reported.
+    /// The messages of the latest download on each leg, once its end is reported.
     fn carried(&self, bytes: u64) -> Result<Vec<u64>, String> {
         let legs = loop {
             match self.events.recv_timeout(PATIENCE) {
-                // The one before it is of a byte, and a head.
+                // The stream before it carried one byte.
                 Ok(Event::StreamClosed { legs, received_bytes, .. }) if received_bytes >= bytes => {
                     break legs;
                 }
@@ -303,13 +304,13 @@ impl OurClient {
         };
         let linked = legs.len().max(1);
         if linked != self.method.legs {
-            return Err(format!("it came over {linked} circuits"));
+            return Err(format!("the download used {linked} circuits"));
         }
         Ok(legs.iter().map(|leg| leg.received_messages).collect())
     }
 }
 
-/// A download over a circuit of its own, which has brought a byte before.
+/// Downloads over a circuit of its own that has carried one byte before.
 fn warmed(
     socks: SocketAddr,
     server: SocketAddr,
@@ -329,11 +330,11 @@ fn whole(
     let from = (&*server.ip().to_string(), server.port());
     let done = download(socks, from, content, isolation, PATIENCE);
     let done = done.map_err(|error| error.to_string())?;
-    if done.is_right { Ok(done) } else { Err(format!("{} bytes came", done.received)) }
+    if done.is_right { Ok(done) } else { Err(format!("{} bytes arrived", done.received)) }
 }
 
-/// Downloads by C tor over circuits that it has linked: it takes one circuit where it has no such set ready. Then another
-/// program's stream is tried, until there is one.
+/// Downloads by C tor over linked circuits. C tor uses a single circuit while it has no linked set, so this retries
+/// with other isolation until it has one.
 fn linked(
     tor: &mut Client,
     server: SocketAddr,
@@ -343,7 +344,7 @@ fn linked(
     let clock = Clock::start();
     for attempt in 0.. {
         let isolation = format!("{isolation}-{attempt}");
-        // What was used until now is of no interest.
+        // Discards earlier events.
         tor.events()?;
         let byte = whole(tor.socks(), server, Content { len: 1, seed: 0 }, &isolation);
         if let Err(problem) = byte {
@@ -351,17 +352,17 @@ fn linked(
         }
         if is_linked(tor)? {
             let done = whole(tor.socks(), server, content, &isolation);
-            return Ok(done.map(|done| seen(&done, Vec::new())));
+            return Ok(done.map(|done| figures(&done, Vec::new())));
         }
         if clock.now() > onion::Instant::ORIGIN + PATIENCE {
             break;
         }
         thread::park_timeout(PAUSE);
     }
-    Ok(Err("stock tor has no linked circuits".to_owned()))
+    Ok(Err("C tor has no linked circuits".to_owned()))
 }
 
-/// Whether the circuit that has got a stream of late is one of a set.
+/// Whether the circuit of a recent stream belongs to a linked set.
 fn is_linked(tor: &mut Client) -> Result<bool> {
     let events = tor.events()?;
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
@@ -369,18 +370,18 @@ fn is_linked(tor: &mut Client) -> Result<bool> {
     let used = used.filter_map(|text| text.split_once(" SUCCEEDED ")?.1.split(' ').next());
     let used: Vec<String> = used.map(|id| format!("{id} ")).collect();
     let status = tor.control().get_info("circuit-status");
-    let status = status.map_err(|error| Error::Clients(format!("stock tor: {error}")))?;
+    let status = status.map_err(|error| Error::Clients(format!("C tor: {error}")))?;
     let is_of_a_set = |line: &str| line.contains("PURPOSE=CONFLUX_LINKED");
     Ok(status.lines().any(|line| is_of_a_set(line) && used.iter().any(|id| line.starts_with(id))))
 }
 
-fn seen(done: &Download, carried: Vec<u64>) -> DownloadFigures {
+fn figures(done: &Download, carried: Vec<u64>) -> DownloadFigures {
     let (took_s, first_byte_s) = (done.took.as_secs_f64(), done.to_first_byte.as_secs_f64());
     DownloadFigures { took_s, first_byte_s, carried }
 }
 
-/// Hosts and the ways between them.
-fn lay(seed: u64) -> Result<Wan> {
+/// Starts the hosts and the paths between them.
+fn start_wan(seed: u64) -> Result<Wan> {
     let host = |name: &str, at| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
     let mut hosts = vec![host(CLIENT, 1), host(CORE, 2)];
     for (at, (number, place)) in (3..).zip(PLACES.iter().enumerate()) {
@@ -392,7 +393,7 @@ fn lay(seed: u64) -> Result<Wan> {
         let way = WanPath::with_latency(Duration::from_millis(ms));
         spec.with_path(one, other, way).with_path(other, one, way)
     };
-    // Clients learn of the network from the core.
+    // Clients fetch directory documents from the core.
     let mut spec = both(WanSpec::new(hosts).with_seed(seed), CLIENT, CORE, 20);
     for (number, place) in PLACES.iter().enumerate() {
         spec = both(spec, CLIENT, &bridge(number), place.from_client_ms);

@@ -1,4 +1,4 @@
-//! The same in virtual time: bridges that each run draws, middles, an exit and a destination, over modelled paths.
+//! Downloads in virtual time: random bridges in each run, middles, an exit and a destination, over modelled paths.
 
 use super::plan::{self, ClientKind, ConfluxSettings, DownloadFigures, Method, Trial};
 use crate::common::Session;
@@ -18,16 +18,16 @@ use sim::wire::{Ended, NodeId, PathModel, Wire, WireConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Legs at most.
-const WAYS: usize = 4;
+/// The maximum number of legs.
+const LEGS_MAX: usize = 4;
 
-/// What bridges carry, each way, in Mbit/s; drawn so that equal ratios are as likely.
+/// The range of bridges' rates in Mbit/s in each direction; their logarithm is uniform.
 const BRIDGE_MBIT: (f64, f64) = (2.0, 16.0);
 
-/// Time from client to bridge, from bridge to middle, and from middle to exit, in milliseconds.
+/// The latencies from client to bridge, from bridge to middle, and from middle to exit, in milliseconds.
 const LATENCY_MS: [(f64, f64); 3] = [(10.0, 60.0), (5.0, 40.0), (5.0, 40.0)];
 
-/// More than any download takes.
+/// The timeout of downloads.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The date of all certificates.
@@ -35,13 +35,13 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 
 type Engine = Client<StdRng>;
 
-/// Bridges in words.
-pub(super) fn described() -> String {
+/// Describes the bridges for the report.
+pub(super) fn describe_bridges() -> String {
     let (least, most) = BRIDGE_MBIT;
-    format!("{WAYS}, drawn in each run: {least} to {most} Mbit/s each way")
+    format!("{LEGS_MAX}, random in each run: {least} to {most} Mbit/s in each direction")
 }
 
-/// The middle and the bridge of one way to the exit.
+/// The bridge's rate and the latencies of a path to the exit.
 #[derive(Clone, Copy, Debug)]
 struct SimulatedLeg {
     rate: Rate,
@@ -58,7 +58,7 @@ impl SimulatedLeg {
     }
 }
 
-/// Identities, made once: their RSA keys take time.
+/// The identities of all relays, which are reused because generating RSA keys is slow.
 struct Identities {
     certificate: Vec<u8>,
     bridges: Vec<Arc<OwnIdentity>>,
@@ -72,31 +72,32 @@ impl Identities {
         let certificates = issuer.tls_credentials()?.0;
         let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
         let mut identity = || Ok::<_, Error>(Arc::new(issuer.identity()?));
-        let bridges = (0..WAYS).map(|_| identity()).collect::<Result<_, _>>()?;
-        let middles = (0..WAYS).map(|_| identity()).collect::<Result<_, _>>()?;
+        let bridges = (0..LEGS_MAX).map(|_| identity()).collect::<Result<_, _>>()?;
+        let middles = (0..LEGS_MAX).map(|_| identity()).collect::<Result<_, _>>()?;
         Ok(Self { certificate, bridges, middles, exit: identity()? })
     }
 }
 
-/// All downloads; a world of its own for each, so that none has what another has warmed.
+/// Performs all downloads, each in a new world, so that none depends on another.
 pub(super) fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
     let Session { output, interrupt, .. } = session;
-    let cast = Identities::new()?;
+    let identities = Identities::new()?;
     let mut trials = Vec::new();
     for run in 1..=plan.runs {
         output.doing(format!("run {run} of {}", plan.runs));
         let mut rng =
             StdRng::seed_from_u64(plan.seed.wrapping_mul(1 << 20).wrapping_add(run.into()));
-        let ways: [SimulatedLeg; WAYS] = std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
+        let routes: [SimulatedLeg; LEGS_MAX] =
+            std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
         for size_mb in plan.sizes_mb.iter().copied() {
             for method in plan.methods.iter().copied() {
                 if interrupt.is_requested() {
                     return Ok(trials);
                 }
-                let mut world = SimulatedBridges::new(&cast, &ways, plan, run.into())?;
+                let mut world = SimulatedBridges::new(&identities, &routes, plan, run.into())?;
                 let seen = world.download(method, plan::bytes(size_mb));
                 let capacity_mbit =
-                    ways.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
+                    routes.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
                 trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
             }
         }
@@ -104,19 +105,19 @@ pub(super) fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<T
     Ok(trials)
 }
 
-/// A client, its ways to the exit, and a destination.
+/// A client, its paths to the exit, and a destination.
 struct SimulatedBridges {
     wire: Wire,
     client: NodeId,
-    /// Bridge, middle and exit of each way.
+    /// Bridge, middle and exit of each leg.
     paths: Vec<Vec<NextHop>>,
     server_at: SocketAddr,
 }
 
 impl SimulatedBridges {
     fn new(
-        cast: &Identities,
-        ways: &[SimulatedLeg],
+        identities: &Identities,
+        routes: &[SimulatedLeg],
         plan: &ConfluxSettings,
         seed: u64,
     ) -> Result<Self> {
@@ -138,18 +139,20 @@ impl SimulatedBridges {
             let rng = StdRng::seed_from_u64(seed.wrapping_mul(100).wrapping_add(number.into()));
             let node = wire.add(Router::new(config, rng, Instant::ORIGIN));
             let at = SocketAddr::from(([10, 1, 0, number], 9001));
-            wire.listen(node, at, &cast.certificate).map_err(broken)?;
+            wire.listen(node, at, &identities.certificate).map_err(broken)?;
             Ok::<_, Error>((node, NextHop::to_own(identity, at)))
         };
-        let (exit, exit_hop) = add(&mut wire, &cast.exit, true)?;
+        let (exit, exit_hop) = add(&mut wire, &identities.exit, true)?;
         let mut paths = Vec::new();
-        for (way, (bridge, middle)) in ways.iter().zip(cast.bridges.iter().zip(&cast.middles)) {
+        for (route, (bridge, middle)) in
+            routes.iter().zip(identities.bridges.iter().zip(&identities.middles))
+        {
             let (bridge, bridge_hop) = add(&mut wire, bridge, false)?;
             let (middle, middle_hop) = add(&mut wire, middle, false)?;
-            wire.set_egress(bridge, way.rate);
-            wire.set_ingress(bridge, way.rate);
+            wire.set_egress(bridge, route.rate);
+            wire.set_ingress(bridge, route.rate);
             let pairs = [(client, bridge), (bridge, middle), (middle, exit)];
-            for ((one, other), latency) in pairs.into_iter().zip(way.latencies) {
+            for ((one, other), latency) in pairs.into_iter().zip(route.latencies) {
                 wire.set_path(one, other, PathModel { latency, ..PathModel::default() });
             }
             paths.push(vec![bridge_hop, middle_hop, exit_hop]);
@@ -157,7 +160,7 @@ impl SimulatedBridges {
         Ok(Self { wire, client, paths, server_at })
     }
 
-    /// Builds the circuits, sends something over them, and then downloads.
+    /// Builds the circuits, transfers one byte over them, and then downloads.
     fn download(&mut self, method: Method, bytes: u64) -> Result<DownloadFigures, String> {
         let circuit = self.open(method);
         let is_built = |wire: &Wire, client| {
@@ -165,9 +168,9 @@ impl SimulatedBridges {
         };
         self.until("circuits are open", is_built)?;
         let first = self.begin(circuit, Transfer::download(1, 1));
-        self.over(first)?;
+        self.complete(first)?;
         let stream = self.begin(circuit, Transfer::download(2, bytes));
-        let figures = self.over(stream)?;
+        let figures = self.complete(stream)?;
         let client = self.wire.node::<Engine>(self.client);
         let legs = client.map(|it| it.legs(circuit)).unwrap_or_default();
         if method.who == ClientKind::Ours && legs.len() != method.legs {
@@ -189,11 +192,8 @@ impl SimulatedBridges {
         let now = self.wire.now();
         let client = self.client_mut();
         match (method.who, legs.first()) {
-            (
-                ClientKind::Plain | ClientKind::Fixed | ClientKind::Tor | ClientKind::TorLinked,
-                Some(only),
-            ) => client.open(now, only),
-            _ => client.open_set(now, &SetPlan::new(legs)),
+            (ClientKind::Ours, _) | (_, None) => client.open_set(now, &SetPlan::new(legs)),
+            (_, Some(only)) => client.open(now, only),
         }
     }
 
@@ -202,14 +202,14 @@ impl SimulatedBridges {
         self.client_mut().begin(now, circuit, to.into(), transfer)
     }
 
-    /// How a transfer went, once it is over.
-    fn over(&mut self, stream: StreamNumber) -> Result<onion::client::Figures, String> {
+    /// Waits until a transfer completes.
+    fn complete(&mut self, stream: StreamNumber) -> Result<onion::client::Figures, String> {
         let is_over = |wire: &Wire, client| {
             wire.node::<Engine>(client).is_none_or(|it| it.figures(stream).is_none())
         };
-        self.until("the download is over", is_over)?;
+        self.until("the download has ended", is_over)?;
         let client = self.client_mut();
-        let mut why = "it is over, and nobody says how".to_owned();
+        let mut why = "the end of the stream was not reported".to_owned();
         while let Some(event) = client.poll_event() {
             match event {
                 ClientEvent::Over { stream: it, outcome: Outcome::Complete, figures }
@@ -236,7 +236,6 @@ impl SimulatedBridges {
         }
     }
 
-    /// The client for its commands.
     fn client_mut(&mut self) -> &mut Engine {
         self.wire.node_mut(self.client).expect("a client was put there")
     }
@@ -251,9 +250,8 @@ mod tests {
     use super::*;
     use crate::conflux::plan::ExitOf;
 
-    /// Where two ways are alike, two legs take little more than half the time of one, and the same seed gives the same run.
     #[test]
-    fn two_legs_over_like_bridges_halve_the_time_and_runs_are_repeatable() {
+    fn two_legs_over_equal_bridges_halve_the_time_and_runs_are_repeatable() {
         let plan = ConfluxSettings {
             runs: 1,
             sizes_mb: vec![2.0],
@@ -263,10 +261,10 @@ mod tests {
             seed: 1,
         };
         let latencies = [20, 10, 10].map(Duration::from_millis);
-        let ways = [SimulatedLeg { rate: Rate::from_mbit_per_s(6.0), latencies }; WAYS];
-        let cast = Identities::new().expect("keys");
+        let routes = [SimulatedLeg { rate: Rate::from_mbit_per_s(6.0), latencies }; LEGS_MAX];
+        let identities = Identities::new().expect("keys");
         let took = |who, legs| {
-            let mut world = SimulatedBridges::new(&cast, &ways, &plan, 1).expect("a world");
+            let mut world = SimulatedBridges::new(&identities, &routes, &plan, 1).expect("a world");
             let method = Method { who, exit: ExitOf::Ours, legs };
             world.download(method, 2_000_000).expect("whole")
         };
@@ -274,7 +272,7 @@ mod tests {
             (took(ClientKind::Plain, 1), took(ClientKind::Ours, 2), took(ClientKind::Ours, 2));
         assert_eq!(two, again);
         assert!(two.took_s < 0.65 * one.took_s, "{one:?}, {two:?}");
-        // What passes the bridge cannot come sooner than it passes.
+        // No download is faster than its bridges.
         assert!(one.took_s > 2.0 * 8.0 / 6.0 && two.took_s > 2.0 * 8.0 / 12.0, "{one:?}, {two:?}");
         assert!(two.carried.iter().all(|carried| *carried > 1000), "{two:?}");
     }

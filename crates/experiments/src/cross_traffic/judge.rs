@@ -80,7 +80,7 @@ pub(super) struct Point {
 impl Point {
     fn interval(&self) -> Interval {
         let values = self.measured.iter().filter_map(|it| self.what.value(it));
-        Interval::of(&values.collect::<Vec<_>>())
+        Interval::of(values)
     }
 
     fn failed(&self) -> usize {

@@ -1,4 +1,4 @@
-//! A client: a link to the relay, with bulk circuits and a quiet one.
+//! A client with one link to the relay, which carries bulk circuits and a quiet one.
 
 use super::server::Servers;
 use super::trace::SharedTrace;
@@ -13,27 +13,27 @@ use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::net::SocketAddr;
 
-/// What a small page takes: with the receipt after it, ten cells.
+/// The size of a small page: with the receipt after it, ten cells.
 const ANSWER_BYTES: u64 = 10 * MAX_DATA_LEN as u64 - Transfer::RECEIPT_LEN as u64;
 
-/// More than any run carries.
+/// More than any run transfers.
 const BULK_BYTES: u64 = 1 << 40;
 
-/// A stream's window is half of its circuit's: this number of streams fills it.
+/// The streams that fill a circuit's window: a stream's window is half of it.
 const BULK_STREAMS: u64 = 2;
 
-/// Least time from one request of a quiet circuit to the next.
+/// The minimum time between two requests on a quiet circuit.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// What clients do.
+/// The load of all clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BulkLoad {
-    /// Of one client each.
+    /// The number of links, with one client each.
     pub(super) links: u32,
     pub(super) bulk_per_link: u32,
 }
 
-/// Starts one of the clients. Its circuits lead through the relay to the servers.
+/// Starts a client, whose circuits go through the relay to the servers.
 pub(super) fn start(
     namespace: &Namespace,
     nodes: &Nodes,
@@ -43,51 +43,51 @@ pub(super) fn start(
     number: u32,
     load: BulkLoad,
 ) -> Result<NodeThread<Client<StdRng>>> {
-    // By CREATE_FAST the relay's onion key is not needed.
+    // CREATE_FAST does not use the relay's onion key.
     let relay = NextHop { address: relay.address, ids: relay.ids, onion_key: [0; 32] };
     let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![relay, servers.exit]) };
     let mut client = Client::new(unix_time_s(), rng()?);
     let now = nodes.clock.now();
-    let errands = Errands {
+    let traffic = ClientTraffic {
         number,
         to: servers.at,
-        // The first on the link, and so the relay's numbers of circuits favour nobody else.
+        // The first on the link, so that no bulk circuit has a lower circuit number.
         quiet: client.open(now, &path),
         bulk: (0..load.bulk_per_link).map(|_| client.open(now, &path)).collect(),
         building: 1 + load.bulk_per_link,
         has_bulk_begun: false,
-        // Apart from the seeds of all other streams.
-        asked: ((u64::from(number) + 1) << 32, now),
-        asks_at: None,
+        // Distinct from the seeds of all other streams.
+        last_request: ((u64::from(number) + 1) << 32, now),
+        next_request: None,
         trace,
     };
-    Ok(nodes.start(Some(namespace), client, Vec::new(), DriverOptions::default(), errands)?)
+    Ok(nodes.start(Some(namespace), client, Vec::new(), DriverOptions::default(), traffic)?)
 }
 
-/// What a client does in addition to its node.
-struct Errands {
-    /// Which of the clients.
+/// The traffic of a client.
+struct ClientTraffic {
+    /// The index of the client.
     number: u32,
     to: SocketAddr,
     quiet: CircuitNumber,
     bulk: Vec<CircuitNumber>,
-    /// Circuits that do not stand yet.
+    /// The number of circuits that are not open yet.
     building: u32,
     has_bulk_begun: bool,
-    /// The seed of the last request, and when it was sent.
-    asked: (u64, Instant),
-    /// The next request; none while an answer is under way.
-    asks_at: Option<Instant>,
+    /// The seed and the time of the last request.
+    last_request: (u64, Instant),
+    /// The time of the next request; `None` while an answer is under way.
+    next_request: Option<Instant>,
     trace: SharedTrace,
 }
 
-impl Observer<Client<StdRng>> for Errands {
-    /// Notes what has happened, and does what is due.
+impl Observer<Client<StdRng>> for ClientTraffic {
+    /// Records events, and starts due transfers.
     fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {
-            self.hear(event, now);
+            self.handle_event(event, now);
         }
         let mut trace = self.trace.lock();
         trace.received_bytes.insert(self.number, client.received_bytes());
@@ -100,13 +100,12 @@ impl Observer<Client<StdRng>> for Errands {
                 }
             }
         }
-        if self.asks_at.is_some_and(|at| at <= now) {
-            self.asks_at = None;
-            self.asked = (self.asked.0 + 1, now);
-            let transfer = Transfer::download(self.asked.0, ANSWER_BYTES);
-            client.begin(now, self.quiet, self.to.into(), transfer);
+        if self.next_request.take_if(|at| *at <= now).is_some() {
+            let seed = self.last_request.0 + 1;
+            self.last_request = (seed, now);
+            client.begin(now, self.quiet, self.to.into(), Transfer::download(seed, ANSWER_BYTES));
         }
-        self.asks_at
+        self.next_request
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
@@ -114,26 +113,26 @@ impl Observer<Client<StdRng>> for Errands {
     }
 }
 
-impl Errands {
-    fn hear(&mut self, event: ClientEvent, now: Instant) {
+impl ClientTraffic {
+    fn handle_event(&mut self, event: ClientEvent, now: Instant) {
         match event {
             ClientEvent::Built { .. } => {
                 self.building -= 1;
                 if self.building == 0 {
                     self.trace.lock().ready += 1;
-                    self.asks_at = Some(now);
+                    self.next_request = Some(now);
                 }
             }
-            // Bulk is never complete.
+            // A quiet circuit's answer: bulk transfers never complete.
             ClientEvent::Over { outcome: Outcome::Complete, figures, .. } => {
-                let (seed, asked_at) = self.asked;
-                self.trace.lock().came.insert(seed, figures);
-                self.asks_at = Some(now.max(asked_at + PAUSE));
+                let (seed, requested_at) = self.last_request;
+                self.trace.lock().answers.insert(seed, figures);
+                self.next_request = Some(now.max(requested_at + PAUSE));
             }
             ClientEvent::Over { outcome, .. } => {
                 self.trace.fail(format!("a client's stream: {outcome}"));
             }
-            // Of sets of circuits, of which there are none.
+            // Events of linked circuits, which this client has not.
             ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
             ClientEvent::Lost { cause, .. } => {
                 self.trace.fail(format!("a client's circuit: {cause}"));

@@ -1,7 +1,7 @@
-//! The network of the experiment: namespaces of our own, joined by virtual cables.
+//! The network of the experiment: namespaces joined by veth pairs.
 //!
 //! ```text
-//! clients --- narrow place --- relay --- servers
+//! clients --- bottleneck --- relay --- servers
 //! ```
 
 use crate::error::{Error, Result};
@@ -10,9 +10,9 @@ use link::Namespace;
 use onion::Rate;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 
-/// Where the relay's clients have their link: towards the narrow place.
+/// The relay's address towards the bottleneck, which clients connect to.
 pub(super) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
 const NARROW_TO_RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 2);
 const NARROW_TO_CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 1);
@@ -20,44 +20,42 @@ const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 2);
 const RELAY_TO_SERVERS: Ipv4Addr = Ipv4Addr::new(10, 77, 3, 1);
 pub(super) const SERVERS: Ipv4Addr = Ipv4Addr::new(10, 77, 3, 2);
 
-/// What the token bucket lets through at once: ten full packets.
+/// The token bucket's burst: ten full packets.
 const BURST_BYTES: u32 = 15_400;
 
-/// Where the kernel keeps which of TCP's congestion controls a network uses.
+/// The kernel's parameter for TCP's congestion control, one for each namespace.
 const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 
-/// The default of Linux, where networks of our own may have it; else the next older.
+/// Cubic, the default of Linux, if namespaces may use it; otherwise Reno.
 pub(super) fn usual_congestion() -> Congestion {
-    let may = |congestion: &Congestion| {
-        let tried = Namespace::new()
-            .and_then(|namespace| namespace.set_parameter(CONGESTION_CONTROL, congestion.name()));
-        tried.is_ok()
-    };
-    [Congestion::Cubic].into_iter().find(may).unwrap_or(Congestion::Reno)
+    let cubic = Congestion::Cubic;
+    let set = Namespace::new()
+        .and_then(|namespace| namespace.set_parameter(CONGESTION_CONTROL, cubic.name()));
+    if set.is_ok() { cubic } else { Congestion::Reno }
 }
 
-/// Where the narrow place is.
+/// The position of the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum NarrowAt {
-    /// One hop away from the relay, as a provider's shaper is: the relay's kernel learns of it by TCP
-    /// alone.
+    /// One hop away from the relay, as a provider's shaper is: the relay's kernel notices it only through
+    /// TCP.
     Beyond,
-    /// The relay's own interface: its kernel sees that queue, too.
+    /// The relay's own interface, whose queue is visible to the relay's kernel.
     Own,
 }
 
-/// The narrow place.
+/// The bottleneck.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
     pub(super) place: NarrowAt,
     pub(super) rate: Rate,
-    /// What may wait there.
+    /// The limit of its queue.
     pub(super) queue_bytes: u32,
-    /// How TCP finds its pace through it.
+    /// The congestion control of all TCP connections.
     pub(super) congestion: Congestion,
 }
 
-/// Four networks that see nothing but each other. They end with this process.
+/// Four network namespaces without other connections. They end with this process.
 pub(super) struct Network {
     pub(super) clients: Namespace,
     pub(super) relay: Namespace,
@@ -71,7 +69,7 @@ impl Network {
         let make = || {
             Namespace::new().map_err(|error| {
                 Error::Network(format!(
-                    "this experiment needs network namespaces of its own, and so root \
+                    "this experiment needs network namespaces, which require root \
                      (CAP_SYS_ADMIN and CAP_NET_ADMIN): unshare: {error}"
                 ))
             })
@@ -83,11 +81,11 @@ impl Network {
             narrow: make()?,
             place: narrow.place,
         };
-        network.lay(narrow).map_err(|error| Error::Network(error.to_string()))?;
+        network.connect(narrow).map_err(|error| Error::Network(error.to_string()))?;
         Ok(network)
     }
 
-    fn lay(&self, narrow: Narrow) -> io::Result<()> {
+    fn connect(&self, narrow: Narrow) -> io::Result<()> {
         let cable = |name: &str, peer: &str, to: &Namespace| {
             format!("link add {name} type veth peer name {peer} netns {}\n", to.path())
         };
@@ -128,29 +126,27 @@ impl Network {
         }
     }
 
-    /// Bytes that wait in the narrow place now, and packets that found it full so far.
+    /// The bytes in the bottleneck's queue, and the packets that it has dropped.
     pub(super) fn narrow_queue(&self) -> Option<(u64, u64)> {
         let (namespace, device) = self.narrow_device();
         let text = namespace.tc(&format!("-s -j qdisc show dev {device}")).ok()?;
-        let told: serde_json::Value = serde_json::from_str(&text).ok()?;
-        Some((told[0]["backlog"].as_u64()?, told[0]["drops"].as_u64()?))
+        let qdiscs: serde_json::Value = serde_json::from_str(&text).ok()?;
+        Some((qdiscs[0]["backlog"].as_u64()?, qdiscs[0]["drops"].as_u64()?))
     }
 
-    /// Bytes in the relay's kernel that its clients have not acknowledged: not sent yet, or on their
-    /// way.
+    /// Bytes in the relay's kernel that clients have not acknowledged, whether sent or not.
     pub(super) fn kernel_queue(&self, port: u16) -> Option<u64> {
         let read = || fs::read_to_string("/proc/thread-self/net/tcp");
         let table = self.relay.run(read).ok()?.ok()?;
-        Some(unacknowledged(&table, IpAddr::V4(RELAY), port))
+        Some(unacknowledged(&table, RELAY, port))
     }
 }
 
-/// The sum over the connections from this place, of a table as `/proc/net/tcp` has it.
-fn unacknowledged(table: &str, address: IpAddr, port: u16) -> u64 {
-    let IpAddr::V4(address) = address else { return 0 };
+/// The sum over the connections from this local address in a table such as `/proc/net/tcp`.
+fn unacknowledged(table: &str, address: Ipv4Addr, port: u16) -> u64 {
     let local = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
     let rows = table.lines().skip(1).filter_map(|line| {
-        // Number, local address, peer, state, bytes to be sent and to be read.
+        // Index, local address, peer, state, bytes in the send and receive queues.
         let mut fields = line.split_whitespace().skip(1);
         let is_ours = fields.next()? == local;
         let is_established = fields.nth(1)? == "01";
@@ -165,13 +161,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_acknowledged_is_added_up_over_the_relays_connections() {
+    fn unacknowledged_bytes_are_summed_over_the_relays_connections() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when
    0: 01014D0A:2329 00000000:0000 0A 00000005:00000000 00:00000000 00000000     0
    1: 01014D0A:2329 02024D0A:9C40 01 00000100:00000000 01:00000014 00000000     0
    2: 01014D0A:2329 02024D0A:9C42 01 0000000A:00000003 01:00000014 00000000     0
    3: 01034D0A:9C44 02034D0A:0050 01 00000FFF:00000000 01:00000014 00000000     0
 ";
-        assert_eq!(unacknowledged(table, IpAddr::V4(RELAY), 9001), 0x10A);
+        assert_eq!(unacknowledged(table, RELAY, 9001), 0x10A);
     }
 }

@@ -1,4 +1,4 @@
-//! One run: a relay with one scheduler, first with quiet circuits alone, then with all.
+//! One run: a relay with one scheduler, first with quiet circuits only, then with bulk circuits as well.
 
 use super::net::{Network, RELAY};
 use super::server::Servers;
@@ -17,13 +17,13 @@ use std::ops::Range;
 use std::path::Path;
 use terminal::Interrupt;
 
-/// Far more than a relay needs to start, or circuits to stand.
+/// The timeout for starting the relay and for building circuits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often queues are looked at.
+/// The interval between samples of the queues.
 const SAMPLE: Duration = Duration::from_millis(100);
 
-/// A scheduler of the experiment.
+/// A scheduler of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scheduler {
     Vanilla,
@@ -42,7 +42,7 @@ impl Scheduler {
         }
     }
 
-    /// As a relay's configuration calls it.
+    /// Its name in a relay's configuration.
     pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Vanilla => "vanilla",
@@ -52,31 +52,30 @@ impl Scheduler {
     }
 }
 
-/// What one run has shown.
+/// The figures of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunFigures {
-    /// The first and the last cell of each of the quiet circuits' answers under load: from server to
-    /// client.
+    /// Times from server to client under load, of the first and the last cell of each answer on quiet circuits.
     pub(super) passage_s: Vec<f64>,
-    /// The median without load.
+    /// The median of these times without load.
     pub(super) unloaded_passage_s: f64,
-    /// From each request of theirs to the first cell of the answer.
+    /// Times under load from each request to the first cell of its answer.
     pub(super) first_cell_s: Vec<f64>,
-    /// The median without load.
+    /// The median of these times without load.
     pub(super) unloaded_first_cell_s: f64,
-    /// What all circuits together received.
+    /// The throughput of all circuits.
     pub(super) mbit_per_s: f64,
-    /// How long a cell of any circuit waited in the relay's own queues, on average.
+    /// The mean time of a cell in the relay's own queues.
     pub(super) circuit_queue_s: Option<f64>,
-    /// What waited in the relay's kernel or was under way, on average, in bytes.
+    /// The mean number of unacknowledged bytes in the relay's kernel.
     pub(super) kernel_bytes: f64,
-    /// Of that, in the narrow place.
+    /// The mean number of bytes in the bottleneck's queue.
     pub(super) narrow_bytes: f64,
-    /// Packets that found the narrow place full.
+    /// Packets that the bottleneck dropped.
     pub(super) drops: u64,
 }
 
-/// Plays one run; `None` if interrupted.
+/// Performs one run; `None` if interrupted.
 pub(super) fn play(
     plan: &KistSettings,
     network: &Network,
@@ -87,8 +86,8 @@ pub(super) fn play(
     let clock = Clock::start();
     let relay = start_relay(plan, network, scheduler, folder, clock)?;
     let listening = relay.wait_for("listening", PATIENCE)?;
-    let target =
-        OwnRelay::target_of(&listening).ok_or_else(|| Error::clients("the relay says nothing"))?;
+    let target = OwnRelay::target_of(&listening)
+        .ok_or_else(|| Error::clients("the relay reports no address"))?;
 
     let mut nodes = Nodes::new(clock)?;
     let shared = &SharedTrace::default();
@@ -102,7 +101,7 @@ pub(super) fn play(
     while shared.lock().ready < plan.load.links {
         check(&shared.lock())?;
         if clock.now() >= deadline {
-            return Err(Error::clients("their circuits are not open in time"));
+            return Err(Error::clients("timeout while building circuits"));
         }
         if interrupt.wait(Duration::from_millis(20)) {
             return Ok(None);
@@ -114,7 +113,7 @@ pub(super) fn play(
         return Ok(None);
     }
     let loaded = clock.now();
-    // All begin at once, and none of their TCP connections has a start over the others.
+    // All bulk transfers start at once, so that no TCP connection has a head start.
     shared.lock().is_loaded = true;
     clients.iter().for_each(|client| client.handle().wake());
     if interrupt.wait(plan.warm_up) {
@@ -136,21 +135,21 @@ pub(super) fn play(
         }
     }
     let (to, received) = (clock.now(), received());
-    // What was sent last may still be under way, for seconds if the scheduler is bad.
+    // The last answers may be queued for seconds.
     if interrupt.wait(plan.warm_up) {
         return Ok(None);
     }
     let trace = shared.lock();
     check(&trace)?;
-    let seen = RunFigures {
+    let figures = answer_figures(&trace, &(alone..loaded), &(from..to));
+    Ok(Some(RunFigures {
         kernel_bytes: mean(&kernel),
         narrow_bytes: mean(&narrow),
         drops: drops - drops_before,
         mbit_per_s: carried_mbit_per_s(received - received_before, to - from),
-        circuit_queue_s: waited(&relay, clock, from, to),
-        ..seen(&trace, alone..loaded, from..to).ok_or_else(|| Error::clients("no answers came"))?
-    };
-    Ok(Some(seen))
+        circuit_queue_s: mean_queue_time_s(&relay, clock, &(from..to)),
+        ..figures.ok_or_else(|| Error::clients("no answer arrived"))?
+    }))
 }
 
 fn check(trace: &Trace) -> Result<()> {
@@ -182,37 +181,40 @@ fn start_relay(
     Ok(started.map_err(Error::clients)??)
 }
 
-/// How long a cell waited in the relay's queues, on average: all waiting over all cells (Little).
-fn waited(relay: &OwnProcess, clock: Clock, from: Instant, to: Instant) -> Option<f64> {
-    let mut told = Vec::new();
+/// A cell's mean time in the relay's queues: the total time of all cells over their number (Little's law).
+fn mean_queue_time_s(relay: &OwnProcess, clock: Clock, period: &Range<Instant>) -> Option<f64> {
+    let mut reports = Vec::new();
     while let Some((at, value)) = relay.next_output(clock.now()) {
-        if value["type"] == "load" && (from..to).contains(&at) {
-            told.push((value["client_bytes"].as_f64()?, value["waited_cell_s"].as_f64()?));
+        if value["type"] == "load" && period.contains(&at) {
+            reports.push((value["client_bytes"].as_f64()?, value["waited_cell_s"].as_f64()?));
         }
     }
-    let ((bytes, waited), (bytes_then, waited_then)) = (told.last()?, told.first()?);
+    let ((bytes, waited), (bytes_before, waited_before)) = (reports.last()?, reports.first()?);
     #[expect(clippy::cast_precision_loss, reason = "514")]
-    let cells = (bytes - bytes_then) / CELL_LEN as f64;
-    (cells > 0.0).then(|| (waited - waited_then) / cells)
+    let cells = (bytes - bytes_before) / CELL_LEN as f64;
+    (cells > 0.0).then(|| (waited - waited_before) / cells)
 }
 
-/// As cells on the wire, of what streams received: a little less than there was, since not all cells
-/// are full.
+/// The rate on the wire of the cells that carried these stream bytes, as if all cells were full.
 #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 bytes")]
 fn carried_mbit_per_s(received_bytes: u64, time: Duration) -> f64 {
     let cells = received_bytes as f64 / MAX_DATA_LEN as f64;
     cells * (CELL_LEN * 8) as f64 * 1e-6 / time.as_secs_f64()
 }
 
-fn seen(trace: &Trace, alone: Range<Instant>, loaded: Range<Instant>) -> Option<RunFigures> {
-    let seen = RunFigures {
-        passage_s: trace.passages_s(loaded.start, loaded.end),
-        unloaded_passage_s: median(trace.passages_s(alone.start, alone.end))?,
-        first_cell_s: trace.first_cells_s(loaded.start, loaded.end),
-        unloaded_first_cell_s: median(trace.first_cells_s(alone.start, alone.end))?,
+fn answer_figures(
+    trace: &Trace,
+    alone: &Range<Instant>,
+    loaded: &Range<Instant>,
+) -> Option<RunFigures> {
+    let figures = RunFigures {
+        passage_s: trace.passages_s(loaded),
+        unloaded_passage_s: median(trace.passages_s(alone))?,
+        first_cell_s: trace.first_cells_s(loaded),
+        unloaded_first_cell_s: median(trace.first_cells_s(alone))?,
         ..RunFigures::default()
     };
-    (!seen.passage_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)
+    (!figures.passage_s.is_empty() && !figures.first_cell_s.is_empty()).then_some(figures)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "queues are bounded")]

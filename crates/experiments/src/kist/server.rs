@@ -1,4 +1,4 @@
-//! Where circuits end: our exit, and next to it the server of its streams.
+//! The far end of circuits: our exit, and the server of their streams.
 
 use super::net::SERVERS;
 use super::trace::SharedTrace;
@@ -13,15 +13,15 @@ use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use rand::rngs::StdRng;
 use std::net::SocketAddr;
 
-/// Ports in a network where nobody else is.
+// The namespace has no other listeners.
 const EXIT_PORT: u16 = 5000;
 const SERVER_PORT: u16 = 5001;
 
-/// Both, for as long as this lives.
+/// The exit and the server, which run until this is dropped.
 pub(super) struct Servers {
     /// The last hop of clients' circuits.
     pub(super) exit: NextHop,
-    /// Where their streams lead.
+    /// The address of the server.
     pub(super) at: SocketAddr,
     _exit: NodeThread<Router<StdRng>>,
     _server: NodeThread<Server>,
@@ -38,7 +38,7 @@ impl Servers {
         let identity = nodes.identity()?;
         let exit = NextHop::to_own(&identity, exit_at);
         let config = RouterConfig {
-            // Cells are to wait nowhere but in the relay before it.
+            // Adds no delay of its own.
             scheduler: SchedulerConfig::vanilla(),
             exit: Some(ExitConfig { policy: ExitPolicy::accept_all(), ..ExitConfig::default() }),
             ..RouterConfig::new(identity, unix_time_s())

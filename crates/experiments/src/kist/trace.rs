@@ -1,51 +1,52 @@
-//! What clients and server of the experiment note for each other and for the judge.
+//! The events of a run, recorded by clients and server.
 
 use onion::Instant;
 use onion::client::Figures;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What has happened in one run.
+/// The events of a run.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     /// Clients whose circuits are open.
     pub(super) ready: u32,
-    /// Whether bulk is to flow.
+    /// Whether bulk transfers shall start.
     pub(super) is_loaded: bool,
-    /// What each client has received so far.
+    /// The bytes that each client has received.
     pub(super) received_bytes: BTreeMap<u32, u64>,
-    /// When answers left the server, by the seeds of their requests.
+    /// When each answer left the server, by the seed of its request.
     pub(super) sent: BTreeMap<u64, Instant>,
-    /// The requests, and how their answers arrived.
-    pub(super) came: BTreeMap<u64, Figures>,
+    /// The figures of each request and its answer, by seed.
+    pub(super) answers: BTreeMap<u64, Figures>,
     pub(super) failure: Option<String>,
 }
 
 impl Trace {
-    /// Seconds from each request asked in this time to the first cell of its answer.
-    pub(super) fn first_cells_s(&self, from: Instant, to: Instant) -> Vec<f64> {
-        let taken = self.came.values().filter_map(|figures| {
-            // The request goes out when the stream stands.
-            let asked_at = figures.connected_at.filter(|at| (from..to).contains(at))?;
-            Some((figures.first_byte_at? - asked_at).as_secs_f64())
+    /// Seconds from each request in this period to the first cell of its answer.
+    pub(super) fn first_cells_s(&self, period: &Range<Instant>) -> Vec<f64> {
+        let times = self.answers.values().filter_map(|figures| {
+            // The request is sent when the stream is open.
+            let requested_at = figures.connected_at.filter(|at| period.contains(at))?;
+            Some((figures.first_byte_at? - requested_at).as_secs_f64())
         });
-        taken.collect()
+        times.collect()
     }
 
     /// Seconds from server to client of the first and of the last cell of each answer that was sent in
-    /// this time.
-    pub(super) fn passages_s(&self, from: Instant, to: Instant) -> Vec<f64> {
-        let sent = self.sent.iter().filter(|(_, at)| (from..to).contains(*at));
-        let came = sent.filter_map(|(seed, at)| Some((at, self.came.get(seed)?)));
-        let passages = came.flat_map(|(sent_at, figures)| {
-            let arrived = figures.first_byte_at.into_iter().chain([figures.last_at]);
-            arrived.map(|at| (at - *sent_at).as_secs_f64())
+    /// this period.
+    pub(super) fn passages_s(&self, period: &Range<Instant>) -> Vec<f64> {
+        let sent = self.sent.iter().filter(|(_, at)| period.contains(*at));
+        let answers = sent.filter_map(|(seed, at)| Some((at, self.answers.get(seed)?)));
+        let passages = answers.flat_map(|(sent_at, figures)| {
+            let arrivals = figures.first_byte_at.into_iter().chain([figures.last_at]);
+            arrivals.map(|at| (at - *sent_at).as_secs_f64())
         });
         passages.collect()
     }
 }
 
-/// The trace, for all threads of a run.
+/// A trace shared by all threads of a run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedTrace(Arc<Mutex<Trace>>);
 
@@ -54,7 +55,7 @@ impl SharedTrace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run has come to nothing; the first reason counts.
+    /// Notes that the run has failed; only the first reason is kept.
     pub(super) fn fail(&self, problem: impl ToString) {
         self.lock().failure.get_or_insert_with(|| problem.to_string());
     }
@@ -74,28 +75,28 @@ mod tests {
     }
 
     fn trace() -> Trace {
-        let came = |asked, first, last| Figures {
-            connected_at: Some(at(asked)),
+        let answer = |requested, first, last| Figures {
+            connected_at: Some(at(requested)),
             first_byte_at: Some(at(first)),
             last_at: at(last),
             ..Figures::default()
         };
         Trace {
             sent: [(1, at(1)), (2, at(101)), (3, at(201))].into(),
-            came: [(1, came(0, 11, 21)), (2, came(100, 151, 171))].into(),
+            answers: [(1, answer(0, 11, 21)), (2, answer(100, 151, 171))].into(),
             ..Trace::default()
         }
     }
 
     #[test]
-    fn each_answer_is_compared_with_when_it_was_sent() {
-        near(&trace().passages_s(at(0), at(50)), &[0.010, 0.020]);
-        near(&trace().passages_s(at(50), at(300)), &[0.050, 0.070]);
+    fn passages_are_timed_from_when_the_server_sent_the_answer() {
+        near(&trace().passages_s(&(at(0)..at(50))), &[0.010, 0.020]);
+        near(&trace().passages_s(&(at(50)..at(300))), &[0.050, 0.070]);
     }
 
     #[test]
-    fn the_first_cell_of_an_answer_is_timed_from_its_request() {
-        near(&trace().first_cells_s(at(0), at(50)), &[0.011]);
-        near(&trace().first_cells_s(at(50), at(300)), &[0.051]);
+    fn first_cells_are_timed_from_the_request() {
+        near(&trace().first_cells_s(&(at(0)..at(50))), &[0.011]);
+        near(&trace().first_cells_s(&(at(50)..at(300))), &[0.051]);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn rtt_ms(probed: &Probed) -> Option<f64> {
 }
 
 pub(super) fn of(all: &[Probed], value: impl Fn(&Probed) -> Option<f64>) -> Interval {
-    Interval::of(&all.iter().filter_map(value).collect::<Vec<_>>())
+    Interval::of(all.iter().filter_map(value))
 }
 
 /// The precision of columns.
@@ -114,7 +114,7 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
         let relays = network.limits().filter(|(_, limit)| matches(limit.as_mbit_per_s()));
         let shares =
             relays.map(|(relay, limit)| carried(relay) / seconds / limit.as_byte_per_s() as f64);
-        Interval::of(&shares.collect::<Vec<_>>()).mean
+        Interval::of(shares).mean
     };
     let (slow, fast) = (share(|it| it <= SLOW_MBIT), share(|it| it >= FAST_MBIT));
     let (rates, setup) = (of(&downloads.circuits, rate), of(&downloads.circuits, setup_ms));

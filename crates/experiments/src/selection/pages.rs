@@ -185,7 +185,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
     let mut cases: Vec<Case> = results().map(of_one).collect();
     let of = |via| {
         let found = results().find(|it| it.via == via);
-        found.map(|it| Interval::of(&it.seconds()))
+        found.map(|it| Interval::of(it.seconds()))
     };
     let pairs = [
         ("stock tor over no anonymity", Via::Tor, Via::Direct, 4.04 / 0.39),

@@ -3,7 +3,7 @@
 use crate::columns::rounded;
 use crate::common::Session;
 use crate::error::Result;
-use crate::simulated::{Claim, Comparison, Expected, Played, Quantity, SimulatedOptions, sizes};
+use crate::simulated::{Claim, Comparison, Expected, Quantity, RunResult, SimulatedOptions, sizes};
 use client::strategy::blend;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use sim::world::PositionWeights;
@@ -56,7 +56,7 @@ pub(super) fn run(
 }
 
 /// Table III: weighted paths have 4.11 times the throughput of uniform ones, and 0.68 times the time to the first byte.
-fn claims(runs: &[Played]) -> Vec<Claim> {
+fn claims(runs: &[RunResult]) -> Vec<Claim> {
     let sizes = sizes(runs);
     let judged = sizes.get(&MIDDLE_BYTES).or(sizes.last()).copied().unwrap_or(MIDDLE_BYTES);
     let least = sizes.first().copied().unwrap_or(MIDDLE_BYTES);
@@ -129,7 +129,7 @@ mod tests {
         Network { relays, ..Network::default() }
     }
 
-    fn played(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> Played {
+    fn played(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> RunResult {
         let sizes = vec![Transfers {
             bytes: MIDDLE_BYTES,
             first_byte_s: last_byte_s.to_vec(),
@@ -137,25 +137,25 @@ mod tests {
             unfinished: vec![Unfinished::FAILED; failed],
             ..Transfers::default()
         }];
-        Played { sizes, ..Played::blank(variant, seed) }
+        RunResult { sizes, ..RunResult::blank(variant, seed) }
     }
 
     #[test]
     fn runs_are_compared_seed_by_seed_and_failed_downloads_are_inconclusive() {
-        let verdicts = |runs: &[Played]| -> Vec<CaseVerdict> {
+        let verdicts = |runs: &[RunResult]| -> Vec<CaseVerdict> {
             claims(runs).iter().map(|it| it.case(runs, 100).verdict).collect()
         };
         // Seeds differ far more than variants do.
         let both = |seed: u64, s: f64, failed: usize| {
             [played("weighted", seed, &[s], 0), played("uniform", seed, &[s * 1.3 + 0.1], failed)]
         };
-        let runs: Vec<Played> = [both(1, 1.0, 0), both(2, 9.0, 0), both(3, 3.0, 0)].concat();
+        let runs: Vec<RunResult> = [both(1, 1.0, 0), both(2, 9.0, 0), both(3, 3.0, 0)].concat();
         assert_eq!(verdicts(&runs), [CaseVerdict::Held; 2]);
         // Most uniform downloads fail; the others are fast.
-        let failed: Vec<Played> = [both(1, 1.0, 0), both(2, 1.2, 2), both(3, 1.1, 0)].concat();
+        let failed: Vec<RunResult> = [both(1, 1.0, 0), both(2, 1.2, 2), both(3, 1.1, 0)].concat();
         assert_eq!(verdicts(&failed), [CaseVerdict::Inconclusive; 2]);
-        let others = |it: &Played| it.point.variant == "uniform";
-        let only: Vec<Played> = runs.into_iter().filter(others).collect();
+        let others = |it: &RunResult| it.key.variant == "uniform";
+        let only: Vec<RunResult> = runs.into_iter().filter(others).collect();
         assert_eq!(verdicts(&only), [CaseVerdict::Failed; 2]);
     }
 

@@ -1,43 +1,44 @@
-//! How runs of one variant differ from those of another.
+//! The difference between the runs of two variants.
 
-use super::{Interval, Played, over_seeds, runs};
+use super::{Interval, RunResult, mean_over_seeds, runs};
 use std::fmt;
 
-/// How something that runs of a variant have differs from what those of the first one have, in percent of the latter and seed by seed: runs of a seed have the same network and the same users.
-/// The mean is the geometric one.
+/// The change of a figure from one variant's runs to another's, in percent: the geometric mean over seeds.
+/// Runs are compared seed by seed, because a seed determines the network and its users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Change {
-    /// Over the seeds with which both have it, more than nothing and less than never.
+    /// Over the seeds with which both figures are known, positive and finite.
     pub(crate) percent: Interval,
-    /// With which both were played.
+    /// The number of seeds with which both variants were run.
     pub(crate) seeds: usize,
 }
 
 impl Change {
     pub(crate) fn of(
-        all: &[Played],
+        all: &[RunResult],
         first: &str,
         other: &str,
         load: u32,
-        what: impl Fn(&Played) -> Option<f64>,
+        figure: impl Fn(&RunResult) -> Option<f64>,
     ) -> Self {
-        let beside = |with: &Played| {
-            runs(all, first, load).find(|without| without.point.seed == with.point.seed)
-        };
-        // By logarithms: a mean of ratios is too high by how much they vary, and that of the inverse ones is not its inverse. Of what is nothing or never there is none.
-        let ratio = |with: &Played| Some((what(with)? / what(beside(with)?)?).ln());
-        let log = over_seeds(all, other, load, ratio);
+        let counterpart =
+            |run: &RunResult| runs(all, first, load).find(|it| it.key.seed == run.key.seed);
+        // The arithmetic mean of ratios is biased upwards, and inverting the ratios does not invert it. The
+        // logarithm of a zero or infinite ratio is not finite, and `Interval` ignores it.
+        let ratio = |run: &RunResult| Some((figure(run)? / figure(counterpart(run)?)?).ln());
+        let log = mean_over_seeds(all, other, load, ratio);
         let factor = log.mean.exp();
         let percent = Interval {
             mean: (factor - 1.0) * 100.0,
             half_width: log.half_width.map(|it| factor * it * 100.0),
             count: log.count,
         };
-        let seeds = runs(all, other, load).filter(|with| beside(with).is_some()).count();
+        let seeds = runs(all, other, load).filter(|run| counterpart(run).is_some()).count();
         Self { percent, seeds }
     }
 
-    /// The mean, if it is one of all seeds: one with which half never came is the slowest of all, and what is left are the fast ones.
+    /// The mean if every seed contributes to it, otherwise `None`: a seed without a median is the slowest of
+    /// all, and the mean of the others would be too low.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.seeds > 0 && self.percent.count == self.seeds).then_some(self.percent.mean)
     }
@@ -47,22 +48,22 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { percent, seeds } = self;
         if *seeds == 0 {
-            return write!(f, "not played with both");
+            return write!(f, "no seed was run with both");
         }
         if percent.count == 0 {
-            return write!(f, "with none of {seeds} seeds have both one");
+            return write!(f, "no comparison: in each of {seeds} seeds, one of them has no value");
         }
         match percent.half_width {
             Some(half) if percent.mean.abs() > half => {
                 write!(f, "{percent:+.1} %, {} seeds", percent.count)?;
             }
             Some(_) => {
-                write!(f, "{percent:+.1} %, {} seeds: no difference is shown", percent.count)?;
+                write!(f, "{percent:+.1} %, {} seeds: not significant", percent.count)?;
             }
-            None => write!(f, "{percent:+.1} %, one seed: it may be chance")?,
+            None => write!(f, "{percent:+.1} %, one seed: significance unknown")?,
         }
         if percent.count < *seeds {
-            write!(f, "; of {seeds}: with the others one has none")?;
+            write!(f, "; in {} more, one of them has no value", seeds - percent.count)?;
         }
         Ok(())
     }
@@ -72,27 +73,27 @@ impl fmt::Display for Change {
 mod tests {
     use super::*;
 
-    /// Runs with the seeds 1, 2, …, whose figure is what they have sent.
-    fn played(variant: &str, figures: &[f64]) -> Vec<Played> {
-        let run = |(seed, figure): (u64, &f64)| Played {
+    /// Runs with the seeds 1, 2, … and these values of goodput.
+    fn results(variant: &str, figures: &[f64]) -> Vec<RunResult> {
+        let run = |(seed, figure): (u64, &f64)| RunResult {
             goodput_mbit_per_s: *figure,
-            ..Played::blank(variant, seed)
+            ..RunResult::blank(variant, seed)
         };
         (1..).zip(figures).map(run).collect()
     }
 
     fn change(first: &[f64], other: &[f64]) -> Change {
-        let all = [played("first", first), played("other", other)].concat();
+        let all = [results("first", first), results("other", other)].concat();
         let figure =
-            |it: &Played| (!it.goodput_mbit_per_s.is_nan()).then_some(it.goodput_mbit_per_s);
+            |it: &RunResult| (!it.goodput_mbit_per_s.is_nan()).then_some(it.goodput_mbit_per_s);
         Change::of(&all, "first", "other", 100, figure)
     }
 
     #[test]
-    fn twice_and_half_as_much_are_no_change() {
+    fn doubling_and_halving_cancel_out() {
         let it = change(&[1.0, 1.0, 4.0], &[2.0, 0.5, 4.0]);
         assert!(it.mean().is_some_and(|mean| mean.abs() < 1e-9), "{it:?}");
-        assert!(it.to_string().contains("no difference is shown"), "{it}");
+        assert!(it.to_string().contains("not significant"), "{it}");
         let up = change(&[2.0, 2.0, 2.0], &[2.2, 2.2, 2.2]);
         assert_eq!(up.to_string(), "+10.0 ± 0.0 %, 3 seeds");
         let down = change(&[2.2, 2.2, 2.2], &[2.0, 2.0, 2.0]);
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_whose_downloads_never_came_is_not_a_gain_of_all_there_is() {
+    fn a_seed_without_a_finite_figure_leaves_no_mean() {
         for (first, other) in [
             ([f64::INFINITY, 1.0], [1.0, 1.0]),
             ([1.0, 1.0], [f64::INFINITY, 1.0]),
@@ -112,8 +113,8 @@ mod tests {
                 (None, 1, 2),
                 "{first:?} {other:?}"
             );
-            assert!(it.to_string().ends_with("; of 2: with the others one has none"), "{it}");
+            assert!(it.to_string().ends_with("; in 1 more, one of them has no value"), "{it}");
         }
-        assert_eq!(change(&[], &[1.0]).to_string(), "not played with both");
+        assert_eq!(change(&[], &[1.0]).to_string(), "no seed was run with both");
     }
 }

@@ -1,8 +1,8 @@
-//! Networks that differ in one thing, compared quantity by quantity and seed by seed.
+//! Compares networks that differ in one choice, quantity by quantity and seed by seed.
 
 use super::{
-    Batch, Change, Interval, Played, Runner, Runs, RunsOptions, Store, in_words, missing, of_runs,
-    over_seeds, run_case, runs, sizes,
+    Batch, Change, Interval, RunResult, Runner, Runs, RunsOptions, Store, figures_of_runs,
+    mean_over_seeds, missing_runs, run_case, runs, size_text, sizes,
 };
 use crate::common::Session;
 use crate::error::Result;
@@ -13,18 +13,18 @@ use std::path::Path;
 use tornet::network::Network;
 use tornet::results::Transfers;
 
-/// A single download shows nothing of fairness: a run must have this number.
+/// Fairness is computed only if each run has at least this number of downloads.
 const DOWNLOADS_MIN: usize = 5;
 
-/// How a figure of a run is had, if it has it.
-type Getter = Box<dyn Fn(&Played) -> Option<f64>>;
+/// Reads a figure from a run; `None` if the run lacks it.
+type Getter = Box<dyn Fn(&RunResult) -> Option<f64>>;
 
 /// A figure of a run.
 pub(crate) struct Quantity {
     /// Its name in tables.
     column: String,
     /// Its name in sentences.
-    words: String,
+    name: String,
     unit: &'static str,
     of: Getter,
 }
@@ -32,57 +32,56 @@ pub(crate) struct Quantity {
 impl Quantity {
     fn new(
         column: impl Into<String>,
-        words: impl Into<String>,
+        name: impl Into<String>,
         unit: &'static str,
-        of: impl Fn(&Played) -> Option<f64> + 'static,
+        of: impl Fn(&RunResult) -> Option<f64> + 'static,
     ) -> Self {
-        Self { column: column.into(), words: words.into(), unit, of: Box::new(of) }
+        Self { column: column.into(), name: name.into(), unit, of: Box::new(of) }
     }
 
     /// The median time to the first byte of downloads of this size.
     pub(crate) fn first_byte(bytes: u32) -> Self {
-        let (column, words) = (format!("first_byte_{}_kib_s", bytes / 1024), in_words(bytes));
-        let words = format!("median time to the first byte of {words}");
-        Self::new(column, words, "s", move |it| it.size(bytes)?.first_byte().median())
+        let column = format!("first_byte_{}_kib_s", bytes / 1024);
+        let name = format!("median time to the first byte of {}", size_text(bytes));
+        Self::new(column, name, "s", move |it| it.size(bytes)?.first_byte().median())
     }
 
     /// The median time to the last byte of downloads of this size.
     pub(crate) fn last_byte(bytes: u32) -> Self {
-        let (column, words) = (format!("last_byte_{}_kib_s", bytes / 1024), in_words(bytes));
-        let words = format!("median time to the last byte of {words}");
-        Self::new(column, words, "s", move |it| it.size(bytes)?.last_byte().median())
+        let column = format!("last_byte_{}_kib_s", bytes / 1024);
+        let name = format!("median time to the last byte of {}", size_text(bytes));
+        Self::new(column, name, "s", move |it| it.size(bytes)?.last_byte().median())
     }
 
-    /// What relays sent in the median second.
+    /// The throughput of all relays in the median second.
     pub(crate) fn sent() -> Self {
-        let words = "what relays sent, median of seconds";
-        let of = |it: &Played| Some(it.sent_median_mbit_per_s());
-        Self::new("sent_mbit_per_s", words, "Mbit/s", of)
+        let of = |it: &RunResult| Some(it.sent_median_mbit_per_s());
+        Self::new("sent_mbit_per_s", "throughput of relays, median of seconds", "Mbit/s", of)
     }
 
-    /// How long a cell is in a relay.
+    /// The mean time of a cell in a relay.
     pub(crate) fn congestion() -> Self {
         Self::new(
             "congestion_ms",
             "mean time of a cell in relays' queues and kernels",
             "ms",
-            Played::congestion_ms,
+            RunResult::congestion_ms,
         )
     }
 
-    /// Jain's index of the rates of downloads of this size: 1 if all are alike.
+    /// Jain's fairness index of the rates of downloads of this size: 1 if all are equal.
     fn fairness(bytes: u32) -> Self {
-        let words = format!("fairness of downloads of {}", in_words(bytes));
-        Self::new("fairness", words, "", move |it| fairness(it.size(bytes)?))
+        let name = format!("fairness of downloads of {}", size_text(bytes));
+        Self::new("fairness", name, "", move |it| jain_index(it.size(bytes)?))
     }
 
-    /// All that these runs have.
-    pub(crate) fn all(runs: &[Played]) -> Vec<Self> {
+    /// All quantities that these runs have.
+    fn all(runs: &[RunResult]) -> Vec<Self> {
         let sizes = sizes(runs);
         let of_size = |bytes: &u32| [Self::first_byte(*bytes), Self::last_byte(*bytes)];
         let mut all: Vec<Self> = sizes.iter().flat_map(of_size).collect();
         let downloads =
-            |it: &Played, bytes| it.size(bytes).map_or(0, |size| size.last_byte_s.len());
+            |it: &RunResult, bytes| it.size(bytes).map_or(0, |size| size.last_byte_s.len());
         let has_enough = |bytes: u32| runs.iter().all(|it| downloads(it, bytes) >= DOWNLOADS_MIN);
         all.extend(sizes.iter().copied().rfind(|it| has_enough(*it)).map(Self::fairness));
         all.extend([
@@ -90,16 +89,16 @@ impl Quantity {
                 Some(it.failed_share()? * 100.0)
             }),
             Self::sent(),
-            Self::new("goodput_mbit_per_s", "what clients got", "Mbit/s", |it| {
+            Self::new("goodput_mbit_per_s", "goodput of clients", "Mbit/s", |it| {
                 Some(it.goodput_mbit_per_s)
             }),
-            Self::new("utilisation_percent", "of what relays could send", "%", |it| {
+            Self::new("utilisation_percent", "utilisation of relays", "%", |it| {
                 Some(it.utilisation * 100.0)
             }),
             Self::new("queue_ms", "mean time of a cell in relays' queues", "ms", |it| {
                 Some(it.queue_ms)
             }),
-            Self::new("kernel_queue_ms", "behind them in relays' kernels", "ms", |it| {
+            Self::new("kernel_queue_ms", "mean time of a cell in relays' kernels", "ms", |it| {
                 it.kernel_queue_ms
             }),
             Self::congestion(),
@@ -108,7 +107,7 @@ impl Quantity {
     }
 
     fn case(&self, name: String, load: u32, it: Interval, detail: String) -> Case {
-        Case::named(format!("{name}, load {load} %: {}", self.words))
+        Case::named(format!("{name}, load {load} %: {}", self.name))
             .ended(CaseVerdict::Skipped, detail)
             .column("what", self.column.as_str())
             .column("load_percent", load)
@@ -118,20 +117,20 @@ impl Quantity {
     }
 
     /// A variant's mean over seeds.
-    fn mean(&self, all: &[Played], name: &str, load: u32) -> Option<Case> {
-        let it = over_seeds(all, name, load, &self.of);
+    fn mean(&self, all: &[RunResult], name: &str, load: u32) -> Option<Case> {
+        let it = mean_over_seeds(all, name, load, &self.of);
         let seeds = runs(all, name, load).count();
-        let lack = match it.count < seeds {
-            true => format!(" of {seeds}: the others have none"),
-            false => String::new(),
+        let missing = match seeds - it.count {
+            0 => String::new(),
+            missing => format!("; {missing} more have no value"),
         };
-        let detail = format!("{it:.3} {}, {} seeds{lack}", self.unit, it.count);
+        let detail = format!("{it:.3} {}, {} seeds{missing}", self.unit, it.count);
         let case = self.case(name.to_owned(), load, it, detail);
         (it.count > 0).then(|| case.column("variant", name))
     }
 
-    /// How another variant differs from the first, seed by seed, in percent of the first.
-    fn difference(&self, all: &[Played], first: &str, other: &str, load: u32) -> (Change, Case) {
+    /// The change from variant `first` to `other`, in percent of the first.
+    fn difference(&self, all: &[RunResult], first: &str, other: &str, load: u32) -> (Change, Case) {
         let change = Change::of(all, first, other, load, &self.of);
         let name = format!("{other} against {first}");
         let case = self.case(name, load, change.percent, change.to_string());
@@ -139,24 +138,24 @@ impl Quantity {
     }
 }
 
-/// The means of all variants, and how the others differ from the first.
-pub(crate) fn compared(all: &[Played], names: &[&str], loads: &[u32]) -> Vec<Case> {
+/// The means of all variants, and the changes from the first variant to the others.
+pub(crate) fn comparison_cases(all: &[RunResult], names: &[&str], loads: &[u32]) -> Vec<Case> {
     let quantities = Quantity::all(all);
     let mut cases = Vec::new();
     for load in loads.iter().copied() {
         for quantity in &quantities {
             cases.extend(names.iter().filter_map(|name| quantity.mean(all, name, load)));
             let Some((first, others)) = names.split_first() else { continue };
-            let differ = others.iter().map(|other| quantity.difference(all, first, other, load));
-            cases.extend(differ.filter(|(change, _)| change.seeds > 0).map(|(_, case)| case));
+            let changes = others.iter().map(|other| quantity.difference(all, first, other, load));
+            cases.extend(changes.filter(|(change, _)| change.seeds > 0).map(|(_, case)| case));
         }
     }
     cases
 }
 
-/// Jain's index.
+/// Jain's fairness index of the rates of these transfers.
 #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
-fn fairness(size: &Transfers) -> Option<f64> {
+fn jain_index(size: &Transfers) -> Option<f64> {
     let rates: Vec<f64> =
         size.last_byte_s.iter().map(|s| 1.0 / s).filter(|it| it.is_finite()).collect();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
@@ -164,7 +163,7 @@ fn fairness(size: &Transfers) -> Option<f64> {
     (!rates.is_empty()).then(|| sum * sum / (rates.len() as f64 * squares))
 }
 
-/// A claim about how a variant differs from another one, at each load.
+/// A claim about the change from one variant to another, at each load.
 pub(crate) struct Claim {
     pub(crate) variant: &'static str,
     pub(crate) against: &'static str,
@@ -174,12 +173,12 @@ pub(crate) struct Claim {
     pub(crate) paper_percent: Option<f64>,
 }
 
-/// A change in percent that is claimed.
+/// A claimed change in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Expected {
     AtMost(f64),
     AtLeast(f64),
-    /// Less, beyond what chance can do.
+    /// Significantly less than zero.
     Less,
 }
 
@@ -196,9 +195,9 @@ impl fmt::Display for Expected {
 impl Expected {
     fn verdict(self, change: &Change) -> CaseVerdict {
         let Some(percent) = change.mean() else {
-            // Where some seeds have none, the others may be the fast ones.
-            let lacks = change.seeds > 0;
-            return if lacks { CaseVerdict::Inconclusive } else { CaseVerdict::Failed };
+            // The seeds without a value may be the slowest ones.
+            let has_seeds = change.seeds > 0;
+            return if has_seeds { CaseVerdict::Inconclusive } else { CaseVerdict::Failed };
         };
         let is_so = match self {
             Self::AtMost(most) => percent <= most,
@@ -213,7 +212,7 @@ impl Expected {
 }
 
 impl Claim {
-    pub(crate) fn case(&self, all: &[Played], load: u32) -> Case {
+    pub(crate) fn case(&self, all: &[RunResult], load: u32) -> Case {
         let Self { variant, against, quantity, expected, paper_percent } = self;
         let (change, case) = quantity.difference(all, against, variant, load);
         let paper = paper_percent.map_or_else(String::new, |it| format!("; paper {it:+.0} %"));
@@ -227,24 +226,25 @@ impl Claim {
     }
 }
 
-/// One network with each of several choices.
+/// An experiment that runs one network with each of several choices.
 pub(crate) struct Comparison<'a> {
-    /// The name of the report, and its text (docs/experiments).
+    /// The name of the report.
     pub(crate) name: &'static str,
+    /// The text of the report, from docs/experiments.
     pub(crate) text: &'static str,
-    /// Where runs are kept, in the folder of results.
+    /// The name of the folder with the runs' results.
     pub(crate) folder: &'static str,
-    /// What else all runs have in common.
+    /// Added to the conditions of the batch.
     pub(crate) conditions: String,
-    /// The others are compared with the first.
+    /// The first is the one that the others are compared with.
     pub(crate) variants: &'a [&'static str],
-    /// The network of a variant.
+    /// Makes the network of a variant.
     pub(crate) choose: &'a dyn Fn(Network, &str) -> Network,
-    pub(crate) claims: &'a dyn Fn(&[Played]) -> Vec<Claim>,
+    pub(crate) claims: &'a dyn Fn(&[RunResult]) -> Vec<Claim>,
 }
 
 impl Comparison<'_> {
-    /// Plays all runs, and reports them, with further cases.
+    /// Performs all runs, and reports them with the cases of `further`.
     pub(crate) fn run(
         &self,
         options: &RunsOptions,
@@ -257,31 +257,31 @@ impl Comparison<'_> {
         let store = &Store::new(session.common.out.join(self.folder))?;
         let variants = self.variants.iter().map(|name| (*name, &batch)).collect();
         let Runs { runs, planned, .. } =
-            Runner { variants, store, session }.play_all(|batch, point| {
-                Ok(Some((self.choose)(batch.at_load(point.load_percent), &point.variant)))
+            Runner { variants, store, session }.run_all(|batch, key| {
+                Ok(Some((self.choose)(batch.at_load(key.load_percent), &key.variant)))
             })?;
         let mut cases = self.judged(&runs, &batch.loads);
-        let words = cases.iter().map(|it| format!("{} ({})", it.name, it.verdict.word()));
+        let verdicts = cases.iter().map(|it| format!("{} ({})", it.name, it.verdict.word()));
         let answer = match cases.is_empty() {
             true => format!("{} of {planned} runs; see the comparison.", runs.len()),
-            false => format!("{}.", words.collect::<Vec<_>>().join("; ")),
+            false => format!("{}.", verdicts.collect::<Vec<_>>().join("; ")),
         };
         let promise = match cases.is_empty() {
             true => Promise::Decided { held: runs.len() == planned, rule: rule(self.text) },
             false => Promise::EveryCase,
         };
         cases.extend(further(&batch));
-        cases.extend(compared(&runs, self.variants, &batch.loads));
+        cases.extend(comparison_cases(&runs, self.variants, &batch.loads));
         cases.iter().for_each(|case| print_case(case, session.output));
         cases.extend(runs.iter().map(run_case));
-        let figures = of_runs(&runs, self.variants, &batch.loads);
+        let figures = figures_of_runs(&runs, self.variants, &batch.loads);
         let mut report = report(self.name, self.text);
-        report.notes.extend(missing(runs.len(), planned));
+        report.notes.extend(missing_runs(runs.len(), planned));
         let parameters = batch.parameters();
         Ok(ExperimentReport { parameters, answer, promise, cases, figures, ..report })
     }
 
-    fn judged(&self, runs: &[Played], loads: &[u32]) -> Vec<Case> {
+    fn judged(&self, runs: &[RunResult], loads: &[u32]) -> Vec<Case> {
         let claims = (self.claims)(runs);
         let of_load = |load: &u32| claims.iter().map(|it| it.case(runs, *load)).collect::<Vec<_>>();
         loads.iter().flat_map(of_load).collect()
@@ -296,10 +296,10 @@ mod tests {
         let mut runs = Vec::new();
         for (seed, pair) in (1..).zip(pairs) {
             for (name, goodput_mbit_per_s) in ["a", "b"].into_iter().zip(*pair) {
-                runs.push(Played { goodput_mbit_per_s, ..Played::blank(name, seed) });
+                runs.push(RunResult { goodput_mbit_per_s, ..RunResult::blank(name, seed) });
             }
         }
-        let of = |it: &Played| Some(it.goodput_mbit_per_s).filter(|it| *it > 0.0);
+        let of = |it: &RunResult| Some(it.goodput_mbit_per_s).filter(|it| *it > 0.0);
         let quantity = Quantity::new("goodput", "goodput", "Mbit/s", of);
         let claim = Claim { variant: "b", against: "a", quantity, expected, paper_percent: None };
         claim.case(&runs, 100).verdict
@@ -312,15 +312,15 @@ mod tests {
         let less = [[1.0, 0.7], [9.0, 6.8], [3.0, 2.2]];
         assert_eq!(verdict(Expected::Less, &less), Held);
         assert_eq!(verdict(Expected::Less, &less.map(|[a, b]| [b, a])), Missed);
-        assert_eq!(verdict(Expected::Less, &[[1.0, 0.7], [9.0, 10.0]]), Inconclusive, "by chance");
-        assert_eq!(verdict(Expected::Less, &[[1.0, 0.7]]), Inconclusive, "one shows nothing");
+        assert_eq!(verdict(Expected::Less, &[[1.0, 0.7], [9.0, 10.0]]), Inconclusive);
+        assert_eq!(verdict(Expected::Less, &[[1.0, 0.7]]), Inconclusive, "a single seed");
         assert_eq!(verdict(Expected::AtMost(2.0), &[[1.0, 1.01]]), Held);
         assert_eq!(verdict(Expected::AtMost(2.0), &[[1.0, 1.03]]), Missed);
         assert_eq!(verdict(Expected::AtLeast(-3.0), &[[1.0, 0.98]]), Held);
         assert_eq!(verdict(Expected::AtLeast(-3.0), &[[1.0, 0.96]]), Missed);
-        for lacks in [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]] {
-            assert_eq!(verdict(Expected::AtMost(2.0), &[[1.0, 0.5], lacks]), Inconclusive);
+        for missing in [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]] {
+            assert_eq!(verdict(Expected::AtMost(2.0), &[[1.0, 0.5], missing]), Inconclusive);
         }
-        assert_eq!(verdict(Expected::AtMost(2.0), &[]), Failed, "nothing was played");
+        assert_eq!(verdict(Expected::AtMost(2.0), &[]), Failed, "no runs");
     }
 }

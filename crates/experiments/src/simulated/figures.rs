@@ -1,15 +1,15 @@
-//! What figures of simulated networks have in common.
+//! Figures of simulated networks.
 
-use super::{Played, in_words, runs, sizes};
+use super::{RunResult, runs, size_text, sizes};
 use report::experiment::ExperimentFigure;
 use tornet::results::Waits;
 
-/// What all runs of each variant at each load have seen, by name, pooled over seeds.
+/// Applies `pool` to the runs of each variant at each load. Each result has the name of its group.
 fn pooled<T>(
-    all: &[Played],
+    all: &[RunResult],
     variants: &[&str],
     loads: &[u32],
-    pool: impl Fn(&mut dyn Iterator<Item = &Played>) -> T,
+    pool: impl Fn(&mut dyn Iterator<Item = &RunResult>) -> T,
 ) -> Vec<(String, T)> {
     let groups =
         variants.iter().flat_map(|variant| loads.iter().map(move |load| (*variant, *load)));
@@ -21,36 +21,30 @@ fn pooled<T>(
     groups.map(of).collect()
 }
 
-/// Lists of all runs, pooled over seeds.
-pub(crate) fn together(
-    all: &[Played],
+/// Transfer times for each size, and throughput; figures without data are left out.
+pub(crate) fn figures_of_runs(
+    all: &[RunResult],
     variants: &[&str],
     loads: &[u32],
-    what: impl Fn(&Played) -> Vec<f64>,
-) -> Vec<(String, Vec<f64>)> {
-    pooled(all, variants, loads, |runs| runs.flat_map(&what).collect())
-}
-
-/// Times for each size and what relays sent in each second, as far as there is anything to be drawn.
-pub(crate) fn of_runs(all: &[Played], variants: &[&str], loads: &[u32]) -> Vec<ExperimentFigure> {
-    let mut figures = times(all, "times", variants, loads);
-    figures.push(per_second(all, "throughput", variants, loads));
+) -> Vec<ExperimentFigure> {
+    let mut figures = transfer_times(all, "times", variants, loads);
+    figures.push(throughput(all, "throughput", variants, loads));
     figures.retain(|figure| !figure.series.is_empty());
     figures
 }
 
 /// Times to the first and to the last byte for each size.
-pub(crate) fn times(
-    all: &[Played],
+pub(crate) fn transfer_times(
+    all: &[RunResult],
     prefix: &str,
     variants: &[&str],
     loads: &[u32],
 ) -> Vec<ExperimentFigure> {
     let mut figures = Vec::new();
     for bytes in sizes(all) {
-        let size = in_words(bytes);
+        let size = size_text(bytes);
         for what in ["first", "last"] {
-            let of = |it: &Played| -> Option<Waits> {
+            let of = |it: &RunResult| -> Option<Waits> {
                 let size = it.size(bytes)?;
                 Some(if what == "first" { size.first_byte() } else { size.last_byte() })
             };
@@ -68,14 +62,16 @@ pub(crate) fn times(
     figures
 }
 
-/// What relays sent in each second.
-pub(crate) fn per_second(
-    all: &[Played],
+/// What all relays together sent in each second.
+pub(crate) fn throughput(
+    all: &[RunResult],
     name: &str,
     variants: &[&str],
     loads: &[u32],
 ) -> ExperimentFigure {
-    let groups = together(all, variants, loads, |it| it.sent_mbit_per_s.clone());
+    let groups = pooled(all, variants, loads, |runs| -> Vec<f64> {
+        runs.flat_map(|it| it.sent_mbit_per_s.iter().copied()).collect()
+    });
     let label = "what all relays sent, in Mbit/s";
     let mut figure =
         ExperimentFigure::distributions(name, "Throughput of all relays", label, groups);

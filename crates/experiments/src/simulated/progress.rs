@@ -1,47 +1,50 @@
-//! How far the runs of a batch are, and how long the others will take.
+//! The progress of a batch, with an estimate of the remaining time.
 
-use super::Point;
+use super::RunKey;
 use link::Clock;
 use onion::Duration;
 
-/// How far a batch is.
+/// The progress of a batch.
 pub(super) struct Progress {
     clock: Clock,
-    /// Runs that are not over.
-    pub(super) left: usize,
-    of: usize,
-    played: u32,
+    /// Runs that have no result yet.
+    pub(super) remaining: usize,
+    total: usize,
+    /// Runs that this process has completed.
+    completed: u32,
 }
 
 impl Progress {
-    pub(super) fn new(of: usize) -> Self {
-        Self { clock: Clock::start(), left: of, of, played: 0 }
+    pub(super) fn new(total: usize) -> Self {
+        Self { clock: Clock::start(), remaining: total, total, completed: 0 }
     }
 
-    pub(super) fn was_there(&mut self, is_ours: bool) {
-        self.left -= usize::from(is_ours);
+    /// Notes a run whose result exists already.
+    pub(super) fn skip(&mut self, is_in_shard: bool) {
+        self.remaining -= usize::from(is_in_shard);
     }
 
-    pub(super) fn is_over(&mut self) {
-        self.left -= 1;
-        self.played += 1;
+    /// Notes a run that has completed now.
+    pub(super) fn complete(&mut self) {
+        self.remaining -= 1;
+        self.completed += 1;
     }
 
-    /// What is printed before a run.
-    pub(super) fn next(&self, point: &Point) -> String {
-        let number = self.of - self.left + 1;
-        let mut text = format!("run {number} of {}: {}", self.of, point.name());
-        if self.played > 0 {
-            let so_far = self.clock.now() - onion::Instant::ORIGIN;
-            let left = u32::try_from(self.left).unwrap_or(u32::MAX);
-            let to_go = so_far / self.played * left;
-            text.push_str(&format!("; {} to go, about {}", self.left, in_words(to_go)));
+    /// The message that is printed before a run.
+    pub(super) fn next(&self, key: &RunKey) -> String {
+        let number = self.total - self.remaining + 1;
+        let mut text = format!("run {number} of {}: {}", self.total, key.name());
+        if self.completed > 0 {
+            let elapsed = self.clock.now() - onion::Instant::ORIGIN;
+            let remaining = u32::try_from(self.remaining).unwrap_or(u32::MAX);
+            let to_go = elapsed / self.completed * remaining;
+            text.push_str(&format!("; {remaining} to go, about {}", time_text(to_go)));
         }
         text
     }
 }
 
-fn in_words(time: Duration) -> String {
+fn time_text(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
         seconds @ 120..7200 => format!("{} min", seconds / 60),
@@ -56,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_to_go_is_reckoned_by_runs_that_were_played_and_not_by_those_that_were_there() {
-        let point = Point { variant: "kist".to_owned(), load_percent: 100, seed: 3 };
+    fn skipped_runs_do_not_count_for_the_remaining_time() {
+        let key = RunKey { variant: "kist".to_owned(), load_percent: 100, seed: 3 };
         let mut progress = Progress::new(4);
-        progress.was_there(true);
-        assert_eq!(progress.next(&point), "run 2 of 4: kist, load 100 %, seed 3");
-        progress.is_over();
-        let told = progress.next(&point);
-        assert!(told.starts_with("run 3 of 4") && told.ends_with("2 to go, about 0 s"), "{told}");
+        progress.skip(true);
+        assert_eq!(progress.next(&key), "run 2 of 4: kist, load 100 %, seed 3");
+        progress.complete();
+        let text = progress.next(&key);
+        assert!(text.starts_with("run 3 of 4") && text.ends_with("2 to go, about 0 s"), "{text}");
     }
 }

@@ -219,8 +219,8 @@ struct UntilAll {
 }
 
 impl Director for UntilAll {
-    fn direct(&mut self, _: u64, told: News, _: &mut Vec<(HostId, TeamOrder)>) {
-        self.left = self.left.saturating_sub(told.ended_probes);
+    fn direct(&mut self, _: u64, news: News, _: &mut Vec<(HostId, TeamOrder)>) {
+        self.left = self.left.saturating_sub(news.ended_probes);
     }
 
     fn is_over(&self) -> bool {
@@ -252,20 +252,20 @@ mod tests {
     }
 
     #[test]
-    fn no_relay_has_more_than_its_share_of_all_and_those_without_downloads_have_none() {
+    fn weights_are_capped_and_relays_without_downloads_have_none() {
         let relays = [relay(9e6, &[100.0]), relay(1e6, &[100.0]), relay(1e6, &[])];
         assert_eq!(scale_as_torflow(&relays, 0.5), [Some(5000), Some(1000), None]);
         assert_eq!(scale_as_torflow(&[relay(0.0, &[1.0])], 1.0), [Some(1)], "never none at all");
     }
 
     #[test]
-    fn a_pass_has_downloads_at_a_time_in_proportion_to_the_network() {
+    fn simultaneous_downloads_are_in_proportion_to_the_network() {
         let at_once = |relays| TorFlow::default().at_once(relays);
         assert_eq!([1, 34, 346, 7000, 1_000_000].map(at_once), [1, 10, 103, 2100, u16::MAX]);
     }
 
     #[test]
-    fn the_best_ten_seconds_are_what_a_relay_has_observed() {
+    fn observed_bandwidth_is_the_best_ten_seconds() {
         let mut sent_bytes = vec![100; 30];
         sent_bytes[12..22].fill(700);
         let figures = HostFigures { sent_bytes, ..HostFigures::default() };

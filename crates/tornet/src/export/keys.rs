@@ -92,8 +92,8 @@ fn run(mut command: Command, folder: &Path) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
-    let problem = format!("{} has failed ({}): {said}", program.display(), output.status);
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).trim().to_owned();
+    let problem = format!("{} has failed ({}): {printed}", program.display(), output.status);
     Err(Error::Impossible(problem))
 }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_good_name_keeps_it() {
+    fn valid_names_are_kept() {
         assert_eq!(
             legal(&["guard1", "4uthority1"], &["server-1"]),
             ["guard1", "4uthority1", "server-1"]
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_the_nearest_name_that_is_free() {
+    fn invalid_names_become_the_nearest_free_name() {
         assert_eq!(
             legal(
                 &["guard-1", "Guard1", "ÄÖ", "averylongnameforarelay1"],
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_are_taken_and_no_two_are_the_same(
+        fn all_names_are_accepted_and_distinct(
             relays in prop::collection::vec("[A-Za-z0-9-]{0,24}", 0..20),
             servers in prop::collection::vec("[a-b-]{0,3}", 0..20),
         ) {

@@ -30,7 +30,7 @@ const fn way(latency_us: u64, loss: f64) -> Way {
 }
 
 #[test]
-fn nodes_and_ways_are_those_of_the_text_in_both_directions() {
+fn nodes_and_edges_are_read_in_both_directions() {
     let map = Map::parse(THREE, false, &used(&[1, 2])).expect("it is sound");
     let here = map.node(1).expect("it is there");
     assert_eq!(here.country.as_deref(), Some("DE"));
@@ -39,11 +39,11 @@ fn nodes_and_ways_are_those_of_the_text_in_both_directions() {
     assert_eq!(map.way(1, 2), way(45_500, 0.25));
     assert_eq!(map.way(2, 1), way(45_500, 0.25));
     assert_eq!(map.way(1, 1), way(2_000, 0.0));
-    assert!(map.node(3).is_none(), "nobody is there");
+    assert!(map.node(3).is_none(), "no host is there");
 }
 
 #[test]
-fn the_shortest_way_may_lead_over_nodes_where_nobody_is_and_loses_what_each_edge_loses() {
+fn the_shortest_path_may_use_unused_nodes_and_combines_the_losses_of_its_edges() {
     let direct = Map::parse(THREE, false, &used(&[1, 3])).expect("it is sound");
     assert_eq!(direct.way(1, 3), way(80_000, 0.0));
     let shortest = Map::parse(THREE, true, &used(&[1, 3])).expect("it is sound");
@@ -53,14 +53,14 @@ fn the_shortest_way_may_lead_over_nodes_where_nobody_is_and_loses_what_each_edge
 }
 
 #[test]
-fn a_directed_map_has_only_the_ways_that_it_names() {
+fn a_directed_map_has_only_the_paths_of_its_edges() {
     let text = THREE.replace("directed 0", "directed 1");
     let error = Map::parse(&text, false, &used(&[1, 2])).expect_err("there is no return path");
     assert!(error.contains("no edge from node 2 to node 1"), "{error}");
 }
 
 #[test]
-fn what_is_wrong_with_a_map_is_said() {
+fn errors_of_a_map_are_described() {
     let cases = [
         (THREE.replace("source 1 target 1 ", "source 2 target 1 "), "two edges"),
         (THREE.replace("source 1 target 1 ", "source 9 target 9 "), "from node 1 to node 1"),
@@ -77,9 +77,9 @@ fn what_is_wrong_with_a_map_is_said() {
         (THREE.trim_end().trim_end_matches(']').to_owned(), "no end"),
         (format!("{THREE} ]"), "bracket"),
     ];
-    for (text, said) in cases {
-        let error = Map::parse(&text, false, &used(&[1, 2, 3])).expect_err(said);
-        assert!(error.contains(said), "{error}, not {said}");
+    for (text, expected) in cases {
+        let error = Map::parse(&text, false, &used(&[1, 2, 3])).expect_err(expected);
+        assert!(error.contains(expected), "{error}, not {expected}");
     }
     let beyond = THREE.replace("directed 0", "edge [ source 1 target 9 latency \"1 ms\" ]");
     let error = Map::parse(&beyond, false, &used(&[1, 2])).expect_err("node 9 is nowhere");
@@ -89,7 +89,7 @@ fn what_is_wrong_with_a_map_is_said() {
 }
 
 #[test]
-fn who_says_only_its_country_is_at_the_nearest_node() {
+fn a_host_with_only_a_country_is_placed_at_the_nearest_node() {
     let map = Map::parse(THREE, false, &used(&[1, 2, 3])).expect("it is sound");
     let known = Places::new().expect("the table is sound");
     for (country, node) in [("DE", 1), ("US", 2), ("NL", 1), ("CA", 2)] {
@@ -100,7 +100,7 @@ fn who_says_only_its_country_is_at_the_nearest_node() {
 
 /// As in Shadow, whose undirected edges have no direction: petgraph finds both.
 #[test]
-fn an_undirected_edge_that_is_there_in_both_directions_is_there_twice() {
+fn an_undirected_edge_given_in_both_directions_is_a_duplicate() {
     let back = |directed: &str| {
         let text = THREE.replace("directed 0", directed);
         text.trim_end().trim_end_matches(']').to_owned()
@@ -109,7 +109,7 @@ fn an_undirected_edge_that_is_there_in_both_directions_is_there_twice() {
     let twice = Map::parse(&back("directed 0"), false, &used(&[1, 2])).expect_err("two ways");
     assert!(twice.contains("two edges lead from node"), "{twice}");
     let elsewhere = Map::parse(&back("directed 0"), false, &used(&[1, 3]));
-    assert!(elsewhere.is_ok(), "nobody needs that way: {elsewhere:?}");
+    assert!(elsewhere.is_ok(), "no host uses that path: {elsewhere:?}");
     let directed = Map::parse(&back("directed 1"), false, &used(&[1, 2])).expect("one each way");
     assert_eq!((directed.way(1, 2), directed.way(2, 1)), (way(45_500, 0.25), way(20_000, 0.0)));
     let shortest = Map::parse(&back("directed 0"), true, &used(&[1, 2])).expect("the shorter one");
@@ -118,7 +118,7 @@ fn an_undirected_edge_that_is_there_in_both_directions_is_there_twice() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_much_for_it(text in "[a-z0-9\\[\\]\" #\\n.]{0,200}", by_shortest: bool) {
+    fn no_text_makes_the_parser_panic(text in "[a-z0-9\\[\\]\" #\\n.]{0,200}", by_shortest: bool) {
         let _said = Map::parse(&text, by_shortest, &used(&[0, 1]));
         let _said = Map::parse(&format!("graph [ {text} ]"), by_shortest, &used(&[0, 1]));
     }

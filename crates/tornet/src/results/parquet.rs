@@ -35,7 +35,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[test]
-    fn parquet_has_the_rows_of_the_files_with_commas() {
+    fn parquet_files_have_the_rows_of_the_csv_files() {
         let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/small.toml");
         let network = Network::read(&network).expect("a scenario").scaled(0.2);
         let plan = Plan { seconds: 30, warm_up_s: 5, threads: 1, seed: 1 };

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_download_counts_for_what_is_known_of_it() {
+    fn each_download_counts_as_completed_failed_or_censored() {
         let records = [
             record(Ending::Complete, 40, Some(1), Some(3)),
             record(Ending::TimedOut, 40, Some(2), None),

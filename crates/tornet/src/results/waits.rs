@@ -108,7 +108,7 @@ mod tests {
     /// the shares there are 0.857 at 6, 0.807 at 7, 0.753 at 10, 0.690 at 13, 0.627 at 16, 0.538 at 22, 0.448
     /// at 23.
     #[test]
-    fn the_textbooks_patients_relapse_as_in_the_textbook() {
+    fn the_estimate_matches_the_textbook_example() {
         let relapsed = vec![6.0, 6.0, 6.0, 7.0, 10.0, 13.0, 16.0, 22.0, 23.0];
         let well = vec![6.0, 9.0, 10.0, 11.0, 17.0, 19.0, 20.0, 25.0, 32.0, 32.0, 34.0, 35.0];
         let waits = Waits::new(relapsed, well);
@@ -117,11 +117,11 @@ mod tests {
         let expected: Vec<(f64, f64)> = times.into_iter().zip(shares.map(|it| 1.0 - it)).collect();
         assert_near(&waits.distribution(), &expected);
         assert_eq!(waits.median(), Some(23.0));
-        assert_eq!(waits.quantile(0.95), None, "nobody was seen for so long");
+        assert_eq!(waits.quantile(0.95), None, "no patient was observed for so long");
     }
 
     #[test]
-    fn what_is_under_way_makes_the_median_longer_and_what_fails_makes_it_endless() {
+    fn censored_downloads_raise_the_median_and_failed_ones_make_it_infinite() {
         let over = vec![1.0, 2.0, 3.0];
         assert_eq!(Waits::new(over.clone(), vec![]).median(), Some(2.0));
         assert_eq!(Waits::new(over.clone(), vec![2.5]).median(), Some(2.5));
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn without_anything_under_way_it_is_the_usual_median(
+        fn without_censoring_it_is_the_ordinary_median(
             times in proptest::collection::vec(1u8..20, 1..40),
         ) {
             let mut sorted: Vec<f64> = times.iter().copied().map(f64::from).collect();
@@ -156,7 +156,7 @@ mod tests {
 
     /// For short and long runs alike: the estimates agree with those of an endless run, as far as they exist.
     #[test]
-    fn a_run_that_ends_early_says_less_and_nothing_else() {
+    fn shorter_runs_agree_with_longer_ones() {
         // Downloads of 1 to 11 s, one begun in each thousandth of a run's first three seconds, in an order
         // without a pattern.
         let of = |n: u32| (f64::from(n) / 1000.0, f64::from(n * 1361 % 3000) / 300.0 + 1.0);
@@ -167,8 +167,8 @@ mod tests {
             let open = all.iter().filter(|it| !is_over(it)).map(|it| end - it.0).collect();
             let waits = Waits::new(over.clone(), open);
             // Those that only the first few downloads could determine are omitted.
-            let told = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
-            for (time, share) in told.step_by(50) {
+            let shares = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
+            for (time, share) in shares.step_by(50) {
                 let truth = (time - 1.0) / 10.0;
                 assert!((share - truth).abs() < 0.02, "{share}, not {truth}, at {time} s of {end}");
             }

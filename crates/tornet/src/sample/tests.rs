@@ -53,7 +53,7 @@ proptest! {
 }
 
 #[test]
-fn a_seed_draws_the_same_and_another_others() {
+fn a_seed_determines_the_sample() {
     let all = whole_network();
     let of_seed = |seed| sample(&all, &wanted(0.1, seed)).expect("it works").network.relays;
     assert_eq!(of_seed(1), of_seed(1));
@@ -61,7 +61,7 @@ fn a_seed_draws_the_same_and_another_others() {
 }
 
 #[test]
-fn what_nobody_knows_is_guessed_and_counted() {
+fn unknown_values_are_guessed_and_counted() {
     let mut all = whole_network();
     for it in all.iter_mut().filter(|it| it.is_exit) {
         (it.country, it.observed) = (None, None);
@@ -76,7 +76,7 @@ fn what_nobody_knows_is_guessed_and_counted() {
 }
 
 #[test]
-fn a_network_without_exits_or_too_small_a_one_is_refused() {
+fn networks_without_exits_or_too_few_relays_are_refused() {
     let without: Vec<KnownRelay> = whole_network().into_iter().filter(|it| !it.is_exit).collect();
     let error = sample(&without, &wanted(0.1, 1)).expect_err("no exit").to_string();
     assert!(error.contains("lets streams out"), "{error}");
@@ -86,7 +86,7 @@ fn a_network_without_exits_or_too_small_a_one_is_refused() {
 }
 
 #[test]
-fn a_sample_comes_back_from_its_scenario() {
+fn a_sample_is_read_back_from_its_scenario() {
     let network = sample(&whole_network(), &wanted(0.05, 3)).expect("it works").network;
     let text = scenario_text(&network, None).expect("it can be written");
     let folder = tempfile::tempdir().expect("a folder");
@@ -106,7 +106,7 @@ fn a_sample_comes_back_from_its_scenario() {
 
 /// Descriptors are claims: a limit of zero, or more than any line carries.
 #[test]
-fn whatever_descriptors_claim_a_sample_is_a_scenario_that_can_be_read() {
+fn extreme_descriptors_still_make_a_valid_scenario() {
     let mut all = whole_network();
     for (number, relay) in all.iter_mut().enumerate() {
         relay.limit = Some(Rate::from_byte_per_s([0, 1, u64::MAX / 8][number % 3]));
@@ -120,7 +120,7 @@ fn whatever_descriptors_claim_a_sample_is_a_scenario_that_can_be_read() {
 }
 
 #[test]
-fn a_consensus_in_which_nothing_weighs_anything_is_refused_with_that_reason() {
+fn a_consensus_without_weights_is_refused_with_that_reason() {
     let all: Vec<KnownRelay> =
         whole_network().into_iter().map(|it| KnownRelay { weight: 0, ..it }).collect();
     let error = sample(&all, &wanted(0.1, 1)).expect_err("nothing to draw by").to_string();

@@ -74,7 +74,7 @@ pub(super) struct ChoicesTable {
 pub(super) struct SiteTable {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(super) count: u32,
-    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    #[serde(default = "no_name", skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     pub(super) country: String,
     pub(super) mbit_per_s: f64,
@@ -85,7 +85,7 @@ pub(super) struct SiteTable {
 pub(super) struct RelayTable {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(super) count: u32,
-    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    #[serde(default = "no_name", skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     pub(super) country: String,
     pub(super) mbit_per_s: f64,
@@ -105,7 +105,7 @@ pub(super) struct RelayTable {
 pub(super) struct ClientTable {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub(super) count: u32,
-    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    #[serde(default = "no_name", skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     pub(super) country: String,
     pub(super) mbit_per_s: f64,
@@ -153,7 +153,7 @@ pub(super) const fn unit() -> f64 {
     1.0
 }
 
-pub(super) const fn nobody() -> String {
+pub(super) const fn no_name() -> String {
     String::new()
 }
 

@@ -54,7 +54,8 @@ pub fn scenario_text(network: &Network, models: Option<&Path>) -> Result<String,
         let (fetch, name) = match &client.users {
             Users::Fetch(fetch) => (Some(fetch_table(fetch)), "benchmark"),
             Users::Models(_) if models.is_none() => {
-                let problem = "clients have users by models, and it is not said where these are";
+                let problem =
+                    "clients have users by models, but the folder of the models is unknown";
                 return Err(Error::Impossible(problem.into()));
             }
             Users::Models(_) => (None, "users"),

@@ -104,8 +104,8 @@ impl GraphFile {
     /// run.
     fn find(&self, folder: &Path) -> PathBuf {
         let named = folder.join(&self.path);
-        let beside = self.path.file_name().map(|name| folder.join("conf").join(name));
-        beside.filter(|it| !named.is_file() && it.is_file()).unwrap_or(named)
+        let in_conf = self.path.file_name().map(|name| folder.join("conf").join(name));
+        in_conf.filter(|it| !named.is_file() && it.is_file()).unwrap_or(named)
     }
 }
 

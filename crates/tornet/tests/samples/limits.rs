@@ -49,7 +49,7 @@ fn limit_by_tor(defaults: &str, own: &str, arguments: &[&str]) -> Option<u64> {
 }
 
 #[test]
-fn a_relays_limit_is_what_tor_makes_of_its_files() {
+fn a_relays_limit_is_the_one_that_tor_computes_from_its_files() {
     if Command::new("tor").arg("--version").output().is_err() {
         skip::this_test!("it needs tor");
     }
@@ -136,7 +136,7 @@ fn a_relays_limit_is_what_tor_makes_of_its_files() {
 }
 
 #[test]
-fn a_limit_that_is_no_rate_is_told_with_its_file() {
+fn an_invalid_limit_is_reported_with_its_file() {
     let error = limit("", "BandwidthRate quick", "").expect_err("it is none");
     assert!(
         error.contains("hosts/quince/torrc: bandwidthrate:") && error.contains("quick"),
@@ -146,14 +146,14 @@ fn a_limit_that_is_no_rate_is_told_with_its_file() {
 
 /// Samples are passed on without the files that all hosts include.
 #[test]
-fn a_file_that_is_included_and_missing_counts_as_empty() {
+fn a_missing_included_file_counts_as_empty() {
     let found = limit("%include ../../../conf/tor.common.torrc\nBandwidthRate 1250000\n", "", "");
     assert_eq!(found, Ok(Some(1_250_000)));
 }
 
 /// Until spring 2021: limits are arguments of tor, and paths begin at the sample.
 #[test]
-fn a_relay_of_an_older_sample_has_its_limit_from_its_arguments() {
+fn a_relay_of_an_older_sample_takes_its_limit_from_its_arguments() {
     let mut folder = with_downloads("", "time=60", "recvsize=1000");
     let words = "--Nickname quince --defaults-torrc conf/tor.common.torrc -f conf/tor.exitrelay.torrc --BandwidthRate 1250000 --BandwidthBurst 9999999";
     folder.hosts = folder.hosts.replacen("--defaults-torrc torrc-defaults -f torrc", words, 1);

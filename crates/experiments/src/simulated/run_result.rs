@@ -7,52 +7,53 @@ use tornet::network::Network;
 use tornet::results::{Transfers, finish, transfers};
 use tornet::run::{Plan, run};
 
-/// A run: which, at what load, with which seed.
+/// Identifies a run of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Point {
+pub(crate) struct RunKey {
     pub(crate) variant: String,
     pub(crate) load_percent: u32,
     pub(crate) seed: u64,
 }
 
-impl Point {
+impl RunKey {
     pub(crate) fn name(&self) -> String {
         format!("{}, load {} %, seed {}", self.variant, self.load_percent, self.seed)
     }
 
-    /// Without the ending.
+    /// The name of its file, without the ending.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}-{}", self.variant, self.load_percent, self.seed)
     }
 }
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Played {
-    /// What all runs of a folder have in common.
+pub(crate) struct RunResult {
+    /// Common to all runs of a folder.
     pub(crate) conditions: String,
-    pub(crate) point: Point,
+    #[serde(rename = "point")]
+    pub(crate) key: RunKey,
     pub(crate) network_weight_error: f64,
     pub(crate) sizes: Vec<Transfers>,
-    /// What relays sent, all together, in each second that counts.
+    /// What all relays together sent, in each second after the warm-up.
     pub(crate) sent_mbit_per_s: Vec<f64>,
     pub(crate) goodput_mbit_per_s: f64,
     pub(crate) utilisation: f64,
     pub(crate) queue_ms: f64,
-    /// Older runs do not contain it.
+    /// Absent from older results.
     #[serde(default)]
     pub(crate) kernel_queue_ms: Option<f64>,
     pub(crate) wall_s: f64,
     pub(crate) fingerprint: String,
 }
 
-impl Played {
-    /// A run at a load of 100 % of which nothing is known, for tests.
+impl RunResult {
+    /// A run at a load of 100 % without downloads, for tests.
     #[cfg(test)]
     pub(crate) fn blank(variant: &str, seed: u64) -> Self {
         Self {
             conditions: String::new(),
-            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
+            key: RunKey { variant: variant.to_owned(), load_percent: 100, seed },
             network_weight_error: 0.0,
             sizes: Vec::new(),
             sent_mbit_per_s: Vec::new(),
@@ -69,38 +70,38 @@ impl Played {
         self.sizes.iter().find(|it| it.bytes == bytes)
     }
 
-    /// NaN of a run without seconds that count.
+    /// NaN if the run has no seconds after the warm-up.
     pub(crate) fn sent_median_mbit_per_s(&self) -> f64 {
         crate::reporting::median(self.sent_mbit_per_s.iter().copied()).unwrap_or(f64::NAN)
     }
 
-    /// Milliseconds for which a cell is in a relay on average: in its queues, and in its kernel behind them.
+    /// The mean time of a cell in a relay, in its queues and in its kernel, in milliseconds.
     pub(crate) fn congestion_ms(&self) -> Option<f64> {
         Some(self.queue_ms + self.kernel_queue_ms?)
     }
 
-    /// Of all downloads that are over, so large a share failed.
+    /// The share of all ended downloads that failed.
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     pub(crate) fn failed_share(&self) -> Option<f64> {
         let failed: usize = self.sizes.iter().map(Transfers::failed).sum();
-        let whole: usize = self.sizes.iter().map(|it| it.last_byte_s.len()).sum();
-        let all = failed + whole;
+        let completed: usize = self.sizes.iter().map(|it| it.last_byte_s.len()).sum();
+        let all = failed + completed;
         (all > 0).then(|| failed as f64 / all as f64)
     }
 }
 
-/// Plays one. `None` if somebody has asked to stop.
+/// Simulates a run. `None` if the user has interrupted.
 #[expect(clippy::cast_precision_loss, reason = "bytes are far below 2⁵³")]
-pub(crate) fn play(
+pub(crate) fn simulate(
     batch: &Batch,
     network: &Network,
-    point: &Point,
+    key: &RunKey,
     session: Session<'_>,
-) -> Result<Option<Played>> {
+) -> Result<Option<RunResult>> {
     let Session { output, interrupt, .. } = session;
     let warm_up_s = batch.warm_up_s();
-    let plan = Plan { seconds: batch.seconds, warm_up_s, threads: batch.threads, seed: point.seed };
-    let name = point.name();
+    let plan = Plan { seconds: batch.seconds, warm_up_s, threads: batch.threads, seed: key.seed };
+    let name = key.name();
     let progress = |second: u32, wall: Duration| {
         let left_s = wall.as_secs_f64() / f64::from(second.max(1))
             * f64::from(plan.seconds.saturating_sub(second));
@@ -115,13 +116,13 @@ pub(crate) fn play(
     let sent = |second: usize| -> u64 {
         relays.iter().map(|it| it.sent_bytes.get(second).copied().unwrap_or(0)).sum()
     };
-    let counting = warm_up_s as usize..plan.seconds as usize;
-    Ok(Some(Played {
+    let after_warm_up = warm_up_s as usize..plan.seconds as usize;
+    Ok(Some(RunResult {
         conditions: batch.conditions.clone(),
-        point: point.clone(),
+        key: key.clone(),
         network_weight_error: summary.network_weight_error,
         sizes: transfers(network, &outcome, warm_up_s),
-        sent_mbit_per_s: counting.map(|second| sent(second) as f64 * 8e-6).collect(),
+        sent_mbit_per_s: after_warm_up.map(|second| sent(second) as f64 * 8e-6).collect(),
         goodput_mbit_per_s: summary.goodput_gbit_per_s * 1e3,
         utilisation: summary.utilisation,
         queue_ms: summary.queue_ms,

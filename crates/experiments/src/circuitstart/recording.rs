@@ -1,4 +1,4 @@
-//! Windows that write down their sizes.
+//! Hop-by-hop windows that record their sizes.
 
 use super::chain::Sizes;
 use onion::flow::control::{Agreed, CircuitFlow, CongestionParams, FlowFactory};
@@ -8,41 +8,41 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What all windows of a relay have written down, in the order in which they first sent something.
+/// The records of all windows of a relay, in the order of their first cells.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WindowLog(Arc<Mutex<Vec<Noted>>>);
+pub(super) struct WindowLog(Arc<Mutex<Vec<WindowRecord>>>);
 
-/// What one window has written down.
+/// The record of one window.
 #[derive(Debug, Default)]
-struct Noted {
+struct WindowRecord {
     sizes: Sizes,
-    /// When cells were passed on, and how long after they were sent.
+    /// When the next hop forwarded each cell, and how long after it was sent.
     round_trips: Vec<(Instant, Duration)>,
 }
 
 impl WindowLog {
-    fn lock(&self) -> MutexGuard<'_, Vec<Noted>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WindowRecord>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Windows that have sent something.
+    /// The number of windows that have sent cells.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// The latest of them: when it first sent something, and its sizes, with times since then.
+    /// The time of the latest window's first cell, and its sizes, with times since then.
     pub(super) fn latest(&self) -> Option<(Instant, Sizes)> {
-        let notes = self.lock();
-        let Noted { sizes, .. } = notes.last()?;
+        let log = self.lock();
+        let WindowRecord { sizes, .. } = log.last()?;
         let (begun, _) = *sizes.first()?;
         let since = |(at, size): &(Instant, u32)| (Instant::ORIGIN + (*at - begun), *size);
         Some((begun, sizes.iter().map(since).collect()))
     }
 
-    /// The median round trip of the latest one's cells that were passed on in this time.
-    pub(super) fn round_trip(&self, time: Range<Instant>) -> Option<Duration> {
-        let notes = self.lock();
-        let all = notes.last()?.round_trips.iter().filter(|(at, _)| time.contains(at));
+    /// The median round trip of the latest window's cells that were forwarded in this period.
+    pub(super) fn round_trip(&self, period: Range<Instant>) -> Option<Duration> {
+        let log = self.lock();
+        let all = log.last()?.round_trips.iter().filter(|(at, _)| period.contains(at));
         let mut sorted: Vec<Duration> = all.map(|(_, took)| *took).collect();
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
@@ -51,21 +51,21 @@ impl WindowLog {
 
 /// A flow control whose windows record their sizes.
 #[derive(Debug)]
-pub(super) struct NotedFlows {
+pub(super) struct RecordingFlows {
     pub(super) flows: HopFlows,
-    pub(super) notes: WindowLog,
+    pub(super) log: WindowLog,
 }
 
-impl FlowFactory for NotedFlows {
+impl FlowFactory for RecordingFlows {
     fn end(&self, params: &Arc<CongestionParams>, agreed: Agreed) -> Box<dyn CircuitFlow> {
         self.flows.end(params, agreed)
     }
 
     fn hop(&self) -> Option<Box<dyn HopWindow>> {
         let window = self.flows.hop()?;
-        Some(Box::new(NotedWindow {
+        Some(Box::new(RecordingWindow {
             window,
-            notes: self.notes.clone(),
+            log: self.log.clone(),
             place: None,
             sent: VecDeque::new(),
         }))
@@ -73,31 +73,31 @@ impl FlowFactory for NotedFlows {
 }
 
 #[derive(Debug)]
-struct NotedWindow {
+struct RecordingWindow {
     window: Box<dyn HopWindow>,
-    notes: WindowLog,
-    /// Where its own notes are, once it has sent something.
+    log: WindowLog,
+    /// The index of its record, once it has sent a cell.
     place: Option<usize>,
-    /// When each of the cells under way was sent.
+    /// The send times of the cells in flight.
     sent: VecDeque<Instant>,
 }
 
-impl NotedWindow {
-    fn note(&mut self, now: Instant) {
+impl RecordingWindow {
+    fn record(&mut self, now: Instant) {
         let size = self.window.size_cells();
-        let mut notes = self.notes.lock();
+        let mut log = self.log.lock();
         let place = *self.place.get_or_insert_with(|| {
-            notes.push(Noted::default());
-            notes.len() - 1
+            log.push(WindowRecord::default());
+            log.len() - 1
         });
-        let own = &mut notes[place].sizes;
+        let own = &mut log[place].sizes;
         if own.last().is_none_or(|(_, last)| *last != size) {
             own.push((now, size));
         }
     }
 }
 
-impl HopWindow for NotedWindow {
+impl HopWindow for RecordingWindow {
     fn size_cells(&self) -> u32 {
         self.window.size_cells()
     }
@@ -110,17 +110,17 @@ impl HopWindow for NotedWindow {
         self.window.handle_sent(now, cells);
         if cells > 0 {
             self.sent.extend((0..cells).map(|_| now));
-            self.note(now);
+            self.record(now);
         }
     }
 
     fn handle_feedback(&mut self, now: Instant, cells: u32) {
         self.window.handle_feedback(now, cells);
-        self.note(now);
-        let passed = self.sent.drain(..self.sent.len().min(cells as usize));
-        let mut notes = self.notes.lock();
-        if let Some(own) = self.place.and_then(|place| notes.get_mut(place)) {
-            own.round_trips.extend(passed.map(|sent| (now, now - sent)));
+        self.record(now);
+        let forwarded = self.sent.drain(..self.sent.len().min(cells as usize));
+        let mut log = self.log.lock();
+        if let Some(own) = self.place.and_then(|place| log.get_mut(place)) {
+            own.round_trips.extend(forwarded.map(|sent| (now, now - sent)));
         }
     }
 }
@@ -131,24 +131,24 @@ mod tests {
     use onion::flow::hop::HopWindows;
 
     #[test]
-    fn a_window_writes_down_when_it_changes_and_one_that_is_not_used_nothing() {
-        let notes = WindowLog::default();
+    fn a_window_records_its_changes_once_it_has_sent_a_cell() {
+        let log = WindowLog::default();
         let flows = HopWindows::CircuitStart.flows(Duration::ZERO);
-        let noted = NotedFlows { flows, notes: notes.clone() };
-        let _unused = noted.hop();
-        assert_eq!((notes.count(), notes.latest()), (0, None));
+        let flows = RecordingFlows { flows, log: log.clone() };
+        let _unused = flows.hop();
+        assert_eq!((log.count(), log.latest()), (0, None));
         for _ in 0..2 {
-            let mut window = noted.hop().expect("it has some");
+            let mut window = flows.hop().expect("it has some");
             let at = Instant::from_millis;
             window.handle_sent(at(100), window.room_cells(at(100)));
             window.handle_feedback(at(120), 1);
             window.handle_feedback(at(121), 1);
-            let (begun, sizes) = notes.latest().expect("it has sent");
+            let (begun, sizes) = log.latest().expect("it has sent");
             assert_eq!((begun, sizes), (at(100), vec![(at(0), 2), (at(21), 4)]));
-            let round_trip = |from, to| notes.round_trip(at(from)..at(to));
+            let round_trip = |from, to| log.round_trip(at(from)..at(to));
             assert_eq!(round_trip(121, 122), Some(Duration::from_millis(21)));
             assert_eq!(round_trip(0, 120), None);
         }
-        assert_eq!(notes.count(), 2);
+        assert_eq!(log.count(), 2);
     }
 }
