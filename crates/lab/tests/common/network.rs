@@ -209,6 +209,13 @@ impl<S: World> Net<S> {
         figures
     }
 
+    /// A transfer with the server, which must complete.
+    #[track_caller]
+    pub(crate) fn transfer(&mut self, circuit: CircuitNumber, transfer: Transfer) -> Figures {
+        let stream = self.begin(circuit, transfer);
+        self.complete(stream)
+    }
+
     /// Waits until a circuit is lost, and returns the cause.
     #[track_caller]
     pub(crate) fn lost(&mut self, circuit: CircuitNumber) -> Loss {

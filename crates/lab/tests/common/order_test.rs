@@ -27,6 +27,16 @@ impl<S: Stage + 'static> OrderTest<S> {
         Self { run }
     }
 
+    /// A new peer whose order is accepted.
+    pub(crate) fn accepted(&mut self, order: &Order) -> NodeHandle {
+        let peer = self.run.add_peer();
+        let exported = self.run.peer(peer).exported;
+        self.run.peer(peer).send_message(&Message::Order(order.sign(&COORDINATOR, &exported)));
+        let accepted = Message::Accepted { nonce: order.nonce };
+        self.run.until_peer(peer, |peer| peer.messages() == [accepted.clone()]);
+        peer
+    }
+
     /// The result of an order that is changed before it is signed.
     #[track_caller]
     pub(crate) fn refused(&mut self, change: impl FnOnce(&mut Order)) -> ErrorCode {

@@ -112,6 +112,20 @@ impl Built {
     }
 }
 
+/// Opens a circuit and extends it to a relay, which must end it; returns the reason.
+#[track_caller]
+pub(crate) fn refused_extend<S: Stage>(
+    run: &mut Run<'_, S>,
+    client: NodeHandle,
+    circ_id: CircId,
+    address: SocketAddr,
+    ids: &RelayIds,
+) -> DestroyReason {
+    let mut circuit = Built::new(run, client, circ_id);
+    circuit.send_relay(run, RelayCommand::EXTEND2, &extend_data(address, ids));
+    circuit.until_destroyed(run)
+}
+
 #[track_caller]
 pub(crate) fn destroyed<S: Stage>(
     run: &mut Run<'_, S>,
@@ -226,27 +240,19 @@ fn a_circuit_cannot_be_extended_to_the_relay_itself_or_to_a_closed_port<S: Stage
     let mut run = begin(stage);
     let client = run.add_peer();
     let target = run.target;
-    let mut circuit = Built::new(&mut run, client, id(1));
-    let itself = extend_data(target.address, &target.ids);
-    circuit.send_relay(&mut run, RelayCommand::EXTEND2, &itself);
     // Like C tor, which fails to connect to itself.
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    let reason = refused_extend(&mut run, client, id(1), target.address, &target.ids);
+    assert_eq!(reason, DestroyReason::CONNECT_FAILED);
 
     // A port without a listener.
     let nowhere = run.stage.nowhere();
-    let mut circuit = Built::new(&mut run, client, id(2));
-    circuit.send_relay(
-        &mut run,
-        RelayCommand::EXTEND2,
-        &extend_data(nowhere, &identities().next.ids()),
-    );
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    let reason = refused_extend(&mut run, client, id(2), nowhere, &identities().next.ids());
+    assert_eq!(reason, DestroyReason::CONNECT_FAILED);
 
     let next = Next::new(&mut run);
-    let mut circuit = Built::new(&mut run, client, id(3));
-    let impostor = extend_data(next.address, &identities().landings[0].ids());
-    circuit.send_relay(&mut run, RelayCommand::EXTEND2, &impostor);
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CHANNEL_CLOSED);
+    let wrong = identities().landings[0].ids();
+    let reason = refused_extend(&mut run, client, id(3), next.address, &wrong);
+    assert_eq!(reason, DestroyReason::CHANNEL_CLOSED);
     assert_eq!(run.open_circuits(), 0);
 }
 
@@ -325,17 +331,13 @@ fn a_circuit_cannot_be_extended_to_its_previous_hop<S: Stage>(stage: S) {
     let client = run.add_peer();
     Built::new(&mut run, client, id(1)).extend(&mut run, next);
     // The relay has opened the link: the other side's circuit IDs lack the highest bit.
-    let mut circuit = Built::new(&mut run, next.node, CircId::new(5));
-    let back = extend_data(next.address, &identities().next.ids());
-    circuit.send_relay(&mut run, RelayCommand::EXTEND2, &back);
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::PROTOCOL);
     // One of the two identities is sufficient.
     let (own, other) = (&identities().next, &identities().landings[0]);
-    for (number, rsa, ed25519) in [(6, own, other), (7, other, own)] {
+    for (number, rsa, ed25519) in [(5, own, own), (6, own, other), (7, other, own)] {
         let ids = RelayIds { rsa: rsa.rsa, ed25519: Some(ed25519.ed25519) };
-        let mut circuit = Built::new(&mut run, next.node, CircId::new(number));
-        circuit.send_relay(&mut run, RelayCommand::EXTEND2, &extend_data(next.address, &ids));
-        assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::PROTOCOL);
+        let circ_id = CircId::new(number);
+        let reason = refused_extend(&mut run, next.node, circ_id, next.address, &ids);
+        assert_eq!(reason, DestroyReason::PROTOCOL);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Links that other relays have opened: circuits to an authenticated relay use them.
 
-use super::circuits::{Built, Next, begin, creates, destroyed, id, last_create};
+use super::circuits::{Built, Next, begin, creates, destroyed, id, last_create, refused_extend};
 use crate::common::echo_run::Run;
 use crate::common::identities::{UNIX_TIME_S, identities};
-use crate::common::peer::{Peer, extend_data};
+use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, Stage};
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
@@ -82,24 +82,14 @@ fn a_link_serves_another_address_if_the_relays_netinfo_lists_its_source_address<
     let quiet = dialler(&mut run, &[]);
     let away = elsewhere(quiet.address);
     let client = run.add_peer();
-    let mut circuit = Built::new(&mut run, client, id(1));
-    circuit.send_relay(
-        &mut run,
-        RelayCommand::EXTEND2,
-        &extend_data(away, &identities().next.ids()),
-    );
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    let reason = refused_extend(&mut run, client, id(1), away, &identities().next.ids());
+    assert_eq!(reason, DestroyReason::CONNECT_FAILED);
     assert_eq!(creates(run.peer(quiet.node)), 0);
 
     // A claim without the link's source address does not count.
     let liar = dialler(&mut run, &[away]);
-    let mut circuit = Built::new(&mut run, client, id(2));
-    circuit.send_relay(
-        &mut run,
-        RelayCommand::EXTEND2,
-        &extend_data(away, &identities().next.ids()),
-    );
-    assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::CONNECT_FAILED);
+    let reason = refused_extend(&mut run, client, id(2), away, &identities().next.ids());
+    assert_eq!(reason, DestroyReason::CONNECT_FAILED);
     assert_eq!(creates(run.peer(liar.node)), 0);
 
     let honest = dialler(&mut run, &[away, quiet.address]);

@@ -137,11 +137,7 @@ fn an_order_is_accepted_once<S: Stage + 'static>(stage: S) {
 fn a_second_order_on_a_link_ends_the_first<S: Stage + 'static>(stage: S) {
     let mut test = OrderTest::new(stage);
     let (first, second) = (test.run.next_order(), test.run.next_order());
-    let peer = test.run.add_peer();
-    let exported = test.run.peer(peer).exported;
-    test.run.peer(peer).send_message(&Message::Order(first.sign(&COORDINATOR, &exported)));
-    let accepted = Message::Accepted { nonce: first.nonce };
-    test.run.until_peer(peer, |peer| peer.messages() == [accepted.clone()]);
+    let peer = test.accepted(&first);
     let measurer = proven(&mut test.run, first.nonce);
     let code = test.refused_on(peer, |it| Message::Order(second.sign(&COORDINATOR, it)));
     assert_eq!(code, ErrorCode::BUSY);
@@ -161,11 +157,7 @@ fn a_violation_by_the_coordinator_ends_the_measurement_for_all<S: Stage + 'stati
     let mut test = OrderTest::new(stage);
     let order = test.run.next_order();
     assert_eq!(order.measurers[0], MeasurerKey::of_seed(&MEASURERS[0]));
-    let peer = test.run.add_peer();
-    let exported = test.run.peer(peer).exported;
-    test.run.peer(peer).send_message(&Message::Order(order.sign(&COORDINATOR, &exported)));
-    let accepted = Message::Accepted { nonce: order.nonce };
-    test.run.until_peer(peer, |peer| peer.messages() == [accepted.clone()]);
+    let peer = test.accepted(&order);
     let measurer = proven(&mut test.run, order.nonce);
     // The coordinator is also a measurer, but must not measure on this link.
     let target = test.run.target.ids;

@@ -42,8 +42,7 @@ fn an_ended_stream_leaves_nothing<W: World>(world: W) {
     net.client().end(stream);
     net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
     // Cells in flight have used some of the circuit's window, which SENDMEs restore.
-    let stream = net.begin(circuit, Transfer::download(2, 1_000_000));
-    net.complete(stream);
+    net.transfer(circuit, Transfer::download(2, 1_000_000));
     net.client().destroy(circuit);
     net.assert_empty();
 }
@@ -100,8 +99,7 @@ fn a_next_hop_that_never_answers_does_not_delay_other_circuits<W: World>(world: 
     let waiting = net.open(&path);
     net.stage.until(SOON, |stage| stage.node::<Peer>(mute).is_accepted());
     let circuit = net.circuit(false);
-    let stream = net.begin(circuit, Transfer::download(1, 100_000));
-    net.complete(stream);
+    net.transfer(circuit, Transfer::download(1, 100_000));
     assert!(!net.client().is_built(waiting));
     if W::IS_EXACT {
         // The relay gives up the link after half a minute.
@@ -122,14 +120,12 @@ fn a_circuit_survives_jumps_of_the_wall_clock<W: World>(world: W) {
     for unix_time_s in [20 * year, 80 * year, UNIX_TIME_S] {
         let now = net.stage.now();
         (0..3).for_each(|place| net.relay(place).set_unix_time(now, unix_time_s));
-        let stream = net.begin(circuit, Transfer::download(unix_time_s, 200_000));
-        net.complete(stream);
+        net.transfer(circuit, Transfer::download(unix_time_s, 200_000));
     }
     if W::IS_EXACT {
         // A suspended machine: hours pass at once.
         net.pass(Duration::from_secs(7 * 3600));
-        let stream = net.begin(circuit, Transfer::download(7, 200_000));
-        net.complete(stream);
+        net.transfer(circuit, Transfer::download(7, 200_000));
     }
     net.client().destroy(circuit);
     net.assert_empty();

@@ -76,8 +76,7 @@ fn a_flood_of_begins_is_refused_beyond_a_bound<W: World>(world: W) {
     // A peer that does not read does not receive DESTROY either.
     net.server().resume();
     net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
-    let stream = net.begin(quiet, Transfer::download(1, 10_000));
-    net.complete(stream);
+    net.transfer(quiet, Transfer::download(1, 10_000));
 }
 
 fn undecryptable_cells_end_only_their_circuit<W: World>(world: W) {
@@ -109,6 +108,5 @@ fn data_beyond_the_window_ends_only_its_circuit<W: World>(world: W) {
     assert_eq!(reason, DestroyReason::PROTOCOL);
     net.until(|net| net.relay(2).queued_bytes() == 0);
     net.server().resume();
-    let stream = net.begin(quiet, Transfer::download(1, 10_000));
-    net.complete(stream);
+    net.transfer(quiet, Transfer::download(1, 10_000));
 }

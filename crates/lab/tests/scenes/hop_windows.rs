@@ -66,8 +66,7 @@ fn transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop<W: World>(worl
         let circuit = net.circuit(has_congestion_control);
         for (seed, size) in (1..).zip(SIZES) {
             let transfer = Transfer { seed, download_bytes: size, upload_bytes: size };
-            let stream = net.begin(circuit, transfer);
-            net.complete(stream);
+            net.transfer(circuit, transfer);
         }
         net.client().destroy(circuit);
     }
@@ -87,8 +86,7 @@ fn transfers_are_intact<W: World>(world: W, who: u8) {
     let mut net = net(world, HopWindows::CircuitStart, who);
     let circuit = net.circuit(true);
     let transfer = Transfer { seed: 3, download_bytes: 300_000, upload_bytes: 300_000 };
-    let stream = net.begin(circuit, transfer);
-    net.complete(stream);
+    net.transfer(circuit, transfer);
     net.client().destroy(circuit);
     net.assert_empty();
     assert_feedback(&mut net, who);
@@ -113,8 +111,7 @@ fn transfers_are_intact_with_windows_of_each_kind() {
         let mut net = net(VirtualTime::new(1, Some(3000)), windows, ALL);
         let circuit = net.circuit(false);
         let transfer = Transfer { seed: 4, download_bytes: 60_000, upload_bytes: 60_000 };
-        let stream = net.begin(circuit, transfer);
-        net.complete(stream);
+        net.transfer(circuit, transfer);
         net.client().destroy(circuit);
         net.assert_empty();
         assert_feedback(&mut net, ALL);
@@ -157,8 +154,7 @@ fn download_through_a_limited_middle(windows: HopWindows, who: u8) -> LimitedDow
     let mut net = limited_net(stage, windows, who, Some(limit));
     let circuit = net.circuit(false);
     let (sent, waited) = (net.relay(1).totals().client_bytes, net.relay(1).waited_cell_s());
-    let stream = net.begin(circuit, Transfer::download(1, 4_000_000));
-    let took = net.complete(stream).to_last();
+    let took = net.transfer(circuit, Transfer::download(1, 4_000_000)).to_last();
     let cells = (net.relay(1).totals().client_bytes - sent) as f64 / 514.0;
     let waits = Duration::from_secs_f64((net.relay(1).waited_cell_s() - waited) / cells);
     net.client().destroy(circuit);

@@ -89,8 +89,7 @@ fn linked_circuits_with_counter_galois_onion_are_intact<W: World>(world: W) {
     let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(paths) };
     let set = linked(&mut net, &plan);
     for (seed, size) in (1..).zip(SIZES) {
-        let stream = net.begin(set, Transfer { seed, download_bytes: size, upload_bytes: size });
-        net.complete(stream);
+        net.transfer(set, Transfer { seed, download_bytes: size, upload_bytes: size });
     }
     net.client().destroy(set);
     net.assert_idle();
@@ -132,8 +131,7 @@ fn surplus_legs_are_refused_and_the_others_continue<W: World>(world: W) {
     let set = linked(&mut net, &SetPlan::new(paths.clone()));
     let now = net.stage.now();
     assert_eq!(net.client().add_leg(now, set, &paths[0]), None);
-    let stream = net.begin(set, Transfer::download(1, 300_000));
-    net.complete(stream);
+    net.transfer(set, Transfer::download(1, 300_000));
     assert_eq!(net.client().legs(set).len(), 8);
     net.client().destroy(set);
     net.assert_idle();
@@ -244,8 +242,7 @@ fn a_broken_leg_that_carried_nothing_does_not_affect_the_stream() {
     let paths = legs(&net, 3);
     net.client().add_leg(now, set, &paths[2]).expect("a set");
     net.until(|net| net.client().legs(set).len() == 2);
-    let stream = net.begin(set, Transfer::download(2, 2_000_000));
-    net.complete(stream);
+    net.transfer(set, Transfer::download(2, 2_000_000));
     net.client().destroy(set);
     net.assert_idle();
 }
@@ -268,8 +265,7 @@ fn uneven(one_way_ms: [u64; 2], mbit_per_s: f64) -> Net<VirtualTime> {
 fn throughput(net: &mut Net<VirtualTime>, count: usize) -> (Duration, Vec<LegFigures>) {
     let plan = SetPlan::new(legs(net, count));
     let set = linked(net, &plan);
-    let stream = net.begin(set, Transfer::download(1, 8_000_000));
-    let took = net.complete(stream).to_last();
+    let took = net.transfer(set, Transfer::download(1, 8_000_000)).to_last();
     let figures = net.client().legs(set);
     net.client().destroy(set);
     net.assert_idle();
@@ -292,8 +288,7 @@ fn out_of_order_data_is_bounded_and_a_blocking_leg_is_given_up() {
     let mut net = uneven([5, 400], 20.0);
     let plan = SetPlan::new(legs(&net, 2));
     let set = linked(&mut net, &plan);
-    let stream = net.begin(set, Transfer::download(1, 6_000_000));
-    net.complete(stream);
+    net.transfer(set, Transfer::download(1, 6_000_000));
     let peak = net.client().early_peak_cells(set);
     assert!((200..10_000).contains(&peak), "{peak} cells");
     net.client().destroy(set);
@@ -307,8 +302,7 @@ fn out_of_order_data_is_bounded_and_a_blocking_leg_is_given_up() {
     // is for data that arrives until the exit is informed.
     let strict = SetPlan { early_max_cells: 2000, ..plan };
     let set = linked(&mut net, &strict);
-    let stream = net.begin(set, Transfer::download(1, 6_000_000));
-    net.complete(stream);
+    net.transfer(set, Transfer::download(1, 6_000_000));
     let early = net.client().early_peak_cells(set);
     assert!(early <= 2000, "{early} cells");
     assert_eq!(net.client().legs(set).len(), 1, "the slow leg is given up: {early} cells");
@@ -319,8 +313,7 @@ fn out_of_order_data_is_bounded_and_a_blocking_leg_is_given_up() {
 #[test]
 fn an_exit_with_minimum_latency_uses_the_fastest_leg() {
     let (mut net, set) = with_a_slow_leg();
-    let stream = net.begin(set, Transfer::download(1, 3_000_000));
-    net.complete(stream);
+    net.transfer(set, Transfer::download(1, 3_000_000));
     let figures = net.client().legs(set);
     assert!(figures[0].received > 6_000 && figures[1].received == 0, "{figures:?}");
     net.client().destroy(set);

@@ -15,8 +15,7 @@ fn world(seed: u64, model: PathModel) -> Net<VirtualTime> {
 
 fn download(net: &mut Net<VirtualTime>, has_congestion_control: bool, bytes: u64) -> Figures {
     let circuit = net.circuit(has_congestion_control);
-    let stream = net.begin(circuit, Transfer::download(1, bytes));
-    let figures = net.complete(stream);
+    let figures = net.transfer(circuit, Transfer::download(1, bytes));
     net.client().destroy(circuit);
     figures
 }
@@ -89,8 +88,7 @@ fn circuits_of_a_very_slow_client_are_killed_and_no_others() {
     assert!(most > bound / 2, "the queues did not fill: {most}");
     assert!(most <= bound + 20_000, "{most}");
     assert!(net.relay(0).open_circuits() < 41, "no circuit was killed");
-    let stream = net.begin(quiet, Transfer::download(2, 200_000));
-    net.complete(stream);
+    net.transfer(quiet, Transfer::download(2, 200_000));
 }
 
 #[test]

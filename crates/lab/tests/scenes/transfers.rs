@@ -27,8 +27,7 @@ fn downloads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
     for has_congestion_control in [false, true] {
         let circuit = net.circuit(has_congestion_control);
         for (seed, size) in (1..).zip(SIZES) {
-            let stream = net.begin(circuit, Transfer::download(seed, size));
-            let figures = net.complete(stream);
+            let figures = net.transfer(circuit, Transfer::download(seed, size));
             assert_eq!(figures.received_bytes, size + 8);
             assert!(figures.to_first_byte() <= Some(figures.to_last()));
         }
@@ -42,8 +41,7 @@ fn uploads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
     for has_congestion_control in [false, true] {
         let circuit = net.circuit(has_congestion_control);
         for (seed, size) in (1..).zip(SIZES) {
-            let stream = net.begin(circuit, Transfer::upload(seed, size));
-            let figures = net.complete(stream);
+            let figures = net.transfer(circuit, Transfer::upload(seed, size));
             assert_eq!(figures.sent_bytes, size + 24);
         }
         net.client().destroy(circuit);
@@ -63,8 +61,7 @@ fn transfers_in_both_directions_are_intact_at_all_sizes_with_counter_galois_onio
         let circuit = net.built(&asked);
         for (seed, size) in (1..).zip(SIZES.into_iter().chain(CELL_SIZES)) {
             let transfer = Transfer { seed, download_bytes: size, upload_bytes: size };
-            let stream = net.begin(circuit, transfer);
-            net.complete(stream);
+            net.transfer(circuit, transfer);
         }
         net.client().destroy(circuit);
         assert_eq!(net.relay(hops - 1).totals().cgo_circuits, 1, "the last hop of {hops} alone");
@@ -80,8 +77,7 @@ fn simultaneous_transfers_in_both_directions_are_intact_with_either_flow_control
     for has_congestion_control in [false, true] {
         let circuit = net.circuit(has_congestion_control);
         let transfer = Transfer { seed: 5, download_bytes: 400_000, upload_bytes: 400_000 };
-        let stream = net.begin(circuit, transfer);
-        net.complete(stream);
+        net.transfer(circuit, transfer);
         net.client().destroy(circuit);
     }
     net.assert_empty();
@@ -120,8 +116,7 @@ fn both_ends_report_their_transfers<W: World>(world: W) {
         Transfer { upload_bytes: 3_000, ..Transfer::download(2, 0) },
     ];
     for transfer in transfers {
-        let stream = net.begin(circuit, transfer);
-        let figures = net.complete(stream);
+        let figures = net.transfer(circuit, transfer);
         let answer = net.server().poll_answer().expect("the server has answered");
         assert_eq!(answer.transfer, transfer);
         if W::IS_EXACT {
@@ -168,8 +163,7 @@ fn a_rate_limit_is_fully_used<W: World>(world: W) {
     });
     let circuit = net.circuit(false);
     let bytes = 1_000_000;
-    let stream = net.begin(circuit, Transfer::download(3, bytes));
-    let figures = net.complete(stream);
+    let figures = net.transfer(circuit, Transfer::download(3, bytes));
     let took = figures.last_at - figures.first_byte_at.expect("there are bytes");
     let sent = net.relay(1).totals().client_bytes;
     let share = |bytes| Rate::from_bytes_over(bytes, took).as_mbit_per_s() / rate.as_mbit_per_s();
