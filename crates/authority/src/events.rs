@@ -92,7 +92,7 @@ fn fingerprint(record: &Record) -> String {
 fn describe(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
-        "{waiting} relays wait for their slots, {running} are being measured, {done} are done with for this period; \
-         {without_slot} have no slot in it"
+        "{waiting} relays wait for their slots, {running} are being measured, {done} are done; \
+         {without_slot} have no slot in this period"
     )
 }

@@ -322,8 +322,9 @@ impl Series {
     }
 
     /// Whether, from this second to the last, the relay had taken cells and returned none, [though it was
-    /// reachable](Account::shows_stalled_relay), by the latest report of this measurer, or of any if `None`. A measurer whose machine was suspended samples its sockets late or not at all, and the next interval is short. A
-    /// pump that gave up at the end of a second sampled at the end of the previous one.
+    /// reachable](Account::shows_stalled_relay), by the latest report of this measurer, or of any if `None`. A measurer
+    /// whose machine was suspended samples its sockets late or not at all, and the next interval is short. A pump that
+    /// gave up at the end of a second sampled at the end of the previous one.
     #[must_use]
     pub fn shows_stalled_relay(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =

@@ -21,7 +21,7 @@ use weighed::Weighed;
 ///
 /// Simulates a network with the weights of each balancer, at several loads and with several seeds. TorFlow
 /// and FlashFlow first measure the relays inside the simulation, while its users are active, once for each seed.
-/// The same network is then simulated again with the resulting weights. The report reproduces figures 8 and 9 of
+/// Then the network is simulated again with the resulting weights. The report reproduces figures 8 and 9 of
 /// the paper. Completed runs are kept in the folder DIR/balance-runs; if interrupted, the same command continues.
 /// See simulation.md (in the documentation).
 #[derive(Debug, Args)]

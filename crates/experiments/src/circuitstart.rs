@@ -95,11 +95,9 @@ const TEXT: &str = include_str!("../../../docs/experiments/circuitstart.md");
   flashflow-lab experiment circuitstart --worlds simulated --json
   flashflow-lab experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
-The experiment holds if
-- the source's window settles within 10 % of the optimum (plus four queued cells) at each distance,
-- it reaches the new optimum within five round trips after the bottleneck's rate doubles, and stays there for three,
-- no quantile of the 50 transfers is worse with CircuitStart than without, and the best is 0.5 s better,
-- over real paths it settles within 15 % of the model.")]
+The claim holds if the source's window settles within 10 % of the optimum (plus four queued cells) at each distance, reaches the new optimum
+within five round trips after the bottleneck's rate doubles and stays there for three, and settles within 15 % of the model over real paths.
+No quantile of the 50 transfers may be worse with CircuitStart, and the best must be 0.5 s better.")]
 pub(super) struct Options {
     /// Rate of the bottleneck in Mbit/s, 1 to 1000.
     #[arg(long, default_value_t = 10.0, value_parser = crate::common::mbit, value_name = "MBIT")]

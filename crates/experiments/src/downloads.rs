@@ -28,12 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Do our relays serve C tor clients as guard, middle, exit, and all three?
 ///
 /// Three of our relays are part of a private network of C tor. A C tor client with pinned relays downloads content from an HTTP server on
-/// loopback. DownloadSpec download uses a separate circuit, and its SHA-256 is verified. Further downloads through C tor relays alone serve for
+/// loopback. Each download uses a separate circuit, and its SHA-256 is verified. Further downloads through C tor relays alone serve for
 /// comparison.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment downloads --quick --out results")]
 pub(super) struct Options {
-    /// BackgroundDownloads through our relays; 100 by default, 16 if --quick.
+    /// Downloads through our relays; 100 by default, 16 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(4..=10_000))]
     count: Option<u32>,
     /// Size of the largest download in bytes; 100 MiB by default, 10 MiB if --quick. The smallest has 1 KiB.
@@ -85,7 +85,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     Ok(results.report(options, count, largest, &network.costs()))
 }
 
-/// BackgroundDownloads all contents, some at a time, and reports each when it ends.
+/// Downloads all contents, some at a time, and reports each when it ends.
 fn download_all(
     Endpoints { socks, server }: Endpoints,
     placement: Placement,

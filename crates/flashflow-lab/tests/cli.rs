@@ -74,7 +74,7 @@ fn a_program_that_is_not_tor_is_named() {
     let mut command = scratch.command(&["demo", "--limits", "10"]);
     command.env("FLASHFLOW_TOR", "/bin/true");
     let ended = Running::new(command).end();
-    ended.assert_refused(&["/bin/true", "really", "fingerprint"]);
+    ended.assert_refused(&["/bin/true", "another program", "fingerprint"]);
     assert_eq!(ended.code, Some(1));
     scratch.assert_clean();
 }

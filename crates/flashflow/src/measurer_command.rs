@@ -43,8 +43,8 @@ const LATENCY: Duration = Duration::from_millis(200);
   flashflow measurer --config measurer.toml --check
 
 The sample measurer.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
-SIGHUP reloads the opt-in list, `accept_opt_in`, `coordinators`, `private_network` and `peers`; running measurements continue. SIGTERM or Ctrl-C ends
-the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
+SIGHUP reloads the opt-in list, `accept_opt_in`, `opt_in_key`, `coordinators`, `private_network` and `peers`; running measurements
+continue. SIGTERM or Ctrl-C ends the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
 
 Exit status: 0 interrupted, or the check passed; 1 failed; 2 wrong arguments.")]
 pub(crate) struct MeasurerOptions {
@@ -251,7 +251,7 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
             "private addresses: {}",
             if config.private_network { "all" } else { "listed ones" }
         ),
-        format!("ports of return relays: {}", or(ports.clone(), "any")),
+        format!("ports of landings: {}", or(ports.clone(), "any")),
     ];
     output.result(text.join("\n"), || {
         json!({

@@ -93,7 +93,8 @@ pub(crate) struct RelayOptions {
     /// Time for existing circuits to end at shutdown, in seconds; 30 by default, 0 to end at once.
     #[arg(long, value_name = "SECONDS")]
     shutdown_wait_s: Option<u32>,
-    /// Memory limit of the queues (MaxMemInQueues), in MiB. By default two fifths of the machine's memory.
+    /// Memory limit of the queues (MaxMemInQueues), in MiB. By default two fifths of the host's memory, or three quarters
+    /// if it has less than 8 GiB; 256 MiB at least and 8192 MiB at most.
     #[arg(long, value_name = "MIB")]
     max_mem_in_queues_mib: Option<u32>,
     /// Read the configuration and the keys, print what the relay would do, and end. Makes no keys, and contacts no other host.

@@ -34,7 +34,7 @@
 //! if the timing of the traffic is.
 //!
 //! # Limits
-//! One thread carries everything; [`Wan::losses`] reports what it could not carry. Deliveries are never
+//! One thread carries everything; [`Wan::unintended_losses`] reports what it could not carry. Deliveries are never
 //! early, and a fraction of a millisecond late. Rates count IP packets with their headers. Only IPv4.
 //!
 //! # Cleanup

@@ -21,8 +21,8 @@ pub struct Reloaded {
 impl fmt::Display for Reloaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.changed[..] {
-            [] => f.write_str("configuration read again: nothing has changed that could")?,
-            changed => write!(f, "configuration read again, changed: {}", changed.join(", "))?,
+            [] => f.write_str("configuration reloaded: no change takes effect")?,
+            changed => write!(f, "configuration reloaded, changed: {}", changed.join(", "))?,
         }
         match &self.needs_restart[..] {
             [] => Ok(()),
@@ -167,7 +167,7 @@ mod tests {
         let reloaded = compare(&old, &new);
         assert_eq!(reloaded.changed, ["rate_mbit_per_s and burst_mbit", "contact", "exit"]);
         assert_eq!(reloaded.needs_restart, ["or_port or listen", "threads"]);
-        let expected = "configuration read again, changed: rate_mbit_per_s and burst_mbit, contact, exit; only a \
+        let expected = "configuration reloaded, changed: rate_mbit_per_s and burst_mbit, contact, exit; only a \
                         restart changes: or_port or listen, threads";
         assert_eq!(reloaded.to_string(), expected);
         let merged = merge(&old, new.clone());

@@ -26,7 +26,7 @@ fn sample() -> Report {
     unlimited.conclusive = false;
     unlimited.conclusive_limit_mbit_per_s = Some(711.0);
     unlimited.inconclusive_reason = Some(
-        "the team is too small: it takes at least 2637 Mbit/s of measurers, there are 2000 Mbit/s"
+        "the team is too small: at least 2637 Mbit/s of measurers are needed, 2000 Mbit/s are available"
             .into(),
     );
     unlimited.bounds_mbit_per_s = unlimited.bounds_mbit_per_s.map(|(low, _)| (low, None));

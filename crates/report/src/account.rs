@@ -132,7 +132,7 @@ impl RoundAccount {
         let outstanding = self.outstanding_bytes.max(1) as f64;
         format!(
             "{own}{waited}; held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
-             the assigned rate {}; busiest thread {}; of the data in flight the relay has acknowledged {}; retransmitted {}, out of order on the \
+             the assigned rate {}; busiest thread {}; of the cells not returned yet the relay has acknowledged {}; retransmitted {}, out of order on the \
              return path {}{rtt}",
             percent(self.rwnd_limited_share),
             percent(self.congestion_share),

@@ -98,7 +98,7 @@ pub enum ConnectError {
 /// An open session.
 pub(crate) struct Session {
     pub(crate) hello: Hello,
-    /// Approximate one-latency delay of a message: half of the time that the TCP handshake took.
+    /// Approximate one-way delay of a message: half of the time that the TCP handshake took.
     pub(crate) latency: Duration,
     pub(crate) to_measurer: mpsc::Sender<FromCoordinator>,
     pub(crate) from_measurer: Incoming<FromMeasurer>,
@@ -164,7 +164,7 @@ impl Route {
         Err(lasting(ConnectError::Broke { at, problem }))
     }
 
-    /// Connects, and waits until the measurer has accepted our key. Also returns the approximate one-latency delay.
+    /// Connects, and waits until the measurer has accepted our key. Also returns the approximate one-way delay.
     pub(crate) async fn stream(&self) -> Result<(TlsStream<TcpStream>, Duration), ConnectError> {
         let at = self.at;
         let unreachable = |source| ConnectError::Unreachable { at, source: Arc::new(source) };

@@ -67,7 +67,7 @@ impl PlannedRound {
         matches!(self.victim, Victim::Nobody)
     }
 
-    /// The same round with an earlier moment, after the victim had ended before its moment.
+    /// Repeats a round with an earlier moment, after the victim had ended before its moment.
     pub(super) fn earlier(self) -> Self {
         Self { at: self.at / 2.0, ..self }
     }

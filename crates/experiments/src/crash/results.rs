@@ -129,7 +129,7 @@ fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     figure
 }
 
-/// The same time by the moment of the kill.
+/// Time from the kill to the end, by the moment of the kill.
 fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
         "moments",

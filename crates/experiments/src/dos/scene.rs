@@ -98,7 +98,7 @@ impl Subject {
         Some(self.ours()?.keys.with_file_name("relay.toml"))
     }
 
-    /// Endpoints the relay, so that it does not disturb the next attack.
+    /// Ends the relay, so that it does not disturb the next attack.
     pub(super) fn end(self) {
         if let Process::Tor(node) = &self.process {
             node.kill();
@@ -109,7 +109,7 @@ impl Subject {
 /// All processes of the experiment.
 pub(super) struct Scene {
     // The order of fields matters: clients are dropped before the network.
-    /// BackgroundDownloads.
+    /// Downloads.
     pub(super) loader: Client,
     /// Builds circuits.
     pub(super) builder: Client,

@@ -152,7 +152,7 @@ impl SelectionNetwork {
         &self.view
     }
 
-    /// The same view, shared with other threads.
+    /// The view of the network, shared with other threads.
     pub(super) fn shared_view(&self) -> Arc<NetDir> {
         Arc::clone(&self.view)
     }

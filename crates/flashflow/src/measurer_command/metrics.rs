@@ -26,7 +26,11 @@ pub(super) fn text(status: &MeasurerStatus) -> String {
     gauge("sessions", "Open sessions with coordinators.", *sessions as u64);
     gauge("rounds", "Measurement rounds in preparation or running.", *rounds as u64);
     gauge("sockets", "Sockets to relays that these rounds may open.", (*sockets).into());
-    gauge("sockets_max", "Limit of the above, from file descriptors.", (*sockets_max).into());
+    gauge(
+        "sockets_max",
+        "Maximum number of sockets, from the limit of file descriptors.",
+        (*sockets_max).into(),
+    );
     gauge("opted_in_relays", "Relays on the opt-in list.", *opted_in as u64);
     let mut counter = |name: &str, help: &str, value: u64| {
         text.counter(&format!("flashflow_measurer_{name}_total"), help, value);

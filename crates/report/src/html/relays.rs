@@ -78,7 +78,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
         ("Out of order", "received"),
         ("Round trip", "minimum, ms"),
         ("Round trip", "mean, ms"),
-        ("In flight", "kB"),
+        ("Not returned", "kB"),
         ("Acknowledged", "of these, kB"),
     ];
     f.write_str(

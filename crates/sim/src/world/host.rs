@@ -26,7 +26,7 @@ enum Application {
     Direct(Box<DirectClient>),
 }
 
-/// MailContent all hosts of a world know.
+/// The data that all hosts of a world share.
 #[derive(Debug)]
 pub(super) struct Around {
     pub(super) net: Arc<Net>,

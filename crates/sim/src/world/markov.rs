@@ -170,7 +170,7 @@ fn choose_of(
     last
 }
 
-/// MailContent one side sends: pauses in nanoseconds, and bytes after them.
+/// The traffic that one side sends: pauses in nanoseconds, and bytes after them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bursts(Vec<(u64, u64)>);
 
@@ -196,7 +196,7 @@ impl Bursts {
     }
 }
 
-/// MailContent both sides of a stream send.
+/// The traffic that both sides of a stream send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     pub(super) to_server: Bursts,
@@ -212,7 +212,7 @@ impl Packets {
 }
 
 impl MarkovModel {
-    /// MailContent both sides of a stream send with this seed. As in TGen, each side has its own clock, and the other
+    /// The traffic that both sides of a stream send with this seed. As in TGen, each side has its own clock, and the other
     /// side's packets are pauses.
     #[must_use]
     pub fn packets(&self, seed: u64) -> Packets {
