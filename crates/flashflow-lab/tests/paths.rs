@@ -70,5 +70,5 @@ fn an_interrupted_grid_resumes_without_repetitions_and_refuses_other_files() {
     }
 
     let refused = scratch.run(&grid("9"));
-    refused.assert_refused(&["echo-40-20-ms-0-reno.json", "of other runs", "--out"]);
+    refused.assert_refused(&["echo-40-20-ms-0-reno.json", "belongs to other runs", "--out"]);
 }
