@@ -24,7 +24,7 @@ struct Inner {
     store: Store,
     pending: VecDeque<Entry>,
     /// Whether the write error has been logged.
-    is_told: bool,
+    is_error_logged: bool,
     /// The number of entries dropped since then, for lack of memory.
     lost: u64,
 }
@@ -32,18 +32,18 @@ struct Inner {
 impl Journal {
     /// Opens the store of a configuration, or creates it. A new store starts with the estimates of earlier bandwidth
     /// files.
-    pub(super) fn open(config: &Config) -> Result<Self, Error> {
+    pub(super) fn open(config: &Config, now_unix_s: u64) -> Result<Self, Error> {
         let mut store = Store::open(&config.store)?;
         let any = RelayQuery { most: 1, ..RelayQuery::default() };
         if store.relays(&any)?.found == 0 {
-            let imports = past::imports(&config.out);
+            let imports = past::imports(&config.out, now_unix_s);
             store.write(&imports)?;
             if !imports.is_empty() {
                 tracing::info!("a new store, with {} estimates of bandwidth files", imports.len());
             }
         }
         let pending = VecDeque::new();
-        Ok(Self(Mutex::new(Inner { store, pending, is_told: false, lost: 0 })))
+        Ok(Self(Mutex::new(Inner { store, pending, is_error_logged: false, lost: 0 })))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -59,7 +59,8 @@ impl Journal {
         let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
             let Entry::Finished(closed) = entry else { continue };
-            history.add_record(&closed.record, closed.begun.started_unix_s);
+            let is_followed = closed.follows.is_some();
+            history.add_record(&closed.record, closed.begun.started_unix_s, is_followed);
             paths.extend(closed.paths.iter().cloned());
         }
         for PathEntry { relay, measurer, path, seen_unix_s } in paths {
@@ -128,7 +129,7 @@ impl Journal {
                         return;
                     }
                 }
-                Err(error) => return inner.notify(&error),
+                Err(error) => return inner.log_once(&error),
             }
         }
     }
@@ -171,25 +172,25 @@ impl Inner {
         while !self.pending.is_empty() {
             let count = self.pending.len().min(BATCH);
             if let Err(error) = self.store.write(self.pending.iter().take(count)) {
-                return self.notify(&error);
+                return self.log_once(&error);
             }
             self.pending.drain(..count);
-            if self.is_told {
+            if self.is_error_logged {
                 match std::mem::take(&mut self.lost) {
                     0 => tracing::info!("the store can be written again: nothing is lost"),
                     lost => {
                         tracing::warn!("the store can be written again: {lost} entries are lost");
                     }
                 }
-                self.is_told = false;
+                self.is_error_logged = false;
             }
         }
     }
 
-    fn notify(&mut self, error: &StoreError) {
-        if !self.is_told {
+    fn log_once(&mut self, error: &StoreError) {
+        if !self.is_error_logged {
             tracing::error!("{error}; {} entries wait in memory", self.pending.len());
-            self.is_told = true;
+            self.is_error_logged = true;
         }
     }
 }

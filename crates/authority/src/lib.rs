@@ -78,7 +78,7 @@ pub fn run(
     let started = unix_time_s();
     let config = Config::read(path)?;
     let team = RemoteTeam::new(&config)?;
-    let journal = Journal::open(&config)?;
+    let journal = Journal::open(&config, started)?;
     let hangup = Hangup::install()?;
     tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.size());
     interrupt.wind_up_in_order();

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::Path;
 use store::Entry;
 
-/// All estimates in all files of a folder. Without a folder or a readable file, the history is empty.
-pub(super) fn imports(folder: &Path) -> Vec<Entry> {
+/// All estimates in all files of a folder, except those later than this time. Without a folder or a readable file, the
+/// history is empty.
+pub(super) fn imports(folder: &Path, now_unix_s: u64) -> Vec<Entry> {
     let mut imports = Vec::new();
     let files = match bwfile::stored(folder) {
         Ok(files) => files,
@@ -22,7 +23,7 @@ pub(super) fn imports(folder: &Path) -> Vec<Entry> {
         let parsed =
             read.and_then(|text| BandwidthFile::parse(&text).map_err(|error| error.to_string()));
         match parsed {
-            Ok(parsed) => imports.extend(estimates(&parsed.file)),
+            Ok(parsed) => imports.extend(estimates(&parsed.file, now_unix_s)),
             Err(problem) => {
                 tracing::warn!("{}: {problem}; its estimates do not count", path.display());
             }
@@ -31,10 +32,12 @@ pub(super) fn imports(folder: &Path) -> Vec<Entry> {
     imports
 }
 
-fn estimates(file: &BandwidthFile) -> impl Iterator<Item = Entry> {
-    file.relays.iter().filter_map(|line| {
+/// An estimate of the future is due to a wrong clock. It would take precedence over all later measurements.
+fn estimates(file: &BandwidthFile, now_unix_s: u64) -> impl Iterator<Item = Entry> {
+    file.relays.iter().filter_map(move |line| {
         let nickname = line.nick.map(|nick| nick.to_string()).unwrap_or_default();
-        Some(Entry::Imported(identities(line), nickname, estimate_in(line)?))
+        let estimate = estimate_in(line).filter(|it| it.measured_unix_s <= now_unix_s)?;
+        Some(Entry::Imported(identities(line), nickname, estimate))
     })
 }
 
@@ -85,7 +88,7 @@ mod tests {
     fn history(folder: &Path) -> History {
         let place = tempfile::tempdir().expect("a folder");
         let mut store = Store::open(&place.path().join("store.db")).expect("new");
-        store.write(&imports(folder)).expect("room");
+        store.write(&imports(folder, NOW)).expect("room");
         store.history().expect("read")
     }
 
@@ -116,6 +119,17 @@ mod tests {
             (guess(3).capacity, guess(3).source),
             (Rate::from_byte_per_s(7_000_000), GuessSource::Distribution)
         );
+    }
+
+    #[test]
+    fn an_estimate_of_the_future_does_not_count() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write(folder.path(), &[measured(1, 5, NOW - DAY), measured(2, 6, NOW - DAY)], NOW - DAY);
+        write(folder.path(), &[measured(1, 9, NOW + DAY), measured(2, 8, NOW)], NOW + DAY);
+        let history = history(folder.path());
+        let last = |number: u8| history.last(RsaId([number; 20])).map(|it| it.capacity);
+        assert_eq!(last(1), Some(Rate::from_byte_per_s(5_000_000)));
+        assert_eq!(last(2), Some(Rate::from_byte_per_s(8_000_000)));
     }
 
     #[test]

@@ -227,18 +227,13 @@ impl History {
         *last = at_unix_s.max(*last);
     }
 
-    /// Adds a finished measurement that began at this time, in Unix seconds, with all that it shows about the relay.
-    pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
-        if let Some(estimate) = PastEstimate::of(record) {
-            self.add(record.relay.ids.rsa, estimate);
-        }
-        self.add_unfinished(record, started_unix_s);
-    }
-
-    /// Like [`add_record`](Self::add_record), if another measurement follows. Until then the estimate is a lower bound
-    /// and does not replace an earlier one.
-    pub fn add_unfinished(&mut self, record: &Record, started_unix_s: u64) {
+    /// Adds all that a measurement, started at this time in Unix seconds, shows about its relay. If another measurement
+    /// follows, the estimate is a lower bound until then, and does not replace an earlier one.
+    pub fn add_record(&mut self, record: &Record, started_unix_s: u64, is_followed: bool) {
         let relay = record.relay.ids.rsa;
+        if !is_followed && let Some(estimate) = PastEstimate::of(record) {
+            self.add(relay, estimate);
+        }
         if let Some(failure) = record.failure() {
             if failure.is_about_relay() {
                 self.refute(relay, record.ended_unix_s);

@@ -31,7 +31,7 @@ use watch::{Witness, memory};
 
 /// Does our relay withstand attacks better than C tor?
 ///
-/// A private network has a separate relay for each attack: one of ours and one of C tor, with the same memory limit and the DoS defences
+/// A private network has a separate relay for each attack: one of this project and one C tor, with the same memory limit and the DoS defences
 /// of the public network's consensus. C tor clients download and build circuits through it, first undisturbed and then during the attack.
 /// The attacker uses separate addresses (127.66.0.0/16) and sends at most --rate. The result is the share of their service that honest
 /// clients keep. The kernel reports the relay's memory and CPU time. All traffic stays on loopback; attacks accept no other address.

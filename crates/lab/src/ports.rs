@@ -2,8 +2,18 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
+
+use rand::rngs::{StdRng, SysRng};
+use rand::{RngExt, SeedableRng};
 
 use crate::spec::AUTHORITIES;
+
+/// Ports below those that Linux chooses for connections and for listeners without a port (32768 to 60999), such as the
+/// `auto` ports of the tors that start at the same time.
+const BELOW_EPHEMERAL: Range<u16> = 10_000..32_768;
+/// Random ports that are tried before one is left to the kernel.
+const ATTEMPTS: u32 = 100;
 
 /// The ports of one authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +25,8 @@ pub(crate) struct AuthorityPorts {
 /// Ports reserved until this is dropped.
 ///
 /// Only the authorities' ports are chosen in advance, because all configurations contain them; tor chooses all
-/// others (`auto`). Between the drop and tor's start another program may take a port, so the caller must be
-/// prepared to try again.
+/// others (`auto`). Between the drop and tor's start another program may take a port, which is improbable but possible:
+/// the caller must be prepared to try again.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     listeners: Vec<TcpListener>,
@@ -35,7 +45,10 @@ impl Reserved {
     }
 
     fn one(&mut self, at: Ipv4Addr) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind((at, 0))?;
+        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(io::Error::other)?;
+        let below = (0..ATTEMPTS)
+            .find_map(|_| TcpListener::bind((at, rng.random_range(BELOW_EPHEMERAL))).ok());
+        let listener = below.map_or_else(|| TcpListener::bind((at, 0)), Ok)?;
         let address = listener.local_addr()?;
         self.listeners.push(listener);
         Ok(address)

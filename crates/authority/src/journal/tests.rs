@@ -7,7 +7,7 @@ use store::State;
 fn journal(folder: &std::path::Path) -> Journal {
     let store = Store::open(&folder.join("store.db")).expect("a store");
     let pending = VecDeque::new();
-    Journal(Mutex::new(Inner { store, pending, is_told: false, lost: 0 }))
+    Journal(Mutex::new(Inner { store, pending, is_error_logged: false, lost: 0 }))
 }
 
 #[test]

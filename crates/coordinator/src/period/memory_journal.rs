@@ -1,6 +1,7 @@
 //! A coordinator's journal in memory, for periods in virtual time.
 
-use super::Knowledge;
+use super::{Knowledge, MeasurerConfig};
+use crate::allocation::MeasurerId;
 use crate::history::History;
 use crate::journal::{Entry, Past, PastTurn};
 use alloc::collections::BTreeMap;
@@ -27,13 +28,28 @@ impl MemoryJournal {
     }
 
     /// The state from which a coordinator continues the period that began at `begin_unix_s`. `before` are the results of
-    /// earlier periods.
+    /// earlier periods. Observed paths are of the measurers with the names of this team.
     #[must_use]
-    pub fn knowledge(&self, before: &History, begin_unix_s: u64) -> Knowledge {
+    pub fn knowledge(
+        &self,
+        before: &History,
+        team: &[MeasurerConfig],
+        begin_unix_s: u64,
+    ) -> Knowledge {
         let mut history = before.clone();
         for entry in &self.entries {
-            if let Entry::Finished(it) = entry {
-                history.add_record(&it.record, it.begun.started_unix_s);
+            match entry {
+                Entry::Finished(it) => {
+                    history.add_record(&it.record, it.begun.started_unix_s, it.follows.is_some());
+                    for path in &it.paths {
+                        if let Some(place) = team.iter().position(|it| it.name == path.measurer) {
+                            let measurer = MeasurerId(place);
+                            history.add_path(path.relay, measurer, path.path, path.seen_unix_s);
+                        }
+                    }
+                }
+                Entry::Imported(ids, _, estimate) => history.add(ids.rsa, *estimate),
+                _ => {}
             }
         }
         Knowledge { history, pasts: self.pasts(begin_unix_s) }

@@ -65,8 +65,8 @@ impl Window {
         case
     }
 
-    /// Claims the same of clients alone, in total only: their traffic is so small that different edges of seconds on two clocks are
-    /// visible.
+    /// The same claim for clients alone, in total only: their traffic is so small that differences between the two clocks show in
+    /// single seconds.
     fn clients(&self) -> Case {
         let (case, _) =
             self.compared(CLIENTS, "clients' part", |second| (second.reported, second.handed));

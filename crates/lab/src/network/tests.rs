@@ -25,7 +25,9 @@ fn ports_taken_at_the_last_moment_are_replaced_by_others() {
     };
     let network = Network::start_with(&NetworkSpec::default(), &mut progress, &mut ports);
     let network = network.expect("up with other ports");
-    assert_eq!(retried, ["auth0"]);
+    // Other tests start tors, too, and may take a port of a later attempt.
+    assert_eq!(retried.first().map(String::as_str), Some("auth0"));
+    assert_eq!(tries, 1 + retried.len());
     network.stop().expect("stopped");
 }
 

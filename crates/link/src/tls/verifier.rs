@@ -39,7 +39,7 @@ impl ServerCertVerifier for SelfSignedVerifier {
         _cert: &CertificateDer<'_>,
         _dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::PeerIncompatible(PeerIncompatible::Tls13RequiredForQuic))
+        Err(Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered))
     }
 
     fn verify_tls13_signature(

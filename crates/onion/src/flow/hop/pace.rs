@@ -32,7 +32,7 @@ impl Mark {
 /// The recent pace at which the next hop forwards cells, as long as it is even: two consecutive stretches with
 /// equal spacing.
 ///
-/// A hop whose own window has just been found forwards a window of cells at once, then none for a while, and
+/// A hop that has just found its own window forwards a window of cells at once, then none for a while, and
 /// then as many as its bottleneck passes. The average over all of that is meaningless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {

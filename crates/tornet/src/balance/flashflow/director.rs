@@ -121,7 +121,7 @@ impl Team {
             refresh: PERIOD,
             secret: [0; 32],
         };
-        let knowledge = self.journal.knowledge(&self.history(), BEGIN_UNIX_S);
+        let knowledge = self.journal.knowledge(&self.history(), &config.measurers, BEGIN_UNIX_S);
         Period::new(now, config, Consent::local_only(), knowledge)
     }
 
