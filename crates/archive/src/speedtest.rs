@@ -247,8 +247,14 @@ impl SpeedTest {
             }
         }
         if let Some((rise, fall)) = effect.half_way_hours {
-            cases.push(case("hours from its begin until half of the rise", format!("{rise:.0}")));
-            cases.push(case("hours from its begin until half of the fall", format!("{fall:.0}")));
+            cases.push(case(
+                "hours from its beginning until half of the rise",
+                format!("{rise:.0}"),
+            ));
+            cases.push(case(
+                "hours from its beginning until half of the fall",
+                format!("{fall:.0}"),
+            ));
         }
         let mut figures = vec![figure];
         type Error = fn(&Hour) -> Option<f64>;
@@ -278,7 +284,7 @@ impl SpeedTest {
             promise: Promise::Decided { held: true, rule: "No result is required.".into() },
             software_version: env!("CARGO_PKG_VERSION").into(),
             parameters: vec![
-                ("begin".into(), minute(self.from_unix_s)),
+                ("beginning".into(), minute(self.from_unix_s)),
                 ("end".into(), minute(self.until_unix_s)),
                 ("year".into(), format!("{:.2}", decimal_year(self.from_unix_s))),
             ],

@@ -7,7 +7,7 @@ use crate::times::DAY_S;
 /// A day of the network: medians over its views.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Day {
-    /// Its begin, in Unix seconds.
+    /// Its beginning, in Unix seconds.
     pub unix_s: i64,
     /// Views of the network.
     pub views: usize,

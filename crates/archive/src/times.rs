@@ -31,11 +31,11 @@ pub fn minute(unix_s: i64) -> String {
 #[must_use]
 pub fn decimal_year(unix_s: i64) -> f64 {
     let year = date(unix_s).year();
-    let begin = |year: i16| {
+    let first_second = |year: i16| {
         let first = Date::new(year, 1, 1).ok().and_then(|it| it.to_zoned(TimeZone::UTC).ok());
         first.map_or(0, |it| it.timestamp().as_second())
     };
-    let (from, to) = (begin(year), begin(year + 1));
+    let (from, to) = (first_second(year), first_second(year + 1));
     f64::from(year) + (unix_s - from) as f64 / (to - from).max(1) as f64
 }
 

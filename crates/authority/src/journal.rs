@@ -78,7 +78,7 @@ impl Journal {
         let interrupted = inner.store.close_unfinished()?;
         if interrupted > 0 {
             tracing::warn!(
-                "{interrupted} measurements were interrupted by an end of the coordinator"
+                "{interrupted} measurements were interrupted when the coordinator ended"
             );
         }
         Ok(inner.store.period(period_unix_s)?)

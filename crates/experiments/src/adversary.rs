@@ -36,9 +36,9 @@ const CAPACITY: f64 = 3.0;
 ///
 /// Two measurer processes measure lying relays with a known rate limit by echo. A relay must be detected or gain at most 1/(1-r). A relay
 /// that is fast only while it is measured is believed. The relay must refuse coordinators and measurers that break the rules, with the
-/// error number of the reason. Measurers that inflate their counts must be detected by the relay's own counts. Computed are two relays on
-/// one machine that take turns or burst together, and a relay that is fast only at the minute of yesterday's measurement. Finally, relays
-/// that forge answers are measured in virtual time: how many of them return k forged answers undetected?
+/// error number of the reason. Measurers that inflate their counts must be detected by the relay's own counts. The gains of two relays
+/// on one machine that take turns or burst together, and of a relay that is fast only at the minute of yesterday's measurement, are
+/// computed. Finally, relays that forge answers are measured in virtual time: how many of them return k forged answers undetected?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment adversary --quick --out results")]
 pub(super) struct Options {
@@ -93,7 +93,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let parties = parties::cases(&context)?;
     let inflation = inflation::cases(&context)?;
     let timing = timing::cases(&context);
-    let evasion = evasion::Evasion::play(&context)?;
+    let evasion = evasion::Evasion::run(&context)?;
 
     let mut report = begin(&context.settings);
     report.figures.extend(figures::gains(&relays));
@@ -108,12 +108,12 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 }
 
 impl Context<'_> {
-    /// Plays cases one after another until the user interrupts, and prints each when it ends. If a case cannot be played, its verdict is
+    /// Runs cases one after another until the user interrupts, and prints each when it ends. If a case cannot be run, its verdict is
     /// failed.
     fn each<N: Into<String>, T>(
         &self,
         parts: impl IntoIterator<Item = (N, T)>,
-        mut play: impl FnMut(T) -> Result<Case>,
+        mut run: impl FnMut(T) -> Result<Case>,
     ) -> Vec<Case> {
         let mut cases = Vec::new();
         for (name, part) in parts {
@@ -121,7 +121,7 @@ impl Context<'_> {
                 break;
             }
             let case =
-                play(part).unwrap_or_else(|error| reporting::failed_case(name.into(), &error));
+                run(part).unwrap_or_else(|error| reporting::failed_case(name.into(), &error));
             if self.interrupt.is_requested() {
                 break; // the case is incomplete
             }

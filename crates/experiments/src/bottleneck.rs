@@ -12,7 +12,7 @@ use crate::reporting::{list, parameter};
 use crate::scheduled_actions::with_actions;
 use crate::testbed::{self, Testbed};
 use crate::trial::{Trial, TrialResult};
-use crate::wan_site::{Measurement, Site, enter, measurer_at, way_with_rtt};
+use crate::wan_site::{Measurement, Site, enter, measurer_at, path_with_rtt};
 use clap::Args;
 use coordinator::Outcome;
 use lab::wan::{Congestion, HostSpec, Wan, WanPath, WanSpec};
@@ -181,12 +181,12 @@ impl BottleneckGrid {
 
     fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Measured>> {
         let place = cell.narrow;
-        let way = way_with_rtt(cell.rtt_ms, 0.0);
+        let path = path_with_rtt(cell.rtt_ms, 0.0);
         let paths = site.paths();
-        let set = |hosts: &[&str], way: WanPath| {
-            hosts.iter().try_for_each(|host| paths.set(host, [way; 2]))
+        let set = |hosts: &[&str], path: WanPath| {
+            hosts.iter().try_for_each(|host| paths.set(host, [path; 2]))
         };
-        let mend = || set(&[FIRST, SECOND, COORDINATOR], way);
+        let mend = || set(&[FIRST, SECOND, COORDINATOR], path);
         mend()?;
         let host = site.wan.host(RELAY)?;
         if place == Place::Relay {
@@ -208,14 +208,14 @@ impl BottleneckGrid {
             _ => &[],
         };
         if place == Place::Gone {
-            set(&[SECOND], way.blackholed())?;
+            set(&[SECOND], path.blackholed())?;
         }
         let result = self.trial(site, cell, &measurers, |trial| match place {
             Place::Processor => busy::with_busy_thread(|| trial.run(session)),
             _ if breaking.is_empty() => trial.run(session),
             _ => self.while_paths_break(
                 site,
-                || set(breaking, way.blackholed()),
+                || set(breaking, path.blackholed()),
                 |progress| trial.run_with_progress(session, progress),
             ),
         })?;

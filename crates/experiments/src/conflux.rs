@@ -64,7 +64,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let plan = ConfluxSettings::new(options, session.common.quick);
     output.step(format!("{} downloads", plan.downloads()));
     let trials =
-        if plan.is_simulated { simulated::play(&plan, session)? } else { play(&plan, session)? };
+        if plan.is_simulated { simulated::run(&plan, session)? } else { run_real(&plan, session)? };
     let cases = judge::cases(&plan, &trials);
     cases.iter().for_each(|case| print_case(case, output));
     let name = if plan.is_simulated { "conflux-simulated" } else { "conflux" };
@@ -96,7 +96,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 /// Performs all downloads in a network of processes. Methods alternate, so that other load on the machine affects all
 /// of them.
-fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
+fn run_real(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
     let Session { output, interrupt, .. } = session;
     let mut scene = BridgeNetwork::start(plan, output)?;
     let mut trials = Vec::new();

@@ -18,7 +18,7 @@ use onion::{Duration, Rate};
 use plan::{Fault, PlannedRound, Victim, planned_rounds};
 use processes::Processes;
 use report::experiment::{Case, ExperimentReport};
-use round::{CrashRound, play};
+use round::CrashRound;
 
 /// What happens if a process is killed during a measurement?
 ///
@@ -62,16 +62,16 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     'all: for mut plan in std::iter::once(PlannedRound::FIRST).chain(planned) {
         loop {
             output.doing(format!("round {} of {count}: {} to be killed", plan.number, plan.victim));
-            let played = play(&mut processes, plan, fault, params, length, clock, interrupt)?;
-            let Some(played) = played else { break 'all };
+            let round = round::run(&mut processes, plan, fault, params, length, clock, interrupt)?;
+            let Some(round) = round else { break 'all };
             if plan == PlannedRound::FIRST {
-                length = played.took().unwrap_or(played.deadline);
+                length = round.took().unwrap_or(round.deadline);
             }
-            let case = played.case(limit);
+            let case = round.case(limit);
             reporting::print_case(&case, output);
-            restart(&mut processes, &played)?;
-            let is_over = played.kill.is_some() || plan.is_control();
-            rounds.push(played);
+            restart(&mut processes, &round)?;
+            let is_over = round.kill.is_some() || plan.is_control();
+            rounds.push(round);
             cases.push(case);
             if is_over {
                 break;
@@ -84,9 +84,9 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 }
 
 /// Restarts the victim and processes that hang, so that they do not affect the next round.
-fn restart(processes: &mut Processes, played: &CrashRound) -> Result<()> {
-    let hanging = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
-    let killed = played.kill.map(|_| played.plan.victim);
+fn restart(processes: &mut Processes, round: &CrashRound) -> Result<()> {
+    let hanging = round.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
+    let killed = round.kill.map(|_| round.plan.victim);
     for who in hanging.chain(killed).filter(|who| *who != Victim::Nobody) {
         processes.restart(who)?;
     }

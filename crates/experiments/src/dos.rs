@@ -31,7 +31,7 @@ use watch::{Witness, memory};
 
 /// Does our relay withstand attacks better than C tor?
 ///
-/// A private network has a separate relay for each attack: one of this project and one C tor, with the same memory limit and the DoS defences
+/// A private network has a separate relay of each kind (FlashFlow, C tor) for each attack, with the same memory limit and the DoS defences
 /// of the public network's consensus. C tor clients download and build circuits through it, first undisturbed and then during the attack.
 /// The attacker uses separate addresses (127.66.0.0/16) and sends at most --rate. The result is the share of their service that honest
 /// clients keep. The kernel reports the relay's memory and CPU time. All traffic stays on loopback; attacks accept no other address.
@@ -139,7 +139,7 @@ fn parameters(plan: &Plan) -> Vec<(String, String)> {
     vec![
         parameter("attacker's rate", plan.rate),
         parameter("honest downloads take", plan.demand),
-        parameter("peace before each attack", format!("{} s", plan.peace_s)),
+        parameter("quiet time before each attack", format!("{} s", plan.peace_s)),
         parameter("length of each attack", format!("{} s", plan.seconds)),
         parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
         parameter("parameters of the consensus", scene::PARAMETERS),

@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(report.answer, "3");
         assert_eq!(
             report.notes,
-            ["One note.", "Another.", "3 runs are missing: the same command plays them."]
+            ["One note.", "Another.", "3 runs are missing: the same command performs them."]
         );
         assert!(first.runs.borrow().iter().all(|it| it.starts_with("setup 1")));
         let second = Sums::default();

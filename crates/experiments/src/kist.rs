@@ -114,7 +114,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         for scheduler in Scheduler::ALL {
             let (name, of) = (scheduler.name(), plan.runs);
             output.doing(format!("{name}: run {number} of {of}"));
-            match run::play(&plan, &network, scheduler, folder.path(), interrupt) {
+            match run::run(&plan, &network, scheduler, folder.path(), interrupt) {
                 Ok(Some(figures)) => {
                     runs.0.push((scheduler, figures));
                     runs.run_cases().last().iter().for_each(|case| print_case(case, output));

@@ -9,7 +9,7 @@ use crate::mode::Mode;
 use crate::reporting::{list, parameter};
 use crate::testbed::Testbed;
 use crate::trial::TrialResult;
-use crate::wan_site::{Measurement, Site, enter, measurer_at, way_with_rtt};
+use crate::wan_site::{Measurement, Site, enter, measurer_at, path_with_rtt};
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
 use measurer::TeamOptions;
@@ -173,7 +173,7 @@ impl Grid for PaperHostsGrid {
         let mut wan = WanSpec::new(hosts.chain([spec(RELAYS, 1)]).collect()).with_seed(self.seed);
         for host in &HOSTS {
             let loss_percent = if host.rtt_ms == 0 { 0.0 } else { self.loss_percent };
-            let path = way_with_rtt(host.rtt_ms, loss_percent);
+            let path = path_with_rtt(host.rtt_ms, loss_percent);
             wan = wan.with_path(host.name, RELAYS, path).with_path(RELAYS, host.name, path);
         }
         let wan = Wan::start(&wan)?;

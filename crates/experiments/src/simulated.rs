@@ -90,7 +90,7 @@ impl Runner<'_> {
 /// A note that some runs have no result, or `None` if all have one.
 pub(crate) fn missing_runs(completed: usize, planned: usize) -> Option<String> {
     let missing = planned.saturating_sub(completed);
-    (missing > 0).then(|| format!("{missing} runs are missing: the same command plays them."))
+    (missing > 0).then(|| format!("{missing} runs are missing: the same command performs them."))
 }
 
 /// All runs of a variant at a load, by seed.

@@ -10,7 +10,7 @@ use crate::mode::Mode;
 use crate::scheduled_actions::with_actions;
 use crate::testbed::{self, Testbed};
 use crate::trial::TrialResult;
-use crate::wan_site::{Measurement, Site, way_with_rtt};
+use crate::wan_site::{Measurement, Site, path_with_rtt};
 use clap::Args;
 use coordinator::{Params, PathParams};
 use fault::{Fault, FaultAction, Moment};
@@ -101,9 +101,9 @@ impl Cell {
     }
 
     /// Each direction of the path, before it breaks.
-    fn way(&self) -> WanPath {
-        let way = way_with_rtt(self.rtt_ms, self.loss_percent);
-        self.fault.map_or(way, |it| it.permanent(way))
+    fn path(&self) -> WanPath {
+        let path = path_with_rtt(self.rtt_ms, self.loss_percent);
+        self.fault.map_or(path, |it| it.permanent(path))
     }
 
     fn fault_descriptions(&self) -> impl Iterator<Item = &'static str> {
@@ -187,7 +187,7 @@ impl WanGrid {
         sockets: Option<u32>,
         session: Session<'_>,
     ) -> Result<Option<TimedResult>> {
-        site.paths().set(NEAR, [cell.way(); 2])?;
+        site.paths().set(NEAR, [cell.path(); 2])?;
         let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
         let address = site.wan.host(NEAR)?.address();
         let team = |_: &Testbed| {
@@ -236,7 +236,7 @@ impl WanGrid {
         relay_pid: u32,
         body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T>,
     ) -> Result<(T, Option<Instant>)> {
-        let actions = cell.fault.map(|it| it.actions(cell.way())).unwrap_or_default();
+        let actions = cell.fault.map(|it| it.actions(cell.path())).unwrap_or_default();
         let Some(moment) = cell.fault_at.filter(|_| !actions.is_empty()) else {
             return Ok((body(&mut |_| ())?, None));
         };
@@ -323,7 +323,7 @@ impl Grid for WanGrid {
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
-        let mut spec = WanSpec::pair(cell.near().way()).with_seed(self.seed);
+        let mut spec = WanSpec::pair(cell.near().path()).with_seed(self.seed);
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
         let wan = Wan::start(&spec)?;
         let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();

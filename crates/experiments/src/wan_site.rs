@@ -180,7 +180,7 @@ impl Paths<'_> {
 }
 
 /// One direction of a path with this round-trip time, of which each direction has half.
-pub(crate) fn way_with_rtt(rtt_ms: u32, loss_percent: f64) -> WanPath {
+pub(crate) fn path_with_rtt(rtt_ms: u32, loss_percent: f64) -> WanPath {
     let latency = Duration::from_micros(u64::from(rtt_ms) * 500);
     WanPath::with_latency(latency).with_loss(loss_percent / 100.0)
 }

@@ -181,7 +181,7 @@ enum WarmUpName {
 /// Show what a speed test of all relays did to advertised bandwidths and weights.
 ///
 /// By default the test is that of the paper in August 2019, from the authors' data. With --from and --until it is any interval of the
-/// dataset: the five days before its begin are compared with the five days after. With --simulated it is a test of a modelled network,
+/// dataset: the five days before its beginning are compared with the five days after. With --simulated it is a test of a modelled network,
 /// hour by hour over two weeks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

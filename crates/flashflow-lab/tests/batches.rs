@@ -177,9 +177,9 @@ fn a_sampled_network_can_be_simulated() {
     assert_eq!(number("clients"), 40 + 4);
     assert!(number("guessed_countries") < number("relays"), "{printed}");
     let network = ["--network", text(&out), "--seconds", "8", "--json"];
-    let played = sim("run", &network);
-    assert_eq!(played.status.code(), Some(0), "{played:?}");
-    let summary = lines(&played).pop().expect("a summary");
+    let ended = sim("run", &network);
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+    let summary = lines(&ended).pop().expect("a summary");
     assert!(summary["model_streams"].as_u64() > Some(0), "{summary}");
     let tiny = sim("sample", &arguments("0.0001"));
     let problem = sim("sample", &arguments("0"));

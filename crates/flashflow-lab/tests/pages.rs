@@ -382,21 +382,21 @@ fn sentences_of_the_readme_and_of_the_guides_are_short() {
 }
 
 /// A command of a page, and its expected output.
-struct Played {
+struct ConsoleCommand {
     line: usize,
     command: String,
     output: Vec<String>,
 }
 
-fn played(page: &Page) -> Vec<Played> {
-    let mut found: Vec<Played> = Vec::new();
+fn console_commands(page: &Page) -> Vec<ConsoleCommand> {
+    let mut found: Vec<ConsoleCommand> = Vec::new();
     let mut is_console = false;
     for (number, line) in page.text.lines().enumerate() {
         if let Some(kind) = line.strip_prefix("```") {
             is_console = kind == "console";
         } else if is_console && let Some(command) = line.strip_prefix("$ ") {
             let (line, command) = (number + 1, command.to_owned());
-            found.push(Played { line, command, output: Vec::new() });
+            found.push(ConsoleCommand { line, command, output: Vec::new() });
         } else if is_console && let Some(last) = found.last_mut() {
             last.output.push(line.to_owned());
         }
@@ -461,7 +461,7 @@ fn commands_of_the_pages_print_the_documented_output() {
                 fs::copy(&path, folder.path().join(name)).expect("room");
             }
         }
-        for it in played(&page) {
+        for it in console_commands(&page) {
             count += 1;
             let mut shell = Command::new(&program);
             shell.args(["-euc", &it.command]).current_dir(folder.path()).env("PATH", &paths);

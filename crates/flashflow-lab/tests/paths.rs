@@ -59,7 +59,7 @@ fn an_interrupted_grid_resumes_without_repetitions_and_refuses_other_files() {
 
     let whole = scratch.run(&grid("8"));
     whole.assert_no_panic();
-    assert_eq!(changed(), before, "what is over is not played again");
+    assert_eq!(changed(), before, "completed runs are not repeated");
     assert!(second.exists());
     let cases = whole.summary()["cases"].as_array().expect("cases").clone();
     let losses: Vec<f64> = cases.iter().map(|it| number(it, "loss_percent")).collect();

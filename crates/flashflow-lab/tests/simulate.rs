@@ -219,6 +219,6 @@ fn a_network_is_exported_for_shadow() {
     assert_eq!(refused.status.code(), Some(1));
     let message = String::from_utf8_lossy(&refused.stderr);
     assert!(message.contains("is not empty"), "{message}");
-    let played = simulate(&out, &["--seconds", "20", "--json"]);
-    assert_eq!(played.status.code(), Some(0), "{played:?}");
+    let ended = simulate(&out, &["--seconds", "20", "--json"]);
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
 }

@@ -7,9 +7,9 @@ use std::os::unix::net::UnixDatagram;
 use testbin::{PATIENCE, Running, Scratch, text};
 
 /// The next notification to systemd.
-fn hear(systemd: &UnixDatagram) -> String {
+fn receive(systemd: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];
-    let len = systemd.recv(&mut buffer).expect("word of the relay");
+    let len = systemd.recv(&mut buffer).expect("a notification");
     String::from_utf8_lossy(&buffer[..len]).into_owned()
 }
 
@@ -31,9 +31,9 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
     // A watchdog notification every 0.2 s.
     command.env("NOTIFY_SOCKET", &notify).env("WATCHDOG_USEC", "400000");
     let mut relay = Running::new(command);
-    assert_eq!(hear(&systemd).trim(), "READY=1");
-    assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
-    assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
+    assert_eq!(receive(&systemd).trim(), "READY=1");
+    assert_eq!(receive(&systemd).trim(), "WATCHDOG=1");
+    assert_eq!(receive(&systemd).trim(), "WATCHDOG=1");
 
     // Metrics over HTTP.
     let metrics = relay.wait_for_record("metrics", |_| true);
@@ -55,7 +55,7 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
         fs::write(&file, configuration(more)).expect("written");
         relay.signal(Signal::HUP);
         let skip_signs = || loop {
-            let notification = hear(&systemd);
+            let notification = receive(&systemd);
             if notification.trim() != "WATCHDOG=1" {
                 break notification;
             }
@@ -77,7 +77,7 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
 
     relay.signal(Signal::TERM);
     // Read notifications before waiting for the end, because the socket's buffer is small.
-    let notification = std::iter::from_fn(|| Some(hear(&systemd)))
+    let notification = std::iter::from_fn(|| Some(receive(&systemd)))
         .find(|notification| notification.trim() != "WATCHDOG=1");
     assert_eq!(notification.as_deref().map(str::trim), Some("STOPPING=1"));
     let ended = relay.end();

@@ -29,7 +29,7 @@ pub struct Overview {
     pub endings: [u64; 3],
     /// The reasons why they were not conclusive, the most frequent first.
     pub causes: Vec<Cause>,
-    /// The number of measurements that an end of the coordinator interrupted within a day.
+    /// The number of measurements within a day that were interrupted because the coordinator ended.
     pub broken_off: u64,
 }
 

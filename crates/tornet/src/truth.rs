@@ -34,14 +34,14 @@ pub struct Scene {
 
 /// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Came {
+pub struct DownloadResult {
     /// The number of bytes.
     pub bytes: u64,
     /// The time, from the first packet of TCP's handshake.
     pub time: Duration,
 }
 
-impl Came {
+impl DownloadResult {
     /// The rate.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     #[must_use]
@@ -101,7 +101,7 @@ pub fn scenes(endless: Duration) -> Vec<Scene> {
 
 /// Simulates a scene in virtual time: returns the result of each download.
 #[must_use]
-pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
+pub fn simulate(scene: &Scene, seed: u64) -> Vec<DownloadResult> {
     let flows = u16::try_from(scene.round_trips.len()).unwrap_or(u16::MAX);
     let mut net = Net::new(flows + 1, |from, to| {
         let far = usize::from(from.max(to));
@@ -136,9 +136,9 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
         records.append(&mut part.take_records());
     }
     records.sort_by_key(|it| it.size);
-    let came = |it: &sim::world::Record| Came {
+    let result = |it: &sim::world::Record| DownloadResult {
         bytes: it.bytes,
         time: it.last_byte.unwrap_or(scene.timeout),
     };
-    records.iter().map(came).collect()
+    records.iter().map(result).collect()
 }

@@ -59,7 +59,7 @@ fn documented_scheduler_intervals_match_the_code() {
     );
 }
 
-fn play(network: &Network, plan: &Plan, folder: Option<&Path>) -> Summary {
+fn simulate(network: &Network, plan: &Plan, folder: Option<&Path>) -> Summary {
     let outcome = run(network, plan, &AtomicBool::new(false), &|_, _| ()).expect("it works");
     finish(network, plan, &outcome, folder).expect("it can be written")
 }
@@ -69,10 +69,10 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
     let network = Network::read(&small()).expect("a scenario");
     let folder = tempfile::tempdir().expect("a folder");
     let plan = |threads, seed| Plan { seconds: 130, warm_up_s: 10, threads, seed };
-    let first = play(&network, &plan(1, 7), Some(&folder.path().join("1")));
+    let first = simulate(&network, &plan(1, 7), Some(&folder.path().join("1")));
     for threads in [1, 2, 5] {
         let here = folder.path().join(format!("again-{threads}"));
-        let again = play(&network, &plan(threads, 7), Some(&here));
+        let again = simulate(&network, &plan(threads, 7), Some(&here));
         assert_eq!(again.fingerprint, first.fingerprint, "{threads} threads");
         for name in FILES {
             let read = |folder: &Path| std::fs::read(folder.join(name)).expect("it is there");
@@ -85,7 +85,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
     assert!(size.complete > 40, "{}", size.complete);
     // Four windows of 500 cells and a little: slow start must not end for one late acknowledgement.
     assert!(size.last_byte_median_s < Some(3.1), "{size:?}");
-    assert_ne!(play(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
+    assert_ne!(simulate(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
 }
 
 /// Any change of behaviour in the engine or the world changes this. If it is intended, put the new value here.
@@ -93,7 +93,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
 fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
     let network = Network::read(&small()).expect("a scenario");
     let plan = Plan { seconds: 60, warm_up_s: 10, threads: 2, seed: 1 };
-    assert_eq!(play(&network, &plan, None).fingerprint, "6f9c5760dbf1ebaa");
+    assert_eq!(simulate(&network, &plan, None).fingerprint, "6f9c5760dbf1ebaa");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
     // Some users of all, for some seconds: all that a stream was to bring has come.
     network.choices.load = 0.2;
     let plan = Plan { seconds: 8, warm_up_s: 4, threads: 2, seed: 1 };
-    let summary = play(&network, &plan, None);
+    let summary = simulate(&network, &plan, None);
     assert!(summary.model_streams_complete > 50, "{}", summary.model_streams_complete);
     assert_eq!(summary.model_streams_complete, summary.model_streams);
 }

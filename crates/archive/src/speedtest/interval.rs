@@ -6,7 +6,7 @@ use crate::error::ArchiveError;
 use crate::times::minute;
 use std::collections::BTreeSet;
 
-/// Compares the relays of a dataset in the five days before the begin of an interval with the five days after it.
+/// Compares the relays of a dataset in the five days before the beginning of an interval with the five days after it.
 ///
 /// # Errors
 /// The dataset has no relays at that time, or cannot be read.

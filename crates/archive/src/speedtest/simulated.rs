@@ -79,7 +79,7 @@ struct Relay {
     weighs_at_hour: u64,
     /// Hour in which the speed test measures the relay.
     tested_at_hour: Option<u64>,
-    /// Sums and maxima of the five days before the test and after its begin.
+    /// Sums and maxima of the five days before the test and after its beginning.
     windows: [Window; 2],
 }
 
@@ -152,7 +152,7 @@ pub fn report(test: &SpeedTest, options: &SimulationOptions) -> ExperimentReport
         title: "A simulated speed test".into(),
         parameters: vec![
             pair("relays", test.changes.len().to_string()),
-            pair("begin", format!("hour {}", options.begins_at_hour)),
+            pair("beginning", format!("hour {}", options.begins_at_hour)),
             pair("length", format!("{} hours", options.test_hours)),
             pair("relays that it measures", percent(options.measured_share)),
             pair("traffic over capacity", percent(options.load)),

@@ -43,7 +43,7 @@ struct Point {
 
 impl Evasion {
     /// Runs all forgers; `None` if the user has interrupted.
-    pub(super) fn play(context: &Context<'_>) -> Result<Option<Self>> {
+    pub(super) fn run(context: &Context<'_>) -> Result<Option<Self>> {
         if context.interrupt.is_requested() {
             return Ok(None);
         }

@@ -49,13 +49,13 @@ pub(super) fn cases(context: &Context<'_>) -> Result<Vec<Case>> {
     let relay = start(context, None, u32::MAX)?;
     let cases = context.each(PARTS.map(|part| (part.name, part)), |part| {
         context.output.doing(part.name);
-        Ok(judge(part, &play(context, part, relay.target())?))
+        Ok(judge(part, &run(context, part, relay.target())?))
     });
     relay.stop()?;
     Ok(cases)
 }
 
-fn play(
+fn run(
     context: &Context<'_>,
     part: Part,
     target: onion::measure::load::Target,

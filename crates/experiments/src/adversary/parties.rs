@@ -64,9 +64,13 @@ const BREACHES: [Breach; 13] = {
         breach("coordinator: gives an expired order", E::EXPIRED, |party, order| {
             party.answer(&Order { expires_unix_s: unix_time_s() - 60, ..order })
         }),
-        breach("coordinator: gives an order of the future", E::TOO_FAR_AHEAD, |party, order| {
-            party.answer(&Order { expires_unix_s: unix_time_s() + 2 * 3600, ..order })
-        }),
+        breach(
+            "coordinator: gives an order that expires too late",
+            E::TOO_FAR_AHEAD,
+            |party, order| {
+                party.answer(&Order { expires_unix_s: unix_time_s() + 2 * 3600, ..order })
+            },
+        ),
         breach("coordinator: gives an order for another relay", E::WRONG_TARGET, |party, order| {
             let target = RelayIds { rsa: RsaId([7; 20]), ..order.target };
             party.answer(&Order { target, ..order })
@@ -95,7 +99,7 @@ const BREACHES: [Breach; 13] = {
             let message = party.proof(&party.measurer, order.nonce, &party.dial()?);
             Ok(party.dial()?.request(&message)?)
         }),
-        breach("measurer: comes to no measurement", E::NO_SUCH_MEASUREMENT, |party, order| {
+        breach("measurer: names an unknown measurement", E::NO_SUCH_MEASUREMENT, |party, order| {
             let _coordinator = party.accepted(&order)?;
             let mut caller = party.dial()?;
             let message = party.proof(&party.measurer, Nonce(random()?), &caller);
@@ -115,7 +119,7 @@ const BREACHES: [Breach; 13] = {
     ]
 };
 
-/// Plays each breach once.
+/// Commits each breach once.
 pub(super) fn cases(context: &Context<'_>) -> Result<Vec<Case>> {
     if context.interrupt.is_requested() {
         return Ok(Vec::new());

@@ -146,10 +146,10 @@ pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
     let only = &context.settings.only;
     let parts = Part::all(context.settings.limit).into_iter();
     let parts = parts.filter(|part| only.is_empty() || only.iter().any(|name| name == part.name));
-    context.each(parts.map(|part| (part.name, part)), |part| play(context, &part))
+    context.each(parts.map(|part| (part.name, part)), |part| run(context, &part))
 }
 
-fn play(context: &Context<'_>, part: &Part) -> Result<Case> {
+fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
     let (name, limit) = (part.name, context.settings.limit);
     context.output.doing(format!("{name}: starting the relay"));
     let relay = start(context, part.lie, u32::MAX)?;

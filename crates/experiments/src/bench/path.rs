@@ -28,7 +28,7 @@ struct PathSample {
     process_cpu_s_per_gbit: f64,
     out: Counts,
     back: Counts,
-    unordered: UnintendedLosses,
+    unintended: UnintendedLosses,
 }
 
 pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
@@ -46,7 +46,7 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
     let rate = median_of(&samples, |sample| sample.rate.as_mbit_per_s());
     let path = median_of(&samples, |sample| sample.path_cpu_s_per_gbit);
     let process = median_of(&samples, |sample| sample.process_cpu_s_per_gbit);
-    let losses: u64 = samples.iter().map(|sample| sample.unordered.losses()).sum();
+    let losses: u64 = samples.iter().map(|sample| sample.unintended.losses()).sum();
     output.result(
         format!(
             "median: {rate:.0} Mbit/s; path {path:.3}, with sender and receiver {process:.3} CPU s/Gbit; \
@@ -66,7 +66,7 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
 }
 
 fn print(run: u32, sample: &PathSample, output: &Output) {
-    let PathSample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unordered } =
+    let PathSample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unintended } =
         sample;
     output.result(
         format!(
@@ -76,15 +76,15 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
             rate.as_mbit_per_s(),
             out.packets,
             back.packets,
-            unordered.losses(),
-            unordered.worst_lateness_us,
+            unintended.losses(),
+            unintended.worst_lateness_us,
         ),
         || {
             json!({
                 "type": "run", "run": run, "mbit_per_s": rate.as_mbit_per_s(),
                 "path_cpu_s_per_gbit": path_cpu_s_per_gbit,
                 "process_cpu_s_per_gbit": process_cpu_s_per_gbit,
-                "out": out, "back": back, "unordered": unordered,
+                "out": out, "back": back, "unordered": unintended,
             })
         },
     );
@@ -152,7 +152,7 @@ fn observe(
         process_cpu_s_per_gbit: (after.3 - before.3).as_secs_f64() / gbit,
         out: wan.counts("near", "far")?,
         back: wan.counts("far", "near")?,
-        unordered: wan.unintended_losses()?,
+        unintended: wan.unintended_losses()?,
     }))
 }
 

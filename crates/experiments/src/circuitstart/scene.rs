@@ -193,15 +193,15 @@ impl RealPath {
         }
         let bytes_per_cell = float(bytes) / float(cells);
         let cells_per_s = |rate: Rate| float(rate.as_byte_per_s()) / bytes_per_cell;
-        let unordered = self.wan.unintended_losses()?;
+        let unintended = self.wan.unintended_losses()?;
         Ok(Some(ObservedWindow {
             sizes,
             widened_at: Instant::ORIGIN + (widened - begun),
             narrow_cells_per_s: cells_per_s(narrow),
             wide_cells_per_s: cells_per_s(Rate::from_mbit_per_s(self.path.wide_mbit)),
             used: float(bytes) / (float(narrow.as_byte_per_s()) * time.as_secs_f64()),
-            late: Duration::from_micros(unordered.worst_lateness_us),
-            lost: unordered.losses() + self.dropped()?,
+            late: Duration::from_micros(unintended.worst_lateness_us),
+            lost: unintended.losses() + self.dropped()?,
             round_trip: self
                 .log
                 .round_trip(begun + self.path.narrow_for() / 2..widened)
@@ -321,8 +321,8 @@ fn start_wan(path: &Path) -> Result<Wan> {
             .with_congestion(path.congestion)
     };
     let hosts = (0..RELAYS + 2).zip(1..).map(host).collect();
-    let way = WanPath::with_latency(2 * path.delay);
-    Ok(Wan::start(&WanSpec { default_path: way, ..WanSpec::new(hosts) }.with_seed(path.seed))?)
+    let default_path = WanPath::with_latency(2 * path.delay);
+    Ok(Wan::start(&WanSpec { default_path, ..WanSpec::new(hosts) }.with_seed(path.seed))?)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some megabytes")]

@@ -4,7 +4,7 @@ use super::Cell;
 use crate::error::Result;
 use crate::private_network as network;
 use crate::testbed;
-use crate::wan_site::{enter, way_with_rtt};
+use crate::wan_site::{enter, path_with_rtt};
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, RelaySpec,
@@ -60,7 +60,7 @@ impl Network {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()).with_seed(seed))?;
-        // Created outside of all hosts, where its cleaning process then runs.
+        // Created outside of all hosts, where its keeper then runs.
         let folder = testbed::temporary_folder()?;
         // This thread moves between hosts; processes and threads that it starts stay at the host of their start.
         let core = wan.host(CORE)?;
@@ -101,7 +101,7 @@ impl Network {
         content: Content,
     ) -> Result<io::Result<Download>> {
         for other in [CLIENT, CORE] {
-            let path = way_with_rtt(cell.rtt_ms, cell.loss_percent);
+            let path = path_with_rtt(cell.rtt_ms, cell.loss_percent);
             self.wan.set_path(other, FAR, path)?;
             self.wan.set_path(FAR, other, path)?;
         }

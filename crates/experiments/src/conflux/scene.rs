@@ -117,7 +117,7 @@ pub(super) struct BridgeNetwork {
 impl BridgeNetwork {
     pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self> {
         let wan = start_wan(plan.seed)?;
-        // The folder's guard process starts outside of all hosts.
+        // The folder's keeper starts outside of all hosts.
         let folder = testbed::temporary_folder()?;
         // Processes and threads start in the namespace that this thread has entered.
         let core = wan.host(CORE)?;
@@ -390,8 +390,8 @@ fn start_wan(seed: u64) -> Result<Wan> {
         hosts.push(host(&bridge(number), at).with_access(Access::both(narrow)));
     }
     let both = |spec: WanSpec, one: &str, other: &str, ms: u64| {
-        let way = WanPath::with_latency(Duration::from_millis(ms));
-        spec.with_path(one, other, way).with_path(other, one, way)
+        let path = WanPath::with_latency(Duration::from_millis(ms));
+        spec.with_path(one, other, path).with_path(other, one, path)
     };
     // Clients fetch directory documents from the core.
     let mut spec = both(WanSpec::new(hosts).with_seed(seed), CLIENT, CORE, 20);

@@ -79,7 +79,7 @@ impl Identities {
 }
 
 /// Performs all downloads, each in a new world, so that none depends on another.
-pub(super) fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
+pub(super) fn run(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
     let Session { output, interrupt, .. } = session;
     let identities = Identities::new()?;
     let mut trials = Vec::new();

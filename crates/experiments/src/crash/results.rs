@@ -21,10 +21,10 @@ const KINDS: [(Victim, &str, Role); 3] = [
     (Victim::Target, "target", Role::Nth(2)),
 ];
 
-fn is_kind(played: &CrashRound, kind: Victim) -> bool {
-    match (played.plan.victim, kind) {
-        (Victim::Measurer(_), Victim::Measurer(_)) => played.kill.is_some(),
-        (victim, kind) => victim == kind && played.kill.is_some(),
+fn is_kind(round: &CrashRound, kind: Victim) -> bool {
+    match (round.plan.victim, kind) {
+        (Victim::Measurer(_), Victim::Measurer(_)) => round.kill.is_some(),
+        (victim, kind) => victim == kind && round.kill.is_some(),
     }
 }
 
@@ -59,12 +59,12 @@ pub(super) fn report(
 
 /// The rounds with a victim.
 fn kills(rounds: &[CrashRound]) -> impl Iterator<Item = &CrashRound> {
-    rounds.iter().filter(|played| played.kill.is_some())
+    rounds.iter().filter(|round| round.kill.is_some())
 }
 
 fn answer(rounds: &[CrashRound], cases: &[Case], fault: Fault) -> String {
     let done = fault.participle();
-    let killed = |kind| rounds.iter().filter(|played| is_kind(played, kind)).count();
+    let killed = |kind| rounds.iter().filter(|round| is_kind(round, kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
     let took = || kills(rounds).filter_map(CrashRound::took).map(|took| took.as_secs_f64());
     let slowest = took().fold(0.0, f64::max);
@@ -109,7 +109,7 @@ fn answer(rounds: &[CrashRound], cases: &[Case], fault: Fault) -> String {
 /// The time from the kill to the end of the last survivor, by kind of victim.
 fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     let times = KINDS.map(|(kind, name, _)| {
-        let rounds = rounds.iter().filter(|played| is_kind(played, kind));
+        let rounds = rounds.iter().filter(|round| is_kind(round, kind));
         let times = rounds.filter_map(CrashRound::took).map(|took| took.as_secs_f64().max(LEAST_S));
         (name, times.collect::<Vec<f64>>())
     });
@@ -138,22 +138,22 @@ fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
         Axis::new("seconds from the kill to the end").log(),
     )
     .caption("Each dot is a round, with the time left until its deadline.");
-    let at = |played: &CrashRound| played.kill.map(|(at, _)| at);
-    let deadlines = rounds.iter().filter_map(|played| {
-        let at = at(played)?;
-        Some((at.as_secs_f64(), played.deadline.saturating_sub(at).as_secs_f64()))
+    let at = |round: &CrashRound| round.kill.map(|(at, _)| at);
+    let deadlines = rounds.iter().filter_map(|round| {
+        let at = at(round)?;
+        Some((at.as_secs_f64(), round.deadline.saturating_sub(at).as_secs_f64()))
     });
     figure = figure.with(Series::dots("deadline", Role::Problem, deadlines.collect()));
     for (kind, name, role) in KINDS {
         let dots: Vec<(&CrashRound, (f64, f64))> = rounds
             .iter()
-            .filter(|played| is_kind(played, kind))
-            .filter_map(|played| {
-                let took = played.took()?.as_secs_f64().max(LEAST_S);
-                Some((played, (at(played)?.as_secs_f64(), took)))
+            .filter(|round| is_kind(round, kind))
+            .filter_map(|round| {
+                let took = round.took()?.as_secs_f64().max(LEAST_S);
+                Some((round, (at(round)?.as_secs_f64(), took)))
             })
             .collect();
-        let labels = dots.iter().map(|(played, _)| format!("round {}", played.plan.number));
+        let labels = dots.iter().map(|(round, _)| format!("round {}", round.plan.number));
         let labels = labels.collect();
         let points = dots.into_iter().map(|(_, point)| point).collect();
         figure = figure.with(Series::dots(name, role, points).labels(labels));

@@ -103,8 +103,8 @@ struct Observer<'c> {
     frozen: Option<Instant>,
 }
 
-/// Plays a round with this expected duration. `None` if the user has interrupted.
-pub(super) fn play(
+/// Runs a round with this expected duration. `None` if the user has interrupted.
+pub(super) fn run(
     processes: &mut Processes,
     plan: PlannedRound,
     fault: Fault,

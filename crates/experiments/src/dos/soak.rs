@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
             parameter("seed", options.seed),
             parameter("attacker's rate", plan.rate),
             parameter("honest downloads take", plan.demand),
-            parameter("peace before each attack", format!("{} s", plan.peace_s)),
+            parameter("quiet time before each attack", format!("{} s", plan.peace_s)),
             parameter("length of each attack", format!("{} s", plan.seconds)),
             parameter("bound on memory", format!("{} MiB", plan.memory_mib)),
         ],

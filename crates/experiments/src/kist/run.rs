@@ -76,7 +76,7 @@ pub(super) struct RunFigures {
 }
 
 /// Performs one run; `None` if interrupted.
-pub(super) fn play(
+pub(super) fn run(
     plan: &KistSettings,
     network: &Network,
     scheduler: Scheduler,

@@ -65,8 +65,8 @@ impl Window {
         case
     }
 
-    /// The same claim for clients alone, in total only: their traffic is so small that differences between the two clocks show in
-    /// single seconds.
+    /// Claims that the reported traffic of clients is what was forwarded to them, in total only: it is so small that different edges
+    /// of seconds on two clocks are visible.
     fn clients(&self) -> Case {
         let (case, _) =
             self.compared(CLIENTS, "clients' part", |second| (second.reported, second.handed));

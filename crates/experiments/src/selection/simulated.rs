@@ -129,7 +129,7 @@ mod tests {
         Network { relays, ..Network::default() }
     }
 
-    fn played(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> RunResult {
+    fn run_with(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> RunResult {
         let sizes = vec![Transfers {
             bytes: MIDDLE_BYTES,
             first_byte_s: last_byte_s.to_vec(),
@@ -147,7 +147,10 @@ mod tests {
         };
         // Seeds differ far more than variants do.
         let both = |seed: u64, s: f64, failed: usize| {
-            [played("weighted", seed, &[s], 0), played("uniform", seed, &[s * 1.3 + 0.1], failed)]
+            [
+                run_with("weighted", seed, &[s], 0),
+                run_with("uniform", seed, &[s * 1.3 + 0.1], failed),
+            ]
         };
         let runs: Vec<RunResult> = [both(1, 1.0, 0), both(2, 9.0, 0), both(3, 3.0, 0)].concat();
         assert_eq!(verdicts(&runs), [CaseVerdict::Held; 2]);

@@ -97,12 +97,12 @@ impl World for RealSockets {
             stop_if_asked(conditions)?;
             thread::park_timeout(CHECK_INTERVAL);
         }
-        let unordered = wan.unintended_losses()?;
+        let unintended = wan.unintended_losses()?;
         Ok(Observed {
             downloads: results.take(),
             relays: started.iter().map(RunningRelay::stats).collect::<Result<_, _>>()?,
-            late: Duration::from_micros(unordered.worst_lateness_us),
-            lost_packets: unordered.losses(),
+            late: Duration::from_micros(unintended.worst_lateness_us),
+            lost_packets: unintended.losses(),
         })
     }
 
@@ -232,8 +232,8 @@ fn start_wan(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
         for to in sites.iter().filter(|to| to.name != from.name) {
             let latency = known.find(&from.country)?.latency_to(&known.find(&to.country)?);
             let loss = choices.loss_at_300_ms * latency.as_secs_f64() / 0.3;
-            let way = WanPath::with_latency(latency).with_loss(loss);
-            spec = spec.with_path(&from.name, &to.name, way);
+            let path = WanPath::with_latency(latency).with_loss(loss);
+            spec = spec.with_path(&from.name, &to.name, path);
         }
     }
     Ok(Wan::start(&spec)?)

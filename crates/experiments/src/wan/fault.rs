@@ -110,34 +110,34 @@ impl Fault {
     }
 
     /// The path with the faults that last the whole measurement.
-    pub(super) fn permanent(self, way: WanPath) -> WanPath {
+    pub(super) fn permanent(self, path: WanPath) -> WanPath {
         match self {
             Self::Reorders => {
-                WanPath { jitter: Jitter { up_to: way.latency, reorders: true }, ..way }
+                WanPath { jitter: Jitter { up_to: path.latency, reorders: true }, ..path }
             }
             Self::Duplicates => {
                 let reordering = Reordering { share: 0.05, held_back: Duration::from_millis(5) };
-                WanPath { duplicate_share: 0.05, reordering, ..way }
+                WanPath { duplicate_share: 0.05, reordering, ..path }
             }
-            Self::LosesAll => way.with_loss(1.0),
-            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => way,
+            Self::LosesAll => path.with_loss(1.0),
+            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => path,
         }
     }
 
     /// What happens at the moment of the fault, each with its delay after the previous action.
-    pub(super) fn actions(self, way: WanPath) -> Vec<(Duration, FaultAction)> {
+    pub(super) fn actions(self, path: WanPath) -> Vec<(Duration, FaultAction)> {
         let at_once = |action| vec![(Duration::ZERO, action)];
         match self {
             Self::Reorders | Self::Duplicates | Self::LosesAll => Vec::new(),
             Self::Returns => {
                 vec![
-                    (Duration::ZERO, FaultAction::SetPath([way.blackholed(); 2])),
-                    (OUTAGE, FaultAction::SetPath([way; 2])),
+                    (Duration::ZERO, FaultAction::SetPath([path.blackholed(); 2])),
+                    (OUTAGE, FaultAction::SetPath([path; 2])),
                 ]
             }
-            Self::Breaks => at_once(FaultAction::SetPath([way.blackholed(); 2])),
-            Self::BreaksOut => at_once(FaultAction::SetPath([way.blackholed(), way])),
-            Self::BreaksBack => at_once(FaultAction::SetPath([way, way.blackholed()])),
+            Self::Breaks => at_once(FaultAction::SetPath([path.blackholed(); 2])),
+            Self::BreaksOut => at_once(FaultAction::SetPath([path.blackholed(), path])),
+            Self::BreaksBack => at_once(FaultAction::SetPath([path, path.blackholed()])),
             Self::Stops => at_once(FaultAction::Stop),
         }
     }

@@ -105,7 +105,7 @@ fn host_value(host: &Host) -> Value {
 fn print(
     out: &Counts,
     back: &Counts,
-    unordered: &UnintendedLosses,
+    unintended: &UnintendedLosses,
     ended: Option<ExitStatus>,
     output: &Output,
 ) {
@@ -124,13 +124,13 @@ fn print(
         row("duplicated", |it| it.duplicated),
         format!(
             "lost unintentionally: {}; latest packet {:.1} ms late",
-            unordered.losses(),
-            Duration::from_micros(unordered.worst_lateness_us).as_secs_f64() * 1e3
+            unintended.losses(),
+            Duration::from_micros(unintended.worst_lateness_us).as_secs_f64() * 1e3
         ),
     ];
     output.result(rows.join("\n"), || {
         json!({
-            "type": "summary", "out": out, "back": back, "unordered": unordered,
+            "type": "summary", "out": out, "back": back, "unordered": unintended,
             "exit_status": ended.and_then(|status| status.code()),
         })
     });

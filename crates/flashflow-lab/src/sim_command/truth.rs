@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
-use tornet::truth::{Came, Control, QUEUE, Scene, scenes, simulate};
+use tornet::truth::{Control, DownloadResult, QUEUE, Scene, scenes, simulate};
 
 /// Compare the simulation with real sockets.
 ///
@@ -56,7 +56,7 @@ pub(crate) fn run(
                 return Ok(Exit::Interrupted);
             }
             output.doing(format!("scene {} of {}: {}", number + 1, all.len(), scene.name));
-            let sides = [simulate(scene, run.into()), play(scene, run.into())?];
+            let sides = [simulate(scene, run.into()), run_real(scene, run.into())?];
             for (side, all) in sides.iter().enumerate() {
                 for (rates, transfer) in rates.iter_mut().zip(all) {
                     rates[side].push(transfer.mbit_per_s());
@@ -141,7 +141,7 @@ const PORT: u16 = 8080;
 const CLIENT: &str = "client";
 
 /// Runs a scene with real sockets.
-fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
+fn run_real(scene: &Scene, seed: u64) -> Result<Vec<DownloadResult>, Error> {
     let congestion = match scene.control {
         Control::Cubic => Congestion::Cubic,
         Control::Reno | Control::Shadow => Congestion::Reno,
@@ -158,11 +158,11 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     );
     let mut spec = WanSpec::new(hosts).with_seed(seed);
     for (flow, round_trip) in scene.round_trips.iter().enumerate() {
-        let way = WanPath::with_latency(*round_trip / 2);
-        spec = spec.with_path(CLIENT, &name(flow), way).with_path(
+        let path = WanPath::with_latency(*round_trip / 2);
+        spec = spec.with_path(CLIENT, &name(flow), path).with_path(
             &name(flow),
             CLIENT,
-            way.with_loss(scene.loss),
+            path.with_loss(scene.loss),
         );
     }
     let wan = Wan::start(&spec)?;
@@ -187,7 +187,7 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
             let end = |it: thread::ScopedJoinHandle<'_, _>| {
                 it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            all.into_iter().map(end).collect::<io::Result<Vec<Came>>>()
+            all.into_iter().map(end).collect::<io::Result<Vec<DownloadResult>>>()
         })
     })?;
     let transfers = fetched.map_err(failed(CLIENT))?;
@@ -210,7 +210,7 @@ fn serve(listener: &TcpListener, bytes: Option<u32>) -> io::Result<()> {
     Ok(())
 }
 
-fn fetch(from: SocketAddr, scene: &Scene) -> io::Result<Came> {
+fn fetch(from: SocketAddr, scene: &Scene) -> io::Result<DownloadResult> {
     let clock = link::Clock::start();
     let began = clock.now();
     let mut stream = TcpStream::connect(from)?;
@@ -235,5 +235,5 @@ fn fetch(from: SocketAddr, scene: &Scene) -> io::Result<Came> {
             Err(error) => return Err(error),
         }
     }
-    Ok(Came { bytes, time: clock.now() - began })
+    Ok(DownloadResult { bytes, time: clock.now() - began })
 }

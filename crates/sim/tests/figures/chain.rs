@@ -36,7 +36,7 @@ struct Seen {
     fingerprint: u64,
 }
 
-fn play(situation: Situation, has_congestion_control: bool) -> Seen {
+fn simulate(situation: Situation, has_congestion_control: bool) -> Seen {
     let model = PathModel { latency: situation.latency, ..PathModel::default() };
     // Only cells of the circuit are to be counted.
     let mut world = World::new(3, model, |_, config| config.padding = false);
@@ -102,8 +102,8 @@ fn congestion_control_keeps_bottlenecks_fast_and_long_paths_full() {
         Situation { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
     let long =
         Situation { name: "long", latency: Duration::from_millis(75), rate_mbit_per_s: 20.0 };
-    let [narrow_fixed, narrow_vegas] = [false, true].map(|it| play(narrow, it));
-    let [long_fixed, long_vegas] = [false, true].map(|it| play(long, it));
+    let [narrow_fixed, narrow_vegas] = [false, true].map(|it| simulate(narrow, it));
+    let [long_fixed, long_vegas] = [false, true].map(|it| simulate(long, it));
     let table = format!("{HEAD}{narrow_fixed}{narrow_vegas}{long_fixed}{long_vegas}");
     println!("{table}");
     assert!(narrow_vegas.loaded < narrow_fixed.loaded.mul_f64(0.5));

@@ -44,14 +44,14 @@ struct Seen {
     fingerprint: u64,
 }
 
-struct Play {
+struct Run {
     world: World,
     quiet: Vec<Quiet>,
     bulk: Vec<(NodeId, StreamNumber)>,
     seen: Seen,
 }
 
-impl Play {
+impl Run {
     fn begin(name: &'static str, scheduler: SchedulerConfig) -> Self {
         let model = PathModel { latency: Duration::from_millis(20), ..PathModel::default() };
         let mut world = World::new(2, model, |place, config| {
@@ -88,14 +88,14 @@ impl Play {
     /// Lets this much time pass; returns the mean number of bytes in the relay's kernel.
     fn pass(&mut self, time: Duration) -> f64 {
         let deadline = self.world.wire.now() + time;
-        let (mut held_bytes, mut looks) = (0, 0_u32);
+        let (mut held_bytes, mut samples) = (0, 0_u32);
         while self.world.wire.now() < deadline {
             self.world.pass(GRAIN);
-            self.quiet.iter_mut().for_each(|it| it.go_on(&mut self.world, &mut self.seen));
+            self.quiet.iter_mut().for_each(|it| it.update(&mut self.world, &mut self.seen));
             held_bytes += self.world.wire.tally(self.world.relays[0]).buffered_bytes;
-            looks += 1;
+            samples += 1;
         }
-        held_bytes as f64 / f64::from(looks)
+        held_bytes as f64 / f64::from(samples)
     }
 
     fn bulk_bytes(&mut self) -> Vec<u64> {
@@ -106,7 +106,7 @@ impl Play {
 
 impl Quiet {
     /// Records a completed download, and requests the next when it is due.
-    fn go_on(&mut self, world: &mut World, seen: &mut Seen) {
+    fn update(&mut self, world: &mut World, seen: &mut Seen) {
         let now = world.wire.now();
         while let Some(event) = world.client(self.client).poll_event() {
             match event {
@@ -129,17 +129,17 @@ impl Quiet {
     }
 }
 
-fn play(name: &'static str, scheduler: SchedulerConfig) -> Seen {
-    let mut play = Play::begin(name, scheduler);
-    play.pass(WARM_UP);
-    (play.seen.first, play.seen.last, play.seen.quiet_bytes) = (Vec::new(), Vec::new(), 0);
-    let figures = |play: &Play| {
-        let relay = play.world.relay(0);
+fn simulate(name: &'static str, scheduler: SchedulerConfig) -> Seen {
+    let mut run = Run::begin(name, scheduler);
+    run.pass(WARM_UP);
+    (run.seen.first, run.seen.last, run.seen.quiet_bytes) = (Vec::new(), Vec::new(), 0);
+    let figures = |run: &Run| {
+        let relay = run.world.relay(0);
         (relay.totals().client_bytes, relay.waited_cell_s())
     };
-    let ((sent_before, waited_before), before) = (figures(&play), play.bulk_bytes());
-    let held_bytes = play.pass(COUNTED);
-    let ((sent, waited), after) = (figures(&play), play.bulk_bytes());
+    let ((sent_before, waited_before), before) = (figures(&run), run.bulk_bytes());
+    let held_bytes = run.pass(COUNTED);
+    let ((sent, waited), after) = (figures(&run), run.bulk_bytes());
     // Total waiting divided by throughput (Little's law).
     let sent_bytes = (sent - sent_before) as f64;
     let relay_wait_s = (waited - waited_before) / (sent_bytes / CELL_LEN as f64);
@@ -147,8 +147,8 @@ fn play(name: &'static str, scheduler: SchedulerConfig) -> Seen {
         bulk_bytes: after.iter().zip(before).map(|(after, before)| after - before).collect(),
         relay_wait: Duration::from_secs_f64(relay_wait_s),
         kernel_wait: COUNTED.mul_f64(held_bytes / sent_bytes),
-        fingerprint: play.world.wire.fingerprint(),
-        ..play.seen
+        fingerprint: run.world.wire.fingerprint(),
+        ..run.seen
     }
 }
 
@@ -190,9 +190,9 @@ scheduler requests  median    90 %  median    90 %    bulk     all   on links   
 #[test]
 fn kist_favours_quiet_circuits_without_losing_throughput() {
     let interval = SchedulerConfig::INTERVAL;
-    let vanilla = play("Vanilla", SchedulerConfig::vanilla());
-    let lite = play("KISTLite", SchedulerConfig::kist_lite(interval));
-    let kist = play("KIST", SchedulerConfig::default());
+    let vanilla = simulate("Vanilla", SchedulerConfig::vanilla());
+    let lite = simulate("KISTLite", SchedulerConfig::kist_lite(interval));
+    let kist = simulate("KIST", SchedulerConfig::default());
     let table = format!("{HEAD}{vanilla}{lite}{kist}");
     println!("{table}");
     for (under, otherwise) in [(&kist.first, &vanilla.first), (&kist.last, &vanilla.last)] {

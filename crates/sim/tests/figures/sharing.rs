@@ -22,7 +22,7 @@ struct Shares {
     fingerprint: u64,
 }
 
-fn play(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Shares {
+fn simulate(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Shares {
     let mut world = World::new(3, PathModel::default(), |_, _| ());
     let client = world.add_client();
     world.wire.set_path(client, world.relays[0], narrow);
@@ -59,7 +59,7 @@ fn compare(queue_ms: u64, loss_per_million: u32, flows: usize) -> String {
         ..PathModel::default()
     };
     let both = [false, true].map(|has_congestion_control| {
-        let shared = play(narrow, flows, has_congestion_control);
+        let shared = simulate(narrow, flows, has_congestion_control);
         let used = shared.mbit_per_s / RATE_MBIT_PER_S;
         let least = if loss_per_million < 10_000 { 0.95 } else { 0.85 };
         // Out-of-order data counts when the gap before it is filled.

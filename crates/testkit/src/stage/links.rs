@@ -165,7 +165,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
         if is_relay_cell(command) {
             *it.unreported_by_relay.entry(circ_id).or_default() += 1;
         } else if command != Command::PADDING {
-            // The ID may name a new circuit after this: later reports do not concern the previous one.
+            // The ID may now name a new circuit, so later reports do not concern the previous one.
             it.unreported_by_peer.remove(&circ_id);
         }
         let _ = self.relay.handle_cell(self.now, conn, circ_id, command, body);

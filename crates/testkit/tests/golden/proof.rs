@@ -88,15 +88,15 @@ fn relay() -> (Channel, Vec<OwnedCell>) {
     begin(as_relay(), responder(&tls(1), 9, now_s()))
 }
 
-/// How it ends if the responder hears these cells.
-fn hear(
+/// The responder after it has received these cells, or the error that they cause.
+fn receive(
     (mut channel, _): (Channel, Vec<OwnedCell>),
     cells: &[OwnedCell],
 ) -> Result<Channel, ChannelError> {
     for cell in cells {
         if let Err(error) = feed(&mut channel, &cell.bytes()) {
             assert!(!channel.is_open() && channel.peer().is_none());
-            assert!(feed(&mut channel, &cell.bytes()).is_err(), "it stays of no use");
+            assert!(feed(&mut channel, &cell.bytes()).is_err(), "it stays unusable");
             return Err(error);
         }
     }
@@ -111,7 +111,7 @@ fn honest() -> Vec<OwnedCell> {
 fn with_proof(change: impl FnOnce(&mut Vec<u8>)) -> Result<Channel, ChannelError> {
     let (channel, mut cells) = relay();
     change(&mut cells[1].body);
-    hear((channel, vec![]), &cells)
+    receive((channel, vec![]), &cells)
 }
 
 /// How it ends if CERTS is made of these.
@@ -119,7 +119,7 @@ fn with_certs(certs: &[(u8, &[u8])]) -> Result<Channel, ChannelError> {
     let mut body = Vec::new();
     Certs::encode_into(certs, &mut body);
     let [_, _, netinfo] = <[OwnedCell; 3]>::try_from(honest()).expect("three cells");
-    hear(relay(), &[OwnedCell::new(Command::CERTS, &body), netinfo])
+    receive(relay(), &[OwnedCell::new(Command::CERTS, &body), netinfo])
 }
 
 fn shown(identity: &OwnIdentity) -> [(u8, Vec<u8>); 4] {
@@ -148,21 +148,21 @@ fn not_proven(problem: &'static str) -> ChannelError {
 
 #[test]
 fn a_relay_that_proves_its_identity_is_known_and_a_client_is_not() {
-    let channel = hear(relay(), &honest()).expect("honest");
+    let channel = receive(relay(), &honest()).expect("honest");
     assert!(channel.is_open() && channel.is_canonical());
     let (peer, own) = (channel.peer().expect("proved"), identity_link());
     assert_eq!((peer.ids, peer.rsa_sha256, peer.ed25519), (own.ids(), own.rsa_sha256, own.ed25519));
 
     let (channel, cells) = begin(Authentication::Anonymous, responder(&tls(1), 9, now_s()));
     assert_eq!(super::commands(&cells), [Command::NETINFO]);
-    let channel = hear((channel, vec![]), &cells).expect("honest");
+    let channel = receive((channel, vec![]), &cells).expect("honest");
     assert!(channel.is_open() && !channel.is_canonical() && channel.peer().is_none());
 }
 
 #[test]
 fn certificates_without_a_proof_authenticate_nobody() {
     let cells = honest();
-    let channel = hear(relay(), &[cells[0].clone(), cells[2].clone()]).expect("as tor takes it");
+    let channel = receive(relay(), &[cells[0].clone(), cells[2].clone()]).expect("as tor takes it");
     assert!(channel.is_open() && channel.peer().is_none());
 }
 
@@ -238,11 +238,11 @@ fn a_signature_by_another_key_than_the_certified_one_is_refused() {
 #[test]
 fn a_proof_is_valid_on_one_link_only() {
     let challenged = begin(Authentication::Anonymous, responder(&tls(1), 8, now_s()));
-    let error = hear(challenged, &honest()).map(|_| ());
+    let error = receive(challenged, &honest()).map(|_| ());
     assert_eq!(error, Err(not_proven("it has received other cells than we sent")));
 
     let other_session = begin(Authentication::Anonymous, responder(&tls(2), 9, now_s()));
-    let error = hear(other_session, &honest()).map(|_| ());
+    let error = receive(other_session, &honest()).map(|_| ());
     assert_eq!(error, Err(not_proven("it is bound to another TLS session")));
 }
 
@@ -258,12 +258,12 @@ fn a_session_that_exports_no_keys_is_blamed_on_this_side() {
         }
     }
     let channel = Channel::responder(Arc::new(identity_landing()), &Bare(tls(1)), [9; 32], now_s());
-    let error = hear(begin(Authentication::Anonymous, channel), &honest()).map(|_| ());
+    let error = receive(begin(Authentication::Anonymous, channel), &honest()).map(|_| ());
     assert!(matches!(error, Err(ChannelError::Tls(_))), "{error:?}");
     // A client does not notice.
     let channel = Channel::responder(Arc::new(identity_landing()), &Bare(tls(1)), [9; 32], now_s());
     let (channel, cells) = begin(Authentication::Anonymous, channel);
-    assert!(hear((channel, vec![]), &cells).expect("honest").is_open());
+    assert!(receive((channel, vec![]), &cells).expect("honest").is_open());
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn certificates_of_two_relays_do_not_mix() {
     Certs::encode_into(&borrowed(&other), &mut body);
     cells[0].body = body;
     let claimed = identity_landing().ids();
-    let error = hear(relay(), &cells).map(|_| ());
+    let error = receive(relay(), &cells).map(|_| ());
     assert!(
         matches!(error, Err(ChannelError::NotProven { claimed: it, .. }) if it == claimed),
         "{error:?}"
@@ -328,7 +328,7 @@ fn certificates_are_valid_for_their_lifetime() {
     let cells = honest();
     let at = |now_s: u64| {
         let channel = begin(Authentication::Anonymous, responder(&tls(1), 9, now_s));
-        hear(channel, &[cells[0].clone(), cells[2].clone()]).map(|_| ())
+        receive(channel, &[cells[0].clone(), cells[2].clone()]).map(|_| ())
     };
     assert_eq!(at(now_s()), Ok(()));
     let year = 366 * 86_400;
@@ -359,7 +359,7 @@ fn repeated_or_reordered_cells_are_refused() {
         (vec![&certs, &create], Command::CREATE2),
     ] {
         let cells: Vec<OwnedCell> = cells.into_iter().cloned().collect();
-        let error = hear(relay(), &cells).map(|_| ());
+        let error = receive(relay(), &cells).map(|_| ());
         assert_eq!(error, Err(ChannelError::Unexpected(unexpected)));
     }
     // With wide circuit IDs VERSIONS is of no known kind, or comes twice.
@@ -368,7 +368,7 @@ fn repeated_or_reordered_cells_are_refused() {
     let (mut channel, _) = relay();
     assert_eq!(feed(&mut channel, &wide), Err(ChannelError::Unexpected(Command::VERSIONS)));
     let on_circuit = OwnedCell { circ_id: CircId::new(1), ..certs };
-    let error = hear(relay(), &[on_circuit]).map(|_| ());
+    let error = receive(relay(), &[on_circuit]).map(|_| ());
     assert!(matches!(error, Err(ChannelError::Malformed(_))), "{error:?}");
 }
 
@@ -379,12 +379,12 @@ fn unknown_cells_are_permitted_and_part_of_the_transcript() {
         let nothing = OwnedCell::new(command, b"nothing");
         let mut cells = honest();
         cells.insert(0, nothing.clone());
-        let error = hear(relay(), &cells).map(|_| ());
+        let error = receive(relay(), &cells).map(|_| ());
         assert_eq!(error, Err(not_proven("it has sent other cells than we received")));
         // Behind the proof they are not signed.
         let mut cells = honest();
         cells.insert(2, nothing);
-        assert!(hear(relay(), &cells).expect("as tor takes it").peer().is_some());
+        assert!(receive(relay(), &cells).expect("as tor takes it").peer().is_some());
     }
 }
 
@@ -406,7 +406,7 @@ fn a_link_is_canonical_if_the_relay_claims_the_peer_address() {
         let mut body = Vec::new();
         NetInfo { timestamp: 0, other: Some(other), mine }.encode_into(&mut body);
         cells[2] = OwnedCell::new(Command::NETINFO, &body);
-        let channel = hear((channel, vec![]), &cells).expect("honest");
+        let channel = receive((channel, vec![]), &cells).expect("honest");
         assert_eq!(channel.is_canonical(), is_canonical);
     }
 }
@@ -431,7 +431,8 @@ fn netinfo_is_parsed_as_by_tor() {
         let mut body = start.to_vec();
         body.resize(509, fill);
         let channel = begin(Authentication::Anonymous, responder(&tls(1), 9, now_s()));
-        hear(channel, &[OwnedCell::new(Command::NETINFO, &body)]).map(|channel| channel.is_open())
+        receive(channel, &[OwnedCell::new(Command::NETINFO, &body)])
+            .map(|channel| channel.is_open())
     };
     for start in good {
         assert_eq!(hear_info(start, 0), Ok(true), "{start:?}");

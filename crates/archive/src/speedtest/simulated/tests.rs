@@ -67,7 +67,7 @@ proptest! {
         for (change, capacity) in test.changes.iter().zip(&capacities) {
             let (before, after) = change.advertised_byte_per_s;
             prop_assert!(before.max(after) <= *capacity);
-            // All have published it within five days after the begin.
+            // All have published it within five days after the beginning.
             prop_assert!(!change.is_measured || after >= capacity.floor());
         }
         let shares = |pick: fn(&Change) -> f64| test.changes.iter().map(pick).sum::<f64>();

@@ -38,8 +38,8 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> CrashRound {
     }
 }
 
-fn judged(played: &CrashRound) -> (CaseVerdict, String) {
-    let case = played.case(Rate::from_mbit_per_s(LIMIT));
+fn judged(round: &CrashRound) -> (CaseVerdict, String) {
+    let case = round.case(Rate::from_mbit_per_s(LIMIT));
     (case.verdict, case.detail)
 }
 
@@ -49,9 +49,9 @@ const LOST: &str = "failed in round 1, second 1, measurer 0: the measurer was lo
 #[test]
 fn a_failure_must_name_the_victim() {
     let measurer = Victim::Measurer(0);
-    let played = round(measurer, Some(verdict(1, None, Some(LOST))));
-    assert_eq!(judged(&played).0, CaseVerdict::Refused);
-    assert_eq!(played.took().map(|took| took.as_millis()), Some(100));
+    let killed = round(measurer, Some(verdict(1, None, Some(LOST))));
+    assert_eq!(judged(&killed).0, CaseVerdict::Refused);
+    assert_eq!(killed.took().map(|took| took.as_millis()), Some(100));
     for blamed in [
         "failed in round 1, measurer 1: the measurer was lost: 127.0.0.1:7101",
         "failed in round 1: the relay closed the connection: gone",
@@ -61,17 +61,17 @@ fn a_failure_must_name_the_victim() {
         assert!(detail.contains("does not name the measurer 0 as lost"), "{detail}");
     }
     let closed = "failed in round 1, measurer 1: the relay closed the connection: gone";
-    let played = round(Victim::Target, Some(verdict(1, None, Some(closed))));
-    assert_eq!(judged(&played).0, CaseVerdict::Refused);
-    let played = round(Victim::Target, Some(verdict(1, None, Some(LOST))));
-    assert_eq!(judged(&played).0, CaseVerdict::Missed);
+    let killed = round(Victim::Target, Some(verdict(1, None, Some(closed))));
+    assert_eq!(judged(&killed).0, CaseVerdict::Refused);
+    let killed = round(Victim::Target, Some(verdict(1, None, Some(LOST))));
+    assert_eq!(judged(&killed).0, CaseVerdict::Missed);
     assert_eq!(judged(&round(Victim::Coordinator, None)).0, CaseVerdict::Held);
 }
 
 #[test]
 fn an_estimate_must_be_correct_unless_it_is_marked_as_a_lower_bound() {
     let received = |mbit: &[f64]| mbit.iter().copied().map(Rate::from_mbit_per_s).collect();
-    let played = |code, estimate, seconds: &[f64]| CrashRound {
+    let finished = |code, estimate, seconds: &[f64]| CrashRound {
         received: received(seconds),
         ..round(Victim::Nobody, Some(verdict(code, Some(estimate), None)))
     };
@@ -91,15 +91,15 @@ fn an_estimate_must_be_correct_unless_it_is_marked_as_a_lower_bound() {
         // One of three seconds was slow, so the mean is below the median.
         (3, 26.0, [30.0, 30.0, 18.0], CaseVerdict::Held),
     ] {
-        let judged = judged(&played(code, estimate, &seconds));
+        let judged = judged(&finished(code, estimate, &seconds));
         assert_eq!(judged.0, expected, "{code} {estimate} {seconds:?}: {}", judged.1);
     }
-    assert!(judged(&played(0, 37.0, &[40.5, 40.5, 30.0])).1.contains("burst"));
+    assert!(judged(&finished(0, 37.0, &[40.5, 40.5, 30.0])).1.contains("burst"));
     // A relay that exceeds its limit is a miss, with any estimate or none.
     for seconds in
         [&[60.0; 5][..], &[78.0, 39.0, 39.0, 39.0, 39.0], &[66.0, 33.0, 33.0, 33.0, 33.0]]
     {
-        let (verdict, detail) = judged(&played(0, seconds[1], seconds));
+        let (verdict, detail) = judged(&finished(0, seconds[1], seconds));
         assert_eq!(verdict, CaseVerdict::Missed, "{seconds:?}");
         assert!(detail.contains("what its limit allows"), "{detail}");
         let without =

@@ -129,8 +129,11 @@ impl PathOptions {
             duplicate_percent: back.back_duplicate_percent.unwrap_or(out.duplicate_percent),
             blackhole: back.back_blackhole,
         };
-        let spec =
-            WanSpec::pair(self.way(out)?).with_path(WanSpec::FAR, WanSpec::NEAR, self.way(&back)?);
+        let spec = WanSpec::pair(self.path(out)?).with_path(
+            WanSpec::FAR,
+            WanSpec::NEAR,
+            self.path(&back)?,
+        );
         let mut spec = spec.with_seed(self.seed);
         let congestion = [self.congestion, self.far_congestion.or(self.congestion)];
         for (host, congestion) in spec.hosts.iter_mut().zip(congestion) {
@@ -139,21 +142,21 @@ impl PathOptions {
         Ok(spec)
     }
 
-    fn way(&self, options: &OutOptions) -> Result<WanPath, Error> {
+    fn path(&self, options: &OutOptions) -> Result<WanPath, Error> {
         let share = |percent: f64| percent / 100.0;
         let loss = match options.burst_packets {
             Some(mean_packets) => Loss::Bursts { share: share(options.loss_percent), mean_packets },
             None => Loss::Random { share: share(options.loss_percent) },
         };
         let queue = Queue::Time(millis(options.queue_ms)?);
-        let narrow = options
+        let bottleneck = options
             .rate_mbit_per_s
             .map(|rate| Bottleneck { rate: Rate::from_mbit_per_s(rate), queue });
         Ok(WanPath {
             latency: millis(self.rtt_ms)? / 2,
             jitter: Jitter { up_to: millis(options.jitter_ms)?, reorders: self.jitter_reorders },
             loss,
-            bottleneck: narrow,
+            bottleneck,
             reordering: Reordering {
                 share: share(options.reorder_percent),
                 held_back: millis(self.reorder_ms)?,

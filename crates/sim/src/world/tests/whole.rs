@@ -86,12 +86,12 @@ fn with_hop_windows_cells_queue_at_the_source_and_not_at_the_bottleneck() {
                 relay.hop_windows = windows.map(|it| it.flows(SchedulerConfig::INTERVAL));
             })
         });
-        let played = small.fetcher(4 * MIB, 1).run(60, 1, 3);
+        let result = small.fetcher(4 * MIB, 1).run(60, 1, 3);
         let waits = |relay: usize| {
-            let it = &played.figures[relay];
+            let it = &result.figures[relay];
             it.waited_cell_s * 514.0 / it.relayed_bytes as f64
         };
-        ([1, 2, 3].map(waits), last_s(&played.records[0]))
+        ([1, 2, 3].map(waits), last_s(&result.records[0]))
     };
     let on = Some(HopWindows::CircuitStartAgain);
     let ([_, without, _], took_without) = run([None; 3]);
@@ -120,8 +120,8 @@ fn data_queues_in_kernels_with_vanilla_and_in_circuit_queues_with_kist() {
         for _ in 0..6 {
             small = small.fetcher(4 * MIB, 1);
         }
-        let played = small.run(20, 1, 5);
-        let it = &played.figures[3];
+        let result = small.run(20, 1, 5);
+        let it = &result.figures[3];
         [it.waited_cell_s, it.kernel_waited_cell_s]
             .map(|waited| waited * 514.0 / it.relayed_bytes as f64)
     };
@@ -157,9 +157,9 @@ fn clients_share_a_bottleneck_relay_equally() {
 #[test]
 fn streams_follow_their_traffic_model() {
     let users = Users::Markov(Arc::new(models()), 1.0);
-    let played = Small::new().fast_relays(3).client(users).run(60, 1, 8);
-    assert!(played.records.len() > 100, "{}", played.records.len());
-    for record in &played.records {
+    let result = Small::new().fast_relays(3).client(users).run(60, 1, 8);
+    assert!(result.records.len() > 100, "{}", result.records.len());
+    for record in &result.records {
         assert_eq!(record.ending, Ending::Complete, "{record:?}");
         assert_eq!(record.bytes % 1434, 0, "{record:?}");
     }
