@@ -1,4 +1,4 @@
-//! Writes the corpus' first files anew: `cargo run -p fuzz --example seed`, from the repository's root.
+//! Rewrites the corpus's initial files: `cargo run -p fuzz --example seed`, from the repository's root.
 
 use std::path::Path;
 

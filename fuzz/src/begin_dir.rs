@@ -79,7 +79,7 @@ impl Directory {
         }
     }
 
-    /// One cell of the directory; whether the stream goes on.
+    /// The directory sends one cell. Returns whether the stream continues.
     fn says(&mut self, input: &mut Input<'_>) -> bool {
         self.now += Duration::from_millis(input.u8().into());
         let kind = input.u8() % 8;
@@ -127,7 +127,7 @@ impl Directory {
         false
     }
 
-    /// The stream is over, with this cell.
+    /// The stream has ended with this cell.
     fn conclude(&self, outcome: Outcome, last: &[u8]) {
         let said = &self.said;
         match outcome {

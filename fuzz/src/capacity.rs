@@ -183,8 +183,8 @@ impl World {
                     assert!(side.sent.insert(identity(bytes).to_vec()) || bytes.len() == HELLO_LEN);
                     if bytes.len() > HELLO_LEN {
                         assert!(now >= start, "a flood before the start");
-                        let heard = side.heard_at.expect("a flood to one who was never heard of");
-                        assert!(now - heard < PROOF_LASTS, "a flood to one who fell silent");
+                        let heard = side.heard_at.expect("a flood to a side that never answered");
+                        assert!(now - heard < PROOF_LASTS, "a flood to a side that fell silent");
                     }
                     side.sent_bytes += bytes.len() as u64;
                     self.queue.push_back(Datagram { to: 1 - index, bytes: bytes.to_vec() });

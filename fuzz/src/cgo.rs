@@ -54,7 +54,7 @@ pub fn cgo(data: &[u8]) {
 
 /// The change made on the path; most cells are unchanged.
 struct Change {
-    /// Before the cell comes to this hop, or after it has left it towards the client.
+    /// Before the cell reaches this hop, or after it has left it towards the client.
     at_hop: usize,
     /// The index and new value of the changed byte, if any.
     byte: Option<(usize, u8)>,

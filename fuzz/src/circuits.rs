@@ -76,7 +76,7 @@ pub fn two_hop(data: &[u8]) {
             }
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                return; // whoever owns it gives it up
+                return; // the owner abandons it
             }
         }
         assert_eq!(two_hop.create().is_some(), two_hop.first_hop_keys().is_none());

@@ -165,7 +165,7 @@ fn course(mut input: Input<'_>) {
                 StreamSignal::Sendme => assert_eq!(agreed, Agreed::default()),
             }
         }
-        assert!(flow.room_cells() > 0 || in_flight >= increment, "it never stands still");
+        assert!(flow.room_cells() > 0 || in_flight >= increment, "it never stalls");
     }
 }
 

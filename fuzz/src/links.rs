@@ -167,7 +167,7 @@ pub(crate) fn own_handshake() -> &'static [u8] {
     })
 }
 
-/// Signs the proof in this stream anew, if it is still at its offset.
+/// Signs the proof in this stream again, if it is still at its offset.
 fn sign(stream: &mut [u8]) {
     let Some(place) = own_handshake().windows(8).position(|bytes| bytes == b"AUTH0003") else {
         return;

@@ -13,7 +13,7 @@ struct Run {
     actions: Vec<Action>,
 }
 
-/// For any reports in any order, a coordinator ends exactly once, ends by itself if every peer falls silent, starts
+/// For any reports in any order, a coordinator ends exactly once, ends without further input if every peer falls silent, starts
 /// its rounds in order, and never makes an estimate without data.
 pub fn measurement(data: &[u8]) {
     play(data);

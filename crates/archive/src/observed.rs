@@ -148,7 +148,7 @@ mod tests {
         let mut relay = ObservedBandwidth::started(0);
         assert_eq!(relay.poll_descriptor(0), Some(0));
         relay.note(HOUR, 100);
-        // The first day is over when the relay is no longer young, but for one second.
+        // The first interval ends in the last second in which the relay is young.
         assert_eq!(relay.poll_descriptor(18 * HOUR), Some(0));
         assert_eq!(relay.poll_descriptor(24 * HOUR), Some(100));
         relay.note(25 * HOUR, 1000);

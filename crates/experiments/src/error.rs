@@ -70,7 +70,7 @@ pub enum Error {
     #[error(transparent)]
     Remote(#[from] control::RemoteError),
     /// The operating system provides no randomness.
-    #[error("the operating system returns no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(String),
     /// An emulated wide-area network cannot be created.
     #[error(transparent)]

@@ -85,7 +85,7 @@ pub(super) struct Quarter {
 }
 
 impl Quarter {
-    /// Whether the relay always had unread data, so that only the relay itself limited its rate.
+    /// Whether the relay almost always had unread data, so that only the relay itself limited its rate.
     fn is_behind(&self) -> bool {
         self.behind >= BEHIND_SHARE
     }

@@ -80,7 +80,7 @@ pub(crate) struct ProbeOptions {
     /// Size of the download over each circuit, in bytes.
     #[arg(long, value_name = "BYTES", requires = "server", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     bytes: Option<u64>,
-    /// Strategy that chooses relays. The first hop is chosen anew for each circuit.
+    /// Strategy that chooses relays. The first hop is chosen separately for each circuit.
     #[arg(long, value_enum, default_value = "uniform")]
     strategy: StrategyName,
     #[command(flatten)]

@@ -50,7 +50,8 @@ fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> 
     let message = String::from_utf8_lossy(&done.stderr);
     let received = done.stdout.len();
     let is_right = done.status.success() && has_all;
-    (!is_right).then(|| format!("{content:?}: {received} bytes came; {}: {message}", done.status))
+    (!is_right)
+        .then(|| format!("{content:?}: received {received} bytes; {}: {message}", done.status))
 }
 
 /// Downloads all files, several at the same time, with three SOCKS users. Returns problems with the results.
@@ -123,7 +124,7 @@ fn curl_downloads_through_the_client_which_reports_events() {
     let expected: u64 = (0..DOWNLOADS).map(|it| content(it).len).sum();
     assert!(
         received_bytes > expected as f64,
-        "all came through it, with its heads: {received_bytes}"
+        "all content and its headers are received through it: {received_bytes}"
     );
     assert!(of("stream_closed").iter().all(|it| it["ok"] == true && it["sent_bytes"] != 0));
     let built = of("circuit_built");

@@ -62,7 +62,7 @@ pub enum AttackError {
     #[error("machine: {0}")]
     Machine(#[from] io::Error),
     /// The operating system provides no random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(rand::rngs::SysError),
     /// The attacker's certificates cannot be created.
     #[error(transparent)]
@@ -222,7 +222,7 @@ impl Kind {
         }
     }
 
-    /// Whether honest circuits extend to relays to which there is no link yet.
+    /// Whether the attack delays new links of the relay. Honest circuits then extend to relays to which it has no link yet.
     pub const fn targets_dials(self) -> bool {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
     }

@@ -41,7 +41,7 @@
 //!
 //! A [`TemporaryFolder`] has such a keeper, too.
 //!
-//! A network that shall outlive its process is started with [`NetworkSpec::detached`] and released by
+//! A network that is to outlive its process is started with [`NetworkSpec::detached`] and released by
 //! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
 
 pub mod attacks;

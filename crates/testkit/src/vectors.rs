@@ -60,7 +60,7 @@ impl Scene {
         cells.iter().filter_map(|cell| cell.last_chunk()).collect()
     }
 
-    /// An identity of ours.
+    /// One of our identities.
     pub fn identity(&self) -> OwnIdentity {
         OwnIdentity {
             rsa: RsaId(self.array("rsa")),
@@ -145,7 +145,7 @@ pub fn link_to_relay() -> Scene {
 pub fn tls_from_relay() -> RecordedTls {
     let scene = link_from_relay();
     let heard = scene.get("heard");
-    // Its CID comes first in its proof.
+    // Its CID is first in its proof.
     let proof = heard.windows(8).position(|bytes| bytes == b"AUTH0003").expect("a proof");
     RecordedTls {
         certificate: Vec::new(),

@@ -209,7 +209,7 @@ impl Drawn {
                     open.pop().ok_or("a bracket too many")?;
                 }
                 (Token::Bare(word), None) => name = Some(word),
-                (Token::Text(text), None) => return Err(format!("{text:?} stands alone")),
+                (Token::Text(text), None) => return Err(format!("the value {text:?} has no name")),
                 (Token::Bare(value) | Token::Text(value), Some(name)) => match open[..] {
                     ["graph"] if name == "directed" => is_directed = value == "1",
                     ["graph", "node" | "edge"] => item.take(name, value)?,

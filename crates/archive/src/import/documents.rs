@@ -73,7 +73,7 @@ impl<'b, R: Read> Documents<'b, R> {
                 break self.buffer.len();
             }
             if self.buffer.len() - self.begin > DOCUMENT_MAX {
-                // Its lines are dropped, and the offset of what is left is named.
+                // Its lines are dropped, and the offset of the rest is reported.
                 is_too_large = true;
                 let begin = self.begin.min(self.scanned);
                 self.offset += (self.scanned - begin) as u64;

@@ -388,8 +388,8 @@ fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Sub
     Ok(Subject { kind, side: Side::Tor, target, pid, process, interceptor })
 }
 
-/// The maximum length of a directory answer that a relay accepts, in bytes: `max_bytes` of ours, C tor's `MAX_DIRECTORY_OBJECT_SIZE`,
-/// less the head of the answer.
+/// The maximum length of the body of a directory answer that a relay accepts, in bytes: our relay's `max_bytes` or C tor's
+/// `MAX_DIRECTORY_OBJECT_SIZE`, each less the head of the answer.
 const fn answer_max(side: Side) -> u64 {
     match side {
         Side::Ours => (32 << 20) - 65_536,

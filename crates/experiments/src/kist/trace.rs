@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Trace {
     /// Clients whose circuits are open.
     pub(super) ready: u32,
-    /// Whether bulk transfers shall start.
+    /// Whether bulk transfers are to start.
     pub(super) is_loaded: bool,
     /// The bytes that each client has received.
     pub(super) received_bytes: BTreeMap<u32, u64>,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// Links of each address: below the live consensus' `DoSConnectionMaxConcurrentCount`.
 const PER_ADDRESS: u32 = 40;
 
-/// Links of all addresses together: the number that one process of ours can hold.
+/// The number of links of all addresses together: what one of our processes can hold.
 const LINES: usize = 4_000;
 
 /// New links in a turn of some milliseconds.

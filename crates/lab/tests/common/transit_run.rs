@@ -246,7 +246,7 @@ impl<'s, S: Stage> Run<'s, S> {
             lies = router.behavior().lies().to_vec();
         }
         let MeasurerResult { ready, seconds, result } = self.found;
-        let result = result.expect("it is over");
+        let result = result.expect("it has ended");
         let refused_circuits = self.stranger.refused_circuits();
         Report {
             ready,

@@ -102,7 +102,7 @@ fn a_next_hop_that_never_answers_does_not_delay_other_circuits<W: World>(world: 
     net.transfer(circuit, Transfer::download(1, 100_000));
     assert!(!net.client().is_built(waiting));
     if W::IS_EXACT {
-        // The relay gives up the link after half a minute.
+        // The relay abandons the link after half a minute.
         let Loss::Circuit(CircuitError::Destroyed(_)) = net.lost(waiting) else {
             panic!("not destroyed")
         };

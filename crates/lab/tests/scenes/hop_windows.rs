@@ -127,7 +127,7 @@ fn data_for_a_client_that_does_not_read_waits_at_its_source<W: World>(world: W) 
     net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
     // Relays queue nothing, and the client has received at most the window of a stream.
     net.until(|net| (0..2).all(|place| net.relay(place).queued_bytes() == 0));
-    let received = net.client().figures(stream).expect("it goes on").received_bytes;
+    let received = net.client().figures(stream).expect("it is open").received_bytes;
     assert!(received <= 500 * 498, "{received} bytes");
     let now = net.stage.now();
     net.client().resume(now, stream);

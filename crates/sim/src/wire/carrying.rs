@@ -190,7 +190,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Gives bytes to a node, as many as it accepts, and buffers the rest. Returns the number of bytes that are
+    /// Gives a node the bytes that it accepts, and buffers the rest. Returns the number of bytes that are
     /// not buffered.
     fn deliver(&mut self, id: LinkId, side: Side, bytes: &[u8]) -> Result<usize, WireError> {
         self.fingerprint.add(self.now, id, side, bytes);

@@ -32,7 +32,7 @@ impl Timers {
         self.heap.peek().map(|Reverse(first)| *first)
     }
 
-    /// A node is being woken: it sets its timeout anew.
+    /// A node is being woken, and sets a new timeout.
     pub(super) fn take(&mut self, node: NodeId) {
         self.wanted[node.0] = None;
         self.tidy();

@@ -12,7 +12,7 @@ pub(super) const RECORD_CELLS: usize = 31;
 
 /// Buffers that a host needs while it runs a window, and not in between. A part has one set and lends it to
 /// each of its hosts in turn: it stays in the processor's cache, while queues of each host would have to be
-/// loaded anew in each window.
+/// reloaded in each window.
 #[derive(Debug)]
 pub(super) struct HostScratch {
     pub(super) pool: Pool,

@@ -85,7 +85,7 @@ impl Run {
         Self { world, quiet, bulk, seen }
     }
 
-    /// Lets this much time pass; returns the mean number of bytes in the relay's kernel.
+    /// Advances the clock by `time`. Returns the mean number of bytes in the relay's kernel.
     fn pass(&mut self, time: Duration) -> f64 {
         let deadline = self.world.wire.now() + time;
         let (mut held_bytes, mut samples) = (0, 0_u32);
@@ -204,10 +204,10 @@ fn kist_favours_quiet_circuits_without_losing_throughput() {
     assert!(kist.all_mbit_per_s() > 0.99 * vanilla.all_mbit_per_s());
     // Quiet circuits get more downloads, and bulk correspondingly less.
     assert!(kist.bulk_mbit_per_s() > 0.97 * vanilla.bulk_mbit_per_s());
-    // Queues are where they can be overtaken.
+    // Cells are queued where others can overtake them.
     assert!(kist.kernel_wait < vanilla.kernel_wait.mul_f64(0.4));
     assert!(kist.relay_wait > vanilla.relay_wait);
-    // Without the kernel's report sockets fill up all the same.
+    // Without the kernel's report, KISTLite fills sockets as Vanilla does.
     assert!(lite.kernel_wait > vanilla.kernel_wait.mul_f64(0.9));
     for seen in [&vanilla, &lite, &kist] {
         assert!(seen.fairness_on_links() > 0.999, "{}: {:?}", seen.name, seen.bulk_bytes);

@@ -138,7 +138,7 @@ proptest! {
     }
 }
 
-/// What comes of these cells in this order.
+/// The result of receiving these cells in this order.
 fn outcome(scene: &Scene, order: &[&OwnedCell]) -> Result<bool, ChannelError> {
     let mut channel = as_relay(scene);
     let stream: Vec<u8> = order.iter().flat_map(|cell| cell.bytes()).collect();

@@ -143,7 +143,7 @@ fn the_proof_of_a_closed_link_opens_no_other() {
     assert!(router.poll_work(NOW).is_none(), "one at a time");
     router.handle_work(NOW, first.run());
     assert_eq!(router.open_circuits(), 0);
-    let second = router.poll_work(NOW).expect("its turn");
+    let second = router.poll_work(NOW).expect("its work");
     router.handle_work(NOW, second.run());
     assert_eq!(router.open_circuits(), 1);
     router.handle_closed(NOW, conn, CloseCause::ByPeer);

@@ -135,7 +135,7 @@ fn borrowed(certs: &[(u8, Vec<u8>)]) -> Vec<(u8, &[u8])> {
     certs.iter().map(|(kind, cert)| (*kind, &cert[..])).collect()
 }
 
-/// Signs a proof anew, with the key that the certificates name.
+/// Signs a proof again, with the key that the certificates name.
 fn sign(body: &mut [u8]) {
     let (proof, signature) = body[HEAD..].split_at_mut(SIGNED);
     let key = SigningKey::from_bytes(&identity_link().authenticate_seed);
@@ -362,7 +362,7 @@ fn repeated_or_reordered_cells_are_refused() {
         let error = receive(relay(), &cells).map(|_| ());
         assert_eq!(error, Err(ChannelError::Unexpected(unexpected)));
     }
-    // With wide circuit IDs VERSIONS is of no known kind, or comes twice.
+    // With wide circuit IDs VERSIONS has an unknown command, or arrives twice.
     let mut wide = vec![0, 0];
     wide.extend(versions.bytes());
     let (mut channel, _) = relay();

@@ -29,7 +29,7 @@ impl TlsSession for Shows {
     }
 }
 
-/// The certificate of the TLS certificate that a router presents to who comes by this session.
+/// The certificate of the TLS certificate that a router presents to a peer with this session.
 fn presented(router: &mut Router<ChaCha8Rng>, now: Instant, tls: &Shows) -> Vec<u8> {
     let conn = router.handle_accepted(now, ListenerId(0), tls).expect("accepted");
     router.handle_bytes(now, conn, &encode_versions_cell(&LinkProtocol::SUPPORTED));

@@ -32,7 +32,7 @@ fn the_link_opens_with_the_recorded_output_however_the_stream_is_split() {
         assert!(channel.is_open(), "in pieces of {piece_len}");
         assert_eq!(channel.protocol(), Some(LinkProtocol::V5));
         assert_eq!(channel.peer().map(|peer| peer.ids), Some(link_to_relay().expected_peer().ids));
-        assert!(channel.is_canonical(), "it says that it comes from its own address");
+        assert!(channel.is_canonical(), "it claims the address that it connects from");
         let said = output(&mut channel);
         assert_eq!(but_netinfo(&said), but_netinfo(scene.get("said")));
         let info = NetInfo::parse(&find(&cells(&said), Command::NETINFO).body).expect("ours");

@@ -78,8 +78,8 @@ fn perf(fetch: &Fetch, peers: &str) -> String {
         let bytes = format!("{} bytes", size.bytes);
         let timeout = time(size.timeout.unwrap_or_default());
         let stallout = time(size.stallout.unwrap_or_default());
-        // Streams with different user names and passwords share no circuit, and those from a seed are drawn
-        // anew for each.
+        // Streams with different user names and passwords share no circuit, and those from a seed are redrawn
+        // for each.
         let seed = (place + 1).to_string();
         let stream = [
             ("sendsize", "1000 bytes"),

@@ -72,7 +72,7 @@ fn errors_of_a_map_are_described() {
         (THREE.replace("id 3 ]", "]"), "without an id"),
         (THREE.replace("source 2 target 3", "source 1 target 2"), "two edges"),
         (THREE.replace("source 2 target 3", "source two target 3"), "no such source"),
-        (THREE.replace("\"US\"", "\"US"), "stands alone"),
+        (THREE.replace("\"US\"", "\"US"), "has no name"),
         (THREE.split("80 ms").take(1).collect(), "a quotation without an end"),
         (THREE.trim_end().trim_end_matches(']').to_owned(), "no end"),
         (format!("{THREE} ]"), "bracket"),

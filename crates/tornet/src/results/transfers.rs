@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(size.first_byte(), Waits::new(vec![1.0, 2.0, 4.0, endless], vec![5.0]));
         let mut open = Transfers::default();
         open.add_client(&[&records[4]], 90.0);
-        assert!(open.failed_of_client.is_empty(), "nothing is over: no share is known");
+        assert!(open.failed_of_client.is_empty(), "no download has ended, so no share is known");
     }
 }

@@ -132,7 +132,7 @@ mod tests {
         };
         assert_eq!(with(1, vec![]).median(), Some(2.5));
         assert_eq!(with(4, vec![]).median(), Some(f64::INFINITY));
-        assert_eq!(with(4, vec![5.0]).median(), Some(f64::INFINITY), "whether it comes or not");
+        assert_eq!(with(4, vec![5.0]).median(), Some(f64::INFINITY), "whether it completes or not");
         assert_eq!(with(3, vec![5.0]).median(), None, "it is the one in the middle");
         assert_eq!(with(99, vec![0.1]).median(), Some(f64::INFINITY));
         assert_eq!(with(1, vec![]).quantile(0.75), Some(f64::INFINITY), "between 3 and never");

@@ -239,7 +239,7 @@ fn split(line: &str) -> Vec<String> {
 }
 
 impl Host {
-    /// The names of the hosts that it stands for.
+    /// The names of the hosts that it represents.
     pub(super) fn names(&self, name: &str) -> Vec<String> {
         match self.quantity {
             1 => vec![name.to_owned()],

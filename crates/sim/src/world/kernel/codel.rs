@@ -88,7 +88,7 @@ mod tests {
         let again = drops_at_ms(&mut codel, 980, &[30; 160]);
         assert_eq!(again[0], 1080, "{again:?}");
         assert!(again[1] - again[0] < 50, "{again:?}");
-        // Much later: the rate starts anew.
+        // Much later, the drop rate starts again from its initial value.
         drops_at_ms(&mut codel, 1140, &[5; 3_000]);
         assert_eq!(drops_at_ms(&mut codel, 4_140, &[30; 250]), [4_240, 4_340]);
     }

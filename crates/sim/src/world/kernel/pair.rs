@@ -45,7 +45,7 @@ impl Pair {
         pair
     }
 
-    /// Lets this much time pass.
+    /// Advances the clock by `time_ns`.
     pub(super) fn pass(&mut self, time_ns: u64) {
         let end = self.kernels[0].now + time_ns;
         loop {

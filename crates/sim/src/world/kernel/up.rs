@@ -60,7 +60,7 @@ impl Kernel {
 
     pub(super) fn post(&mut self, index: u32, content: MailContent, wire_bytes: u64) {
         let takes = wire_bytes * self.up_ps_per_byte / 1000;
-        // Acknowledgements and the like do not wait: a fair queue lets them pass.
+        // Acknowledgements and other small packets do not wait: a fair queue lets them pass.
         let leaves_at = if wire_bytes == self.headers {
             self.now + takes
         } else {

@@ -156,7 +156,7 @@ impl Member {
             }
         }
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
-        // The socket that has just sent comes after those that wait.
+        // The socket that has just sent is served after those that wait.
         waiting.append(&mut it.throttled);
         it.throttled = waiting;
         if !it.throttled.is_empty() && !it.is_timed {

@@ -128,7 +128,7 @@ impl Sender {
         if self.cwnd < HYSTART_LEAST {
             return false;
         }
-        // The acknowledgement of a flight stands for those of its segments.
+        // The acknowledgement of a flight represents those of its segments.
         let is_of_train = now - start.train_at <= HYSTART_PAUSE_NS * bytes.div_ceil(MSS);
         if is_of_train {
             start.train_at = now;

@@ -94,7 +94,7 @@ impl Small {
         self
     }
 
-    /// A client that fetches this much at this interval.
+    /// A client that fetches `bytes` bytes `count` times.
     pub(super) fn fetcher(self, bytes: u32, count: u32) -> Self {
         let timeout = Some(Duration::from_secs(100));
         let size = Size { weight: 1.0, bytes, timeout, stallout: None };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::vec::Vec;
 
-/// Sends this much over a path of 50 ms each way; flights whose numbers are in the list are lost. Returns how
+/// Sends `bytes` over a path of 50 ms in each direction; flights whose numbers are in `lost` are lost. Returns how
 /// long it took, and what arrived.
 fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
     const LATENCY_NS: u64 = 50_000_000;
@@ -261,7 +261,7 @@ fn shadows_window_starts_at_the_first_missing_byte_and_grows_during_recovery() {
         sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
         sent.extend(send_all(&mut sender, 200));
     }
-    // Half of thirty are allowed, plus as many as have arrived.
+    // Half of thirty are allowed, plus the number that have arrived.
     let (retransmits, new): (Vec<Flight>, Vec<Flight>) =
         sent.iter().copied().partition(|it| it.is_retransmit);
     assert_eq!(retransmits.len(), 1);

@@ -328,7 +328,7 @@ fn key(place: usize) -> MeasurerKey {
 }
 
 impl Director for Team {
-    fn direct(&mut self, now_ns: u64, told: News, orders: &mut Orders) {
+    fn direct(&mut self, now_ns: u64, news: News, orders: &mut Orders) {
         let unix = Duration::from_secs(BEGIN_UNIX_S) + Duration::from_nanos(now_ns);
         let now = Now { instant: Instant::from_nanos(now_ns), unix };
         if now_ns < self.starts_ns {
@@ -339,7 +339,7 @@ impl Director for Team {
             return self.kill(now_ns, orders);
         }
         let mut period = self.period.take().unwrap_or_else(|| self.start(now));
-        for report in &told.reports {
+        for report in &news.reports {
             self.handle(now, &mut period, report);
             self.act(now, &mut period, orders);
         }
@@ -383,33 +383,33 @@ mod tests {
     }
 
     #[test]
-    fn a_far_relay_is_measured_by_two_in_halves_after_a_lead_with_sockets_for_the_way_of_each() {
+    fn a_distant_relay_is_measured_by_two_in_halves_after_a_lead_with_sockets_for_each_path() {
         let orders = prepared(90.0, [20, 200, 20]);
-        let told = orders.iter().map(|(host, order)| match order {
+        let prepared = orders.iter().map(|(host, order)| match order {
             TeamOrder::Prepare { sockets, seconds, held_back_s, .. } => {
                 (*host, *sockets, *seconds, *held_back_s)
             }
             other => panic!("{other:?}"),
         });
-        let told: Vec<_> = told.collect();
-        assert!(told.len() >= 2, "{told:?}");
-        assert!(told.iter().all(|it| (it.2, it.3) == (34, Some(19))), "{told:?}");
-        let sockets: u32 = told.iter().map(|it| it.1).sum();
-        assert!((100..=160).contains(&sockets), "by the farthest: {told:?}");
+        let prepared: Vec<_> = prepared.collect();
+        assert!(prepared.len() >= 2, "{prepared:?}");
+        assert!(prepared.iter().all(|it| (it.2, it.3) == (34, Some(19))), "{prepared:?}");
+        let sockets: u32 = prepared.iter().map(|it| it.1).sum();
+        assert!((100..=160).contains(&sockets), "by the farthest: {prepared:?}");
     }
 
     #[test]
     fn a_slow_relay_has_few_sockets_and_one_next_door_no_halves() {
-        let told = |mbit, rtts_ms| {
+        let sockets = |mbit, rtts_ms| {
             let orders = prepared(mbit, rtts_ms).into_iter();
-            let told = orders.map(|(_, order)| match order {
+            let prepared = orders.map(|(_, order)| match order {
                 TeamOrder::Prepare { sockets, held_back_s, .. } => (sockets, held_back_s),
                 other => panic!("{other:?}"),
             });
-            told.collect::<Vec<_>>()
+            prepared.collect::<Vec<_>>()
         };
-        let slow = told(0.3, [20, 100, 200]);
+        let slow = sockets(0.3, [20, 100, 200]);
         assert_eq!(slow.iter().map(|it| it.0).sum::<u32>(), 8, "{slow:?}");
-        assert!(told(0.3, [1, 1, 1]).iter().all(|it| it.1.is_none()));
+        assert!(sockets(0.3, [1, 1, 1]).iter().all(|it| it.1.is_none()));
     }
 }
