@@ -246,8 +246,8 @@ impl Star {
     fn feed_back(&mut self, circuit: usize, place: usize) {
         let Some(before) = place.checked_sub(1) else { return };
         let path = &self.circuits[circuit].path;
-        let way = self.nodes[path[place]].config.delay + self.nodes[path[before]].config.delay;
-        self.at(self.now + way, Event::Fed { circuit, place: before });
+        let latency = self.nodes[path[place]].config.delay + self.nodes[path[before]].config.delay;
+        self.at(self.now + latency, Event::Fed { circuit, place: before });
     }
 
     /// A node enters the round-robin ring if it may send.

@@ -112,12 +112,12 @@ pub struct Fixture<R> {
     pub delivered_bytes: u64,
     /// The limit on queued bytes of one link, for the number of open circuits.
     pub burst_max_bytes: fn(usize) -> usize,
-    parties: Identities,
+    identities: Identities,
 }
 
 impl<R: Rng> Fixture<R> {
     /// A router without peers.
-    pub fn new(parties: Identities, config: RouterConfig, rng: R) -> Self {
+    pub fn new(identities: Identities, config: RouterConfig, rng: R) -> Self {
         Self {
             router: Router::new(config, rng, Instant::ORIGIN),
             now: Instant::ORIGIN,
@@ -130,19 +130,19 @@ impl<R: Rng> Fixture<R> {
             wakeups: 0,
             delivered_bytes: 0,
             burst_max_bytes: |_| usize::MAX,
-            parties,
+            identities,
         }
     }
 
     /// The identities.
-    pub const fn parties(&self) -> &Identities {
-        &self.parties
+    pub const fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// The TLS session of a link.
     #[must_use]
     pub fn session(&self, exported: [u8; 32]) -> Session {
-        Session { certificate: Arc::clone(&self.parties.certificate), exported }
+        Session { certificate: Arc::clone(&self.identities.certificate), exported }
     }
 
     /// A peer dials the router. It sends nothing yet; without `authentication`, it never does. Returns the
@@ -153,9 +153,10 @@ impl<R: Rng> Fixture<R> {
     pub fn dial(&mut self, authentication: Option<Authentication>, exported: [u8; 32]) -> usize {
         let session = self.session(exported);
         let conn = self.router.handle_accepted(self.now, ListenerId(0), &session);
-        let expected = ExpectedPeer { ids: self.parties.own.ids(), address: [10, 0, 0, 1].into() };
+        let expected =
+            ExpectedPeer { ids: self.identities.own.ids(), address: [10, 0, 0, 1].into() };
         let channel = authentication.map(|authentication| {
-            let now_s = self.parties.unix_time_s;
+            let now_s = self.identities.unix_time_s;
             Channel::initiator(expected, authentication, &session, [1; 24], now_s).expect("usable")
         });
         self.add(conn, channel, exported)
@@ -165,8 +166,8 @@ impl<R: Rng> Fixture<R> {
     pub fn answer_dial(&mut self, index: usize, claims: &[IpAddr]) {
         let session = self.session(self.peers[index].exported);
         let Some(conn) = self.peers[index].conn else { return };
-        let other = Arc::clone(&self.parties.other);
-        let channel = Channel::responder(other, &session, [2; 32], self.parties.unix_time_s);
+        let other = Arc::clone(&self.identities.other);
+        let channel = Channel::responder(other, &session, [2; 32], self.identities.unix_time_s);
         self.peers[index].channel = Some(channel.at_addresses(claims));
         self.peers[index].is_awaited = false;
         self.router.handle_connected(self.now, conn, &session);

@@ -1,8 +1,8 @@
 //! From the description of a network to the hosts of a world.
 
 use crate::error::Error;
+use crate::host_paths::HostPaths;
 use crate::network::{Network, Site, Users};
-use crate::ways::Ways;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
@@ -54,12 +54,12 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     let own = relays.chain(&network.servers).chain(clients);
     let sites: Vec<&Site> = own.chain(scanners).chain(&guests.team).collect();
     let coordinator = (!guests.team.is_empty()).then(|| guests.member(network, 0));
-    let ways = Ways::new(network, &sites)?;
-    let mut net = Net::new(ways.places(), |from, to| {
-        let way = ways.between(from, to);
-        (way.latency, way.loss)
+    let paths = HostPaths::new(network, &sites)?;
+    let mut net = Net::new(paths.places(), |from, to| {
+        let path = paths.between(from, to);
+        (path.latency, path.loss)
     });
-    for (host, place) in ways.place_of().iter().enumerate() {
+    for (host, place) in paths.place_of().iter().enumerate() {
         net.add(*place, host < network.relays.len());
     }
     let choices = &network.choices;

@@ -22,6 +22,7 @@ mod error;
 pub mod errors;
 pub mod export;
 mod graphml;
+mod host_paths;
 pub mod map;
 pub mod models;
 pub mod network;
@@ -35,6 +36,5 @@ mod tgen;
 mod torrc;
 pub mod truth;
 mod units;
-mod ways;
 
 pub use error::Error;

@@ -25,7 +25,7 @@ pub struct Node {
 
 /// The path from one node to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Way {
+pub struct MapPath {
     /// The one-way latency.
     pub latency: Duration,
     /// The packet loss rate.
@@ -36,7 +36,7 @@ pub struct Way {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Map {
     nodes: BTreeMap<u32, Node>,
-    ways: BTreeMap<(u32, u32), Way>,
+    paths: BTreeMap<(u32, u32), MapPath>,
 }
 
 impl Map {
@@ -45,8 +45,8 @@ impl Map {
     pub fn one_switch() -> Self {
         let rate = Some(Rate::from_mbit_per_s(1000.0));
         let node = Node { country: None, up: rate, down: rate };
-        let way = Way { latency: Duration::from_millis(1), loss: 0.0 };
-        Self { nodes: BTreeMap::from([(0, node)]), ways: BTreeMap::from([((0, 0), way)]) }
+        let path = MapPath { latency: Duration::from_millis(1), loss: 0.0 };
+        Self { nodes: BTreeMap::from([(0, node)]), paths: BTreeMap::from([((0, 0), path)]) }
     }
 
     /// Reads a map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is
@@ -58,13 +58,13 @@ impl Map {
     /// If the text is malformed or incomplete.
     pub fn parse(text: &str, by_shortest: bool, used: &BTreeSet<u32>) -> Result<Self, String> {
         let mut drawn = Drawn::read(text, Wanted { by_shortest, used })?;
-        let ways =
+        let paths =
             if by_shortest { drawn.shortest(used) } else { std::mem::take(&mut drawn.edges) };
         for (from, to) in used.iter().flat_map(|from| used.iter().map(move |to| (*from, *to))) {
             if !drawn.nodes.contains_key(&from) {
                 return Err(format!("hosts are at node {from}, which is not on the map"));
             }
-            if !ways.contains_key(&(from, to)) {
+            if !paths.contains_key(&(from, to)) {
                 return Err(format!("the map has no edge from node {from} to node {to}"));
             }
         }
@@ -72,7 +72,7 @@ impl Map {
             return Err(format!("an edge leads from or to node {end}, which is not on the map"));
         }
         drawn.nodes.retain(|id, _| used.contains(id));
-        Ok(Self { nodes: drawn.nodes, ways })
+        Ok(Self { nodes: drawn.nodes, paths })
     }
 
     /// All nodes with hosts.
@@ -86,10 +86,10 @@ impl Map {
         self.nodes.get(&id)
     }
 
-    /// The path between two of them; `None` if one does not exist.
+    /// The path between two of them; without latency and loss if one does not exist.
     #[must_use]
-    pub fn way(&self, from: u32, to: u32) -> Way {
-        self.ways.get(&(from, to)).copied().unwrap_or_default()
+    pub fn path(&self, from: u32, to: u32) -> MapPath {
+        self.paths.get(&(from, to)).copied().unwrap_or_default()
     }
 
     /// The node of a host with a known country only: a node in that country, otherwise the nearest one with a
@@ -113,7 +113,7 @@ impl Map {
 #[derive(Debug, Default)]
 struct Drawn {
     nodes: BTreeMap<u32, Node>,
-    edges: BTreeMap<(u32, u32), Way>,
+    edges: BTreeMap<(u32, u32), MapPath>,
     /// The ends of edges.
     ends: BTreeSet<u32>,
 }
@@ -132,7 +132,7 @@ impl Wanted<'_> {
 
     /// Which of two edges between the same nodes counts: with `by_shortest` the better one; otherwise Shadow
     /// refuses the map.
-    fn better(self, from: u32, to: u32, one: Way, other: Way) -> Result<Way, String> {
+    fn better(self, from: u32, to: u32, one: MapPath, other: MapPath) -> Result<MapPath, String> {
         if !self.by_shortest || (from == to && self.used.contains(&from)) {
             return Err(format!("two edges lead from node {from} to node {to}"));
         }
@@ -146,7 +146,7 @@ struct Item {
     id: Option<u32>,
     source: Option<u32>,
     target: Option<u32>,
-    way: Way,
+    path: MapPath,
     has_latency: bool,
     node: Node,
 }
@@ -161,15 +161,15 @@ impl Item {
             "source" => self.source = number(value)?,
             "target" => self.target = number(value)?,
             "latency" => {
-                self.way.latency = shadow_time(value)?;
+                self.path.latency = shadow_time(value)?;
                 self.has_latency = true;
-                if self.way.latency.is_zero() {
+                if self.path.latency.is_zero() {
                     return Err("a latency of nothing".into());
                 }
             }
             "packet_loss" => {
                 let loss = value.parse::<f64>().ok().filter(|it| (0.0..=1.0).contains(it));
-                self.way.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
+                self.path.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
             }
             "country_code" => self.node.country = Some(value.to_owned()),
             "host_bandwidth_up" | "bandwidth_up" => self.node.up = Some(shadow_rate(value)?),
@@ -221,12 +221,12 @@ impl Drawn {
             return Err(format!("the list {list} has no end"));
         }
         if !is_directed {
-            for ((from, to), way) in drawn.edges.clone() {
-                let way = match drawn.edges.get(&(to, from)) {
-                    Some(back) if from != to => wanted.better(from, to, way, *back)?,
-                    _ => way,
+            for ((from, to), path) in drawn.edges.clone() {
+                let path = match drawn.edges.get(&(to, from)) {
+                    Some(back) if from != to => wanted.better(from, to, path, *back)?,
+                    _ => path,
                 };
-                drawn.edges.insert((to, from), way);
+                drawn.edges.insert((to, from), path);
             }
         }
         Ok(drawn)
@@ -242,39 +242,39 @@ impl Drawn {
         self.ends.extend([source, target]);
         let ends = (source, target);
         if wanted.has(source, target) {
-            let way = match self.edges.get(&ends) {
-                Some(known) => wanted.better(ends.0, ends.1, *known, item.way)?,
-                None => item.way,
+            let path = match self.edges.get(&ends) {
+                Some(known) => wanted.better(ends.0, ends.1, *known, item.path)?,
+                None => item.path,
             };
-            self.edges.insert(ends, way);
+            self.edges.insert(ends, path);
         }
         Ok(())
     }
 
     /// The paths of minimum latency between these nodes.
-    fn shortest(&self, used: &BTreeSet<u32>) -> BTreeMap<(u32, u32), Way> {
+    fn shortest(&self, used: &BTreeSet<u32>) -> BTreeMap<(u32, u32), MapPath> {
         let mut graph = DiGraph::new();
         let places: BTreeMap<u32, NodeIndex> =
             self.nodes.keys().map(|id| (*id, graph.add_node(*id))).collect();
-        for ((from, to), way) in &self.edges {
+        for ((from, to), path) in &self.edges {
             if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
-                graph.add_edge(*from, *to, Cost::of(*way));
+                graph.add_edge(*from, *to, Cost::of(*path));
             }
         }
-        let mut ways = BTreeMap::new();
+        let mut paths = BTreeMap::new();
         for from in used {
             let Some(place) = places.get(from) else { continue };
             let costs = dijkstra(&graph, *place, None, |edge| *edge.weight());
             for to in used.iter().filter(|to| *to != from) {
                 if let Some(cost) = places.get(to).and_then(|it| costs.get(it)) {
-                    ways.insert((*from, *to), cost.way());
+                    paths.insert((*from, *to), cost.path());
                 }
             }
             if let Some(own) = self.edges.get(&(*from, *from)) {
-                ways.insert((*from, *from), *own);
+                paths.insert((*from, *from), *own);
             }
         }
-        ways
+        paths
     }
 }
 
@@ -286,12 +286,12 @@ struct Cost {
 }
 
 impl Cost {
-    const fn of(way: Way) -> Self {
-        Self { latency: way.latency, loss: way.loss }
+    const fn of(path: MapPath) -> Self {
+        Self { latency: path.latency, loss: path.loss }
     }
 
-    const fn way(self) -> Way {
-        Way { latency: self.latency, loss: self.loss }
+    const fn path(self) -> MapPath {
+        MapPath { latency: self.latency, loss: self.loss }
     }
 }
 

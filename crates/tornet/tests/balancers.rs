@@ -36,7 +36,7 @@ fn numbers(all: &[u64]) -> Vec<f64> {
 }
 
 fn nwe(weighing: &Weighing, network: &Network) -> f64 {
-    network_weight_error(&numbers(&weighing.weights), &network.capacities()).expect("some weigh")
+    network_weight_error(&numbers(&weighing.weights), &network.capacities()).expect("some weights")
 }
 
 /// The number of measurements that have begun.
@@ -63,8 +63,8 @@ fn flashflow_finds_what_relays_can_and_torflow_comes_less_near() {
     let estimates = estimates.iter().map(|it| it.expect("all were measured") / 1000);
     let estimates = numbers(&estimates.collect::<Vec<_>>());
     let capacities: Vec<f64> = even.capacities().iter().map(|it| it / 1000.0).collect();
-    let nce = network_capacity_error(&estimates, &capacities).expect("it can something");
-    // What headers take on the way is no capacity for cells.
+    let nce = network_capacity_error(&estimates, &capacities).expect("some capacity");
+    // The share of headers is no capacity for cells.
     assert!((0.03..0.15).contains(&nce), "{nce}");
     let theirs = weigh(&TorFlow { downloads: 2, ..TorFlow::default() }, &even);
     assert!(nwe(&theirs, &even) > 3.0 * nwe(&ours, &even), "{}", nwe(&theirs, &even));
@@ -129,7 +129,7 @@ fn a_coordinator_that_is_killed_twice_finds_the_same_weights_and_repeats_only_wh
     assert!(before.simulated_s > 80.0, "it is killed in the middle: {}", before.simulated_s);
     assert_eq!(after.not_measured, 0, "{:?}", after.notes);
     let found = numbers(&after.weights);
-    let error = network_weight_error(&found, &numbers(&before.weights)).expect("some weigh");
+    let error = network_weight_error(&found, &numbers(&before.weights)).expect("some weights");
     assert!(error < 0.01, "{error}");
     let [before, after] = [before, after].map(|it| rounds(&it));
     assert!((1..=6).contains(&(after - before)), "interrupted: {before} and {after} rounds");

@@ -216,9 +216,9 @@ fn an_exported_map_has_the_paths_of_the_simulated_world() {
         for (to, elsewhere) in map.nodes() {
             let country = |node: &tornet::map::Node| node.country.clone().expect("there is one");
             let expected = find(&country(there)).latency_to(&find(&country(elsewhere)));
-            let way = map.way(from, to);
-            assert_eq!(way.latency, expected);
-            assert!((way.loss - 0.015 * expected.as_secs_f64() / 0.3).abs() < 1e-8, "{way:?}");
+            let path = map.path(from, to);
+            assert_eq!(path.latency, expected);
+            assert!((path.loss - 0.015 * expected.as_secs_f64() / 0.3).abs() < 1e-8, "{path:?}");
         }
     }
     write(&again, &second, &Programs::default(), 60).expect("it can be written");
@@ -245,7 +245,7 @@ fn exported_files_satisfy_shadows_specification() {
     assert_eq!(map["use_shortest_path"], false);
     let map = std::fs::read_to_string(folder.path().join("conf/network.gml")).expect("a map");
     let of_map = |what: &str| map.lines().filter(|line| line.trim().starts_with(what)).count();
-    // Complete, with one edge each way, and from each place to itself.
+    // Complete, with one edge in each direction, and from each place to itself.
     assert_eq!(of_map("edge"), of_map("node").pow(2));
     let (mut addresses, mut tgens) = (Vec::new(), Vec::new());
     for (name, host) in &hosts {

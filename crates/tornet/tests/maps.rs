@@ -93,7 +93,7 @@ fn latency_follows_the_map_not_the_countries() {
         first_byte(folder.path())
     };
     let (near, far) = (time("latency \"20 ms\"", false), time("latency \"120 ms\"", false));
-    // BEGIN and CONNECTED, then the request and the first byte: four times the way between the nodes. A scheduler's turns are 10 ms.
+    // BEGIN and CONNECTED, then the request and the first byte: four times the path between the nodes. A scheduler runs every 10 ms.
     let longer = far - near;
     assert!((0.38..0.44).contains(&longer), "{near} and {far} s");
     // Over a node without hosts it is 8 ms, as by Shadow's default.

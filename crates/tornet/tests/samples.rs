@@ -412,7 +412,7 @@ fn a_model_that_neither_pauses_nor_ends_is_refused_with_the_state() {
     let instant = "uniform:low=0,high=0";
     for (flow, state) in [
         (format!("ab/1/ bb/1/ bp/1/{instant}"), "state b"),
-        // With a way out that is never taken, over two states, and with a pause that is none.
+        // With an end of probability zero, over two states, and with pauses of zero.
         (format!("ab/1/ bb/1/ bp/1/{instant} bf/0/{instant}"), "state b"),
         (format!("ab/1/ bc/1/ cb/1/ bp/1/{instant} cp/1/{instant}"), "state b"),
         ("ab/1/ bb/1/ bp/1/normal:location=0,scale=0".to_owned(), "state b"),

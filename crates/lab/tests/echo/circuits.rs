@@ -99,11 +99,11 @@ impl Built {
             &extend_data(next.address, &identities().next.ids()),
         );
         run.until_peer(next.node, |peer| creates(peer) > before);
-        let forth = last_create(run.peer(next.node));
-        run.peer(next.node).send(forth, Command::CREATED2, &created2());
+        let onward = last_create(run.peer(next.node));
+        run.peer(next.node).send(onward, Command::CREATED2, &created2());
         let (command, data) = self.receive(run);
         assert_eq!((command, data), (RelayCommand::EXTENDED2, created2()));
-        forth
+        onward
     }
 
     #[track_caller]
@@ -170,12 +170,12 @@ fn a_circuit_is_extended_and_carries_cells_both_ways<S: Stage>(stage: S) {
     let next = Next::new(&mut run);
     let client = run.add_peer();
     let mut circuit = Built::new(&mut run, client, id(1));
-    let forth = circuit.extend(&mut run, next);
+    let onward = circuit.extend(&mut run, next);
     let body = [0x77; BODY_LEN];
     circuit.send(&mut run, Command::RELAY, &body);
-    run.until_peer(next.node, |peer| peer.cell(forth, Command::RELAY).is_some());
-    assert_ne!(run.peer(next.node).cell(forth, Command::RELAY), Some(&body[..]));
-    run.peer(next.node).send(forth, Command::RELAY, &body);
+    run.until_peer(next.node, |peer| peer.cell(onward, Command::RELAY).is_some());
+    assert_ne!(run.peer(next.node).cell(onward, Command::RELAY), Some(&body[..]));
+    run.peer(next.node).send(onward, Command::RELAY, &body);
     assert_ne!(circuit.next(&mut run), body);
     assert_eq!(run.open_circuits(), 1);
     assert_eq!(run.totals().client_bytes, 3 * 514, "EXTENDED2 and one each way");
@@ -186,11 +186,11 @@ fn early_cells_are_relayed_as_such_in_the_forward_direction_only<S: Stage>(stage
     let next = Next::new(&mut run);
     let client = run.add_peer();
     let mut circuit = Built::new(&mut run, client, id(1));
-    let forth = circuit.extend(&mut run, next);
+    let onward = circuit.extend(&mut run, next);
     circuit.send(&mut run, Command::RELAY_EARLY, &[0x77; BODY_LEN]);
     // It may contain an EXTEND2 for the next hop.
-    run.until_peer(next.node, |peer| peer.cell(forth, Command::RELAY_EARLY).is_some());
-    run.peer(next.node).send(forth, Command::RELAY_EARLY, &[0x77; BODY_LEN]);
+    run.until_peer(next.node, |peer| peer.cell(onward, Command::RELAY_EARLY).is_some());
+    run.peer(next.node).send(onward, Command::RELAY_EARLY, &[0x77; BODY_LEN]);
     assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::PROTOCOL);
 
     let circuit = Built::new(&mut run, client, id(2));
@@ -207,11 +207,11 @@ fn the_end_of_a_circuit_is_relayed_to_the_other_side<S: Stage>(stage: S) {
     let client = run.add_peer();
     let mut one = Built::new(&mut run, client, id(1));
     let mut other = Built::new(&mut run, client, id(2));
-    let (one_forth, other_forth) = (one.extend(&mut run, next), other.extend(&mut run, next));
+    let (one_onward, other_onward) = (one.extend(&mut run, next), other.extend(&mut run, next));
     one.send(&mut run, Command::DESTROY, &[9]);
     // The reason is not relayed: it could be used to communicate past the client.
-    assert_eq!(destroyed(&mut run, next.node, one_forth), DestroyReason::DESTROYED);
-    run.peer(next.node).send(other_forth, Command::DESTROY, &[5]);
+    assert_eq!(destroyed(&mut run, next.node, one_onward), DestroyReason::DESTROYED);
+    run.peer(next.node).send(other_onward, Command::DESTROY, &[5]);
     assert_eq!(other.until_destroyed(&mut run), DestroyReason::DESTROYED);
     assert_eq!(
         run.peer(client).cell(id(1), Command::DESTROY),
@@ -226,13 +226,13 @@ fn a_truncated_circuit_can_be_extended_again<S: Stage>(stage: S) {
     let next = Next::new(&mut run);
     let client = run.add_peer();
     let mut circuit = Built::new(&mut run, client, id(1));
-    let forth = circuit.extend(&mut run, next);
+    let onward = circuit.extend(&mut run, next);
     circuit.send_relay(&mut run, RelayCommand::TRUNCATE, &[]);
     let requested = DestroyReason::REQUESTED;
     assert_eq!(circuit.receive(&mut run), (RelayCommand::TRUNCATED, vec![requested.get()]));
-    assert_eq!(destroyed(&mut run, next.node, forth), requested);
+    assert_eq!(destroyed(&mut run, next.node, onward), requested);
     let again = circuit.extend(&mut run, next);
-    assert_ne!(again, forth);
+    assert_ne!(again, onward);
     assert_eq!(run.open_circuits(), 1);
 }
 
@@ -314,10 +314,10 @@ fn a_closed_link_ends_its_circuits<S: Stage>(stage: S) {
     let (client, other) = (run.add_peer(), run.add_peer());
     let mut one = Built::new(&mut run, client, id(1));
     let mut two = Built::new(&mut run, other, id(1));
-    let forth = one.extend(&mut run, next);
+    let onward = one.extend(&mut run, next);
     two.extend(&mut run, next);
     run.peer(client).close();
-    assert_eq!(destroyed(&mut run, next.node, forth), DestroyReason::CHANNEL_CLOSED);
+    assert_eq!(destroyed(&mut run, next.node, onward), DestroyReason::CHANNEL_CLOSED);
     assert_eq!(run.open_circuits(), 1);
     run.peer(next.node).close();
     assert_eq!(two.until_destroyed(&mut run), DestroyReason::CHANNEL_CLOSED);
@@ -354,14 +354,14 @@ fn a_queue_overflow_ends_only_its_circuit<S: Stage>(stage: S) {
     let mut same_link = Built::new(&mut run, client, id(2));
     let mut other_link = Built::new(&mut run, other, id(1));
     flooded.extend(&mut run, next);
-    let forth = [same_link.extend(&mut run, next), other_link.extend(&mut run, next)];
+    let onward = [same_link.extend(&mut run, next), other_link.extend(&mut run, next)];
     for _ in 0..400 {
         flooded.send(&mut run, Command::RELAY, &[1; BODY_LEN]);
     }
     assert_eq!(flooded.until_destroyed(&mut run), DestroyReason::RESOURCE_LIMIT);
     same_link.send(&mut run, Command::RELAY, &[1; BODY_LEN]);
     other_link.send(&mut run, Command::RELAY, &[1; BODY_LEN]);
-    for circ_id in forth {
+    for circ_id in onward {
         run.until_peer(next.node, |peer| peer.cell(circ_id, Command::RELAY).is_some());
     }
     assert_eq!(run.open_circuits(), 2);

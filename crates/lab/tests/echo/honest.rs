@@ -303,7 +303,7 @@ fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
 }
 
 /// Sends a message that is not permitted, and gets an error.
-fn strange<S: Stage>(run: &mut Run<'_, S>, message: impl Fn(&Peer) -> Message) {
+fn send_as_stranger<S: Stage>(run: &mut Run<'_, S>, message: impl Fn(&Peer) -> Message) {
     let peer = run.add_peer();
     let message = message(run.peer(peer));
     run.peer(peer).send_message(&message);
@@ -320,14 +320,16 @@ fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
     let target = run.target.ids;
     let order = scenario.order(77);
     for _ in 0..5 {
-        strange(&mut run, |_| Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32])));
-        strange(&mut run, |it| {
+        send_as_stranger(&mut run, |_| {
+            Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32]))
+        });
+        send_as_stranger(&mut run, |it| {
             Message::Proof(Proof::sign(&MEASURERS[0], Nonce([9; 32]), &target, &it.exported))
         });
-        strange(&mut run, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
-        strange(&mut run, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
-        strange(&mut run, |_| Message::Proven);
-        strange(&mut run, |_| Message::Accepted { nonce });
+        send_as_stranger(&mut run, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
+        send_as_stranger(&mut run, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
+        send_as_stranger(&mut run, |_| Message::Proven);
+        send_as_stranger(&mut run, |_| Message::Accepted { nonce });
     }
     let report = Report { began, ..run.finish(link, parts) };
     assert_eq!(report.client_seconds.len(), 3);

@@ -46,18 +46,18 @@ fn circuits_to_a_relay_use_the_link_that_it_has_opened<S: Stage>(stage: S) {
     let next = dialler(&mut run, &[]);
     let client = run.add_peer();
     let mut circuit = Built::new(&mut run, client, id(1));
-    let forth = circuit.extend(&mut run, next);
-    assert!(!forth.is_of_initiator() && forth != CircId::LINK, "{forth}");
+    let onward = circuit.extend(&mut run, next);
+    assert!(!onward.is_of_initiator() && onward != CircId::LINK, "{onward}");
     let mut other = Built::new(&mut run, client, id(2));
-    assert_ne!(other.extend(&mut run, next), forth);
+    assert_ne!(other.extend(&mut run, next), onward);
     assert_eq!(run.peer(next.node).accepted, 0, "no link to it was opened");
 
     // Cells are relayed in both directions, and the circuit can be destroyed.
     circuit.send_relay(&mut run, RelayCommand::DROP, &[]);
     let body = [0x55; BODY_LEN];
     run.peer(client).send(id(1), Command::RELAY, &body);
-    run.until_peer(next.node, |peer| peer.cell(forth, Command::RELAY).is_some());
-    run.peer(next.node).send(forth, Command::DESTROY, &[5]);
+    run.until_peer(next.node, |peer| peer.cell(onward, Command::RELAY).is_some());
+    run.peer(next.node).send(onward, Command::DESTROY, &[5]);
     assert_eq!(circuit.until_destroyed(&mut run), DestroyReason::DESTROYED);
     // Closing the link ends its circuits.
     run.peer(next.node).close();
@@ -134,8 +134,8 @@ fn each_side_of_a_link_uses_its_half_of_the_circuit_ids<S: Stage>(stage: S) {
     run.until_peer(inbound.node, |peer| peer.closed.is_some() || !peer.is_accepted());
     let mut circuit = Built::new(&mut run, client, id(1));
     circuit.extend(&mut run, outbound);
-    let forth = last_create(run.peer(outbound.node));
-    assert!(forth.is_of_initiator(), "{forth}");
+    let onward = last_create(run.peer(outbound.node));
+    assert!(onward.is_of_initiator(), "{onward}");
     run.peer(outbound.node).send(id(77), Command::CREATE_FAST, &[3; 20]);
     assert_eq!(destroyed(&mut run, outbound.node, id(77)), DestroyReason::PROTOCOL);
     Built::new(&mut run, outbound.node, CircId::new(5));

@@ -16,7 +16,7 @@ const HEAD: usize = 4;
 const SIGNED: usize = 288;
 const SIGNATURE: usize = 64;
 
-/// The fields of the proof that are not at the initiator's choice, and what is said of a wrong one.
+/// The fields of the proof that the initiator cannot choose, and the error for a wrong one.
 const FIELDS: [(usize, usize, &str); 9] = [
     (0, 8, "it is of another type"),
     (8, 40, "it is another relay's, by its RSA identity"),

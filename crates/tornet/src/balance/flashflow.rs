@@ -5,9 +5,9 @@ mod director;
 use super::{Balancer, Conditions, Weighing, kilobytes};
 use crate::build::{Guests, id};
 use crate::error::Error;
+use crate::host_paths::HostPaths;
 use crate::network::{Network, Site};
 use crate::run::{Director, Plan, run_with};
-use crate::ways::Ways;
 use coordinator::{Params, Record, Verdict};
 use director::{Job, Team};
 use onion::{Duration, Rate};
@@ -138,9 +138,9 @@ impl FlashFlow {
 fn round_trips(network: &Network, from: &[Site]) -> Result<Vec<Vec<Duration>>, Error> {
     let relays = network.relays.iter().map(|it| &it.site);
     let sites: Vec<&Site> = relays.chain(from).collect();
-    let ways = Ways::new(network, &sites)?;
-    let (relays, from) = ways.place_of().split_at(network.relays.len());
-    let latency = |from: u16, to: u16| ways.between(from, to).latency;
+    let paths = HostPaths::new(network, &sites)?;
+    let (relays, from) = paths.place_of().split_at(network.relays.len());
+    let latency = |from: u16, to: u16| paths.between(from, to).latency;
     let rtts =
         |relay: &u16| from.iter().map(|it| latency(*it, *relay) + latency(*relay, *it)).collect();
     Ok(relays.iter().map(rtts).collect())

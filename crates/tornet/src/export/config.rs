@@ -2,9 +2,9 @@
 
 use super::{Plan, put};
 use crate::error::Error;
-use crate::map::Way;
+use crate::host_paths::HostPaths;
+use crate::map::MapPath;
 use crate::network::{Client, Site, Users};
-use crate::ways::Ways;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,14 +24,14 @@ pub(super) fn address(place: usize) -> Ipv4Addr {
 }
 
 pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
-    let ways = Ways::new(plan.network, &plan.sites())?;
-    put(&folder.join("conf/network.gml"), &map(&ways))?;
+    let paths = HostPaths::new(plan.network, &plan.sites())?;
+    put(&folder.join("conf/network.gml"), &map(&paths))?;
     let mut text = format!(
         "general:\n  bootstrap_end_time: {BOOTSTRAPPED_S}\n  stop_time: {}\n  template_directory: shadow.data.template\n\
          network:\n  use_shortest_path: false\n  graph:\n    type: gml\n    file:\n      path: conf/network.gml\nhosts:\n",
         BOOTSTRAPPED_S + plan.seconds
     );
-    let mut nodes = ways.place_of().iter();
+    let mut nodes = paths.place_of().iter();
     let mut host = |text: &mut String, site: &Site| {
         let Site { name, up, down, .. } = site;
         let node = nodes.next().copied().unwrap_or(0);
@@ -97,20 +97,20 @@ fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
 }
 
 /// Latency and loss from each place to each, as in this simulator. Nodes are named by their places' numbers.
-fn map(ways: &Ways<'_>) -> String {
+fn map(paths: &HostPaths<'_>) -> String {
     let mut text = String::from("graph [\n  directed 1\n");
-    for node in 0..ways.places() {
+    for node in 0..paths.places() {
         let _infallible = writeln!(text, "  node [\n    id {node}");
-        if let Some(country) = ways.country(node) {
+        if let Some(country) = paths.country(node) {
             let _infallible =
                 writeln!(text, "    label \"{country}\"\n    country_code \"{country}\"");
         }
         text += "    host_bandwidth_up \"1 Gbit\"\n    host_bandwidth_down \"1 Gbit\"\n  ]\n";
     }
     for (from, to) in
-        (0..ways.places()).flat_map(|from| (0..ways.places()).map(move |to| (from, to)))
+        (0..paths.places()).flat_map(|from| (0..paths.places()).map(move |to| (from, to)))
     {
-        let Way { latency, loss } = ways.between(from, to);
+        let MapPath { latency, loss } = paths.between(from, to);
         let (ns, loss) = (latency.as_nanos(), loss.min(1.0));
         let _infallible = write!(
             text,

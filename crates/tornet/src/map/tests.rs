@@ -25,8 +25,8 @@ fn used(ids: &[u32]) -> BTreeSet<u32> {
     ids.iter().copied().collect()
 }
 
-const fn way(latency_us: u64, loss: f64) -> Way {
-    Way { latency: Duration::from_micros(latency_us), loss }
+const fn path(latency_us: u64, loss: f64) -> MapPath {
+    MapPath { latency: Duration::from_micros(latency_us), loss }
 }
 
 #[test]
@@ -36,20 +36,20 @@ fn nodes_and_edges_are_read_in_both_directions() {
     assert_eq!(here.country.as_deref(), Some("DE"));
     assert_eq!(here.up, Some(Rate::from_mbit_per_s(10.0)));
     assert_eq!(here.down, Some(Rate::from_mbit_per_s(50.0)));
-    assert_eq!(map.way(1, 2), way(45_500, 0.25));
-    assert_eq!(map.way(2, 1), way(45_500, 0.25));
-    assert_eq!(map.way(1, 1), way(2_000, 0.0));
+    assert_eq!(map.path(1, 2), path(45_500, 0.25));
+    assert_eq!(map.path(2, 1), path(45_500, 0.25));
+    assert_eq!(map.path(1, 1), path(2_000, 0.0));
     assert!(map.node(3).is_none(), "no host is there");
 }
 
 #[test]
 fn the_shortest_path_may_use_unused_nodes_and_combines_the_losses_of_its_edges() {
     let direct = Map::parse(THREE, false, &used(&[1, 3])).expect("it is sound");
-    assert_eq!(direct.way(1, 3), way(80_000, 0.0));
+    assert_eq!(direct.path(1, 3), path(80_000, 0.0));
     let shortest = Map::parse(THREE, true, &used(&[1, 3])).expect("it is sound");
-    assert_eq!(shortest.way(1, 3), way(55_500, 1.0 - 0.75 * 0.5));
-    assert_eq!(shortest.way(3, 1), way(55_500, 1.0 - 0.75 * 0.5));
-    assert_eq!(shortest.way(3, 3), way(4_000, 0.0), "its own edge");
+    assert_eq!(shortest.path(1, 3), path(55_500, 1.0 - 0.75 * 0.5));
+    assert_eq!(shortest.path(3, 1), path(55_500, 1.0 - 0.75 * 0.5));
+    assert_eq!(shortest.path(3, 3), path(4_000, 0.0), "its own edge");
 }
 
 #[test]
@@ -106,14 +106,15 @@ fn an_undirected_edge_given_in_both_directions_is_a_duplicate() {
         text.trim_end().trim_end_matches(']').to_owned()
             + "  edge [ source 2 target 1 latency \"20 ms\" ]\n]"
     };
-    let twice = Map::parse(&back("directed 0"), false, &used(&[1, 2])).expect_err("two ways");
+    let twice = Map::parse(&back("directed 0"), false, &used(&[1, 2])).expect_err("two edges");
     assert!(twice.contains("two edges lead from node"), "{twice}");
     let elsewhere = Map::parse(&back("directed 0"), false, &used(&[1, 3]));
     assert!(elsewhere.is_ok(), "no host uses that path: {elsewhere:?}");
-    let directed = Map::parse(&back("directed 1"), false, &used(&[1, 2])).expect("one each way");
-    assert_eq!((directed.way(1, 2), directed.way(2, 1)), (way(45_500, 0.25), way(20_000, 0.0)));
+    let directed =
+        Map::parse(&back("directed 1"), false, &used(&[1, 2])).expect("one in each direction");
+    assert_eq!((directed.path(1, 2), directed.path(2, 1)), (path(45_500, 0.25), path(20_000, 0.0)));
     let shortest = Map::parse(&back("directed 0"), true, &used(&[1, 2])).expect("the shorter one");
-    assert_eq!((shortest.way(1, 2), shortest.way(2, 1)), (way(20_000, 0.0), way(20_000, 0.0)));
+    assert_eq!((shortest.path(1, 2), shortest.path(2, 1)), (path(20_000, 0.0), path(20_000, 0.0)));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! The places of hosts and the paths between them: by the network's map, otherwise by countries.
 
 use crate::error::Error;
-use crate::map::{Map, Way};
+use crate::map::{Map, MapPath};
 use crate::network::{Network, Site};
 use crate::places::{Place, Places};
 use onion::Duration;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const LEAST: Duration = Duration::from_micros(200);
 
 /// The places of some hosts.
-pub(crate) struct Ways<'a> {
+pub(crate) struct HostPaths<'a> {
     spots: Spots<'a>,
     /// The number of each host's place.
     place_of: Vec<u16>,
@@ -22,7 +22,7 @@ enum Spots<'a> {
     Countries { places: Vec<Place>, names: Vec<&'a str>, loss_at_300_ms: f64 },
 }
 
-impl<'a> Ways<'a> {
+impl<'a> HostPaths<'a> {
     /// For hosts in a network, its own and others.
     ///
     /// # Errors
@@ -65,16 +65,16 @@ impl<'a> Ways<'a> {
     }
 
     /// The path from one place to another.
-    pub(crate) fn between(&self, from: u16, to: u16) -> Way {
+    pub(crate) fn between(&self, from: u16, to: u16) -> MapPath {
         let (from, to) = (usize::from(from), usize::from(to));
         match &self.spots {
             Spots::Nodes { map, ids } => {
-                let way = map.way(ids[from], ids[to]);
-                Way { latency: way.latency.max(LEAST), ..way }
+                let path = map.path(ids[from], ids[to]);
+                MapPath { latency: path.latency.max(LEAST), ..path }
             }
             Spots::Countries { places, loss_at_300_ms, .. } => {
                 let latency = places[from].latency_to(&places[to]);
-                Way { latency, loss: loss_at_300_ms * latency.as_secs_f64() / 0.3 }
+                MapPath { latency, loss: loss_at_300_ms * latency.as_secs_f64() / 0.3 }
             }
         }
     }
