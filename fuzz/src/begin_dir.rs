@@ -21,7 +21,7 @@ pub fn begin_dir(data: &[u8]) {
     let mut input = Input::new(data);
     let document_max_bytes = u64::from(input.u16());
     let mut directory = Directory::new(document_max_bytes);
-    while !input.is_empty() && directory.says(&mut input) {}
+    while !input.is_empty() && directory.send_cell(&mut input) {}
 }
 
 /// The client, and the relay that it requests from.
@@ -36,7 +36,7 @@ struct Directory {
     document_max_bytes: u64,
     answer: Answer,
     /// The stream's data that the client had to accept.
-    said: Vec<u8>,
+    sent_data: Vec<u8>,
 }
 
 impl Directory {
@@ -64,7 +64,7 @@ impl Directory {
         let RelayMessage { command, stream_id, .. } =
             RelayMessage::parse(begin.body()).expect("a message");
         assert_eq!(command, RelayCommand::BEGIN_DIR);
-        let (is_connected, said) = (false, Vec::new());
+        let (is_connected, sent_data) = (false, Vec::new());
         Self {
             core,
             now,
@@ -75,12 +75,12 @@ impl Directory {
             is_connected,
             document_max_bytes,
             answer,
-            said,
+            sent_data,
         }
     }
 
     /// The directory sends one cell. Returns whether the stream continues.
-    fn says(&mut self, input: &mut Input<'_>) -> bool {
+    fn send_cell(&mut self, input: &mut Input<'_>) -> bool {
         self.now += Duration::from_millis(input.u8().into());
         let kind = input.u8() % 8;
         let (command, stream_id) = match kind {
@@ -114,11 +114,16 @@ impl Directory {
         });
         let is_lost = events.iter().any(|it| matches!(it, ClientEvent::Lost { .. }));
         if let (Some(data), true, None, false) = (taken, is_ours, over, is_lost) {
-            self.said.extend_from_slice(data);
+            self.sent_data.extend_from_slice(data);
         }
         assert!(self.answer.held_bytes() <= self.answer.max_bytes());
-        let has_lost_nothing = self.answer.held_bytes() == self.said.len();
-        assert!(is_lost || has_lost_nothing, "{} of {}", self.answer.held_bytes(), self.said.len());
+        let has_lost_nothing = self.answer.held_bytes() == self.sent_data.len();
+        assert!(
+            is_lost || has_lost_nothing,
+            "{} of {}",
+            self.answer.held_bytes(),
+            self.sent_data.len()
+        );
         match over {
             Some(outcome) => self.conclude(outcome, data),
             None if is_lost => assert_eq!(self.core.open_streams(), 0),
@@ -129,23 +134,24 @@ impl Directory {
 
     /// The stream has ended with this cell.
     fn conclude(&self, outcome: Outcome, last: &[u8]) {
-        let said = &self.said;
+        let sent_data = &self.sent_data;
         match outcome {
             Outcome::Ended(EndReason::DONE) => {}
             Outcome::Ended(_) => return,
             Outcome::WrongBytes { offset } => {
-                assert_eq!(offset, said.len() as u64);
-                assert!(said.len() + last.len() > self.answer.max_bytes(), "it had room");
+                assert_eq!(offset, sent_data.len() as u64);
+                assert!(sent_data.len() + last.len() > self.answer.max_bytes(), "it had room");
                 return;
             }
-            Outcome::Complete => panic!("only the directory knows when all is said"),
+            Outcome::Complete => panic!("only the directory knows when all is sent"),
         }
         let document = match self.answer.clone().document() {
             Ok(document) => document,
             Err(problem) => return assert!(!problem.to_string().is_empty()),
         };
         assert!(document.len() as u64 <= self.document_max_bytes);
-        let head = said.strip_suffix(&document[..]).expect("nothing else than what was said");
+        let head =
+            sent_data.strip_suffix(&document[..]).expect("only the document after the header");
         assert!(head.len() <= HEAD_MAX && (head.ends_with(b"\n\r\n") || head.ends_with(b"\n\n")));
         let status = head.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"HTTP/1."));
         assert!(status.is_some_and(|line| line[8..].starts_with(b" 200")), "{status:?}");

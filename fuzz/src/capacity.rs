@@ -16,10 +16,10 @@ const PROOF_LASTS: Duration = Duration::from_secs(1);
 /// packets that the peer did not send have no effect, nothing is counted twice, an address that was silent for a
 /// second is not flooded, and the test ends.
 pub fn capacity(data: &[u8]) {
-    play(data);
+    run(data);
 }
 
-fn play(data: &[u8]) -> Vec<CapacityReport> {
+fn run(data: &[u8]) -> Vec<CapacityReport> {
     let mut input = Input::new(data);
     let seconds = 1 + u32::from(input.u8() % 3);
     let rate = input.choose(&[100_000, 1_000_000, 8_000_000]);
@@ -233,7 +233,7 @@ mod tests {
         let told = |wanted: &str| {
             let seeds = crate::seeds().into_iter();
             let seed = seeds.filter(|(target, name, _)| *target == "capacity" && *name == wanted);
-            play(&seed.map(|(_, _, content)| content).next().expect("a seed"))
+            run(&seed.map(|(_, _, content)| content).next().expect("a seed"))
         };
         let received = |report: &CapacityReport| -> u64 {
             report.peers[0].seconds.iter().map(|second| second.received_bytes).sum()

@@ -26,13 +26,13 @@ fn target() -> Target {
 /// For any messages of an echoing relay, the load generator never panics, obeys the contract of nodes, ends or
 /// waits for an event, and never counts more cells than it received.
 pub fn echo(data: &[u8]) {
-    play(Input::new(data), generator);
+    run(Input::new(data), generator);
 }
 
 /// For any messages of a relay under an order, its coordinator's link never panics, obeys the contract of
 /// nodes, and reports a consistent sequence of events.
 pub fn order(data: &[u8]) {
-    play(Input::new(data), order_link);
+    run(Input::new(data), order_link);
 }
 
 fn generator(input: &mut Input<'_>) -> (Measuring, Instant) {
@@ -85,7 +85,7 @@ fn order_link(input: &mut Input<'_>) -> (Ordering, Instant) {
     )
 }
 
-fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, Instant)) -> S {
+fn run<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, Instant)) -> S {
     let proves = !input.bool();
     let (subject, now) = begin(&mut input);
     let mut links = Links::new(subject, now, NONCE, proves);
@@ -214,12 +214,12 @@ mod tests {
     fn the_seeds_reach_the_end_of_a_measurement() {
         for name in ["good", "fast"] {
             let content = seed("echo", name);
-            let progress = play(Input::new(&content), generator).progress;
+            let progress = run(Input::new(&content), generator).progress;
             assert!(progress.is_finished && progress.bytes > 0, "{name}: {progress:?}");
         }
         for name in ["altered", "ahead", "refused", "not-proven"] {
             let content = seed("echo", name);
-            let progress = play(Input::new(&content), generator).progress;
+            let progress = run(Input::new(&content), generator).progress;
             assert!(progress.is_over && !progress.is_finished, "{name}: {progress:?}");
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     fn the_seeds_of_orders_reach_their_last_second() {
         let progress = |name: &str| {
             let content = seed("order", name);
-            let it = play(Input::new(&content), order_link);
+            let it = run(Input::new(&content), order_link);
             (it.is_accepted, it.reported_seconds)
         };
         assert_eq!(progress("good"), (true, 2));

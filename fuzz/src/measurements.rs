@@ -16,11 +16,11 @@ struct Run {
 /// For any reports in any order, a coordinator ends exactly once, ends without further input if every peer falls silent, starts
 /// its rounds in order, and never makes an estimate without data.
 pub fn measurement(data: &[u8]) {
-    play(data);
+    run(data);
 }
 
 /// Plays the course of events; returns the last action, or none if there was no measurer.
-fn play(data: &[u8]) -> Option<Action> {
+fn run(data: &[u8]) -> Option<Action> {
     let mut input = Input::new(data);
     let mode = if input.bool() { Mode::Echo } else { Mode::Transit };
     let params = Params {
@@ -180,7 +180,7 @@ mod tests {
     fn the_seeds_reach_an_estimate() {
         for (target, name, content) in crate::seeds() {
             if target == "measurement" {
-                let Some(Action::Done(outcome)) = play(&content) else { panic!("{name}") };
+                let Some(Action::Done(outcome)) = run(&content) else { panic!("{name}") };
                 let expected = matches!(name, "echo" | "transit" | "saturated");
                 assert_eq!(outcome.estimate().is_some(), expected, "{name}: {outcome}");
             }

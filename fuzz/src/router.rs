@@ -70,10 +70,10 @@ testkit::deref_to_fixture!(World);
 /// never names a closed link, becomes idle, respects its limits, sends only valid cells, echoes no more cells than
 /// it received, and holds no state once every peer is gone.
 pub fn router(data: &[u8]) {
-    play(data);
+    run(data);
 }
 
-fn play(data: &[u8]) -> Counts {
+fn run(data: &[u8]) -> Counts {
     let mut input = Input::new(data);
     let mut world = World::new(&mut input);
     while !input.is_empty() {
@@ -326,7 +326,7 @@ mod tests {
             if target != "router" {
                 continue;
             }
-            let counts = play(&content);
+            let counts = run(&content);
             let reached = match name {
                 "echo" => counts.seconds == 2 && counts.echoed_cells == 62 && counts.errors == 0,
                 "limited-echo" => counts.seconds == 2 && counts.echoed_cells > 0,

@@ -10,10 +10,10 @@ use world::{Link, Tls, World};
 /// Bytes, closes, strangers and timeouts in any order: the measurement never panics, never names a closed
 /// connection, always ends or waits for an event, and never counts more than it received.
 pub fn transit(data: &[u8]) {
-    play(data);
+    run(data);
 }
 
-fn play(data: &[u8]) -> Progress {
+fn run(data: &[u8]) -> Progress {
     let mut input = Input::new(data);
     let mut world = World::new(&mut input);
     world.settle();
@@ -102,14 +102,14 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use super::play;
+    use super::run;
 
     #[test]
     fn the_seeds_reach_the_end_of_a_measurement() {
         let progress = |wanted: &str| {
             let seeds = crate::seeds().into_iter();
             let seed = seeds.filter(|(target, name, _)| *target == "transit" && *name == wanted);
-            play(&seed.map(|(_, _, content)| content).next().expect("a seed"))
+            run(&seed.map(|(_, _, content)| content).next().expect("a seed"))
         };
         for name in ["good", "fast"] {
             let progress = progress(name);

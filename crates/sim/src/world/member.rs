@@ -110,7 +110,7 @@ impl Member {
             self.timers.pop();
             match timer {
                 Timer::Second(measurement) => self.end_second(kernel, measurement),
-                Timer::Rate(measurement) => self.go_on(kernel, measurement),
+                Timer::Rate(measurement) => self.handle_rate_timer(kernel, measurement),
             }
         }
     }

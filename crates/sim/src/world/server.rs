@@ -46,7 +46,7 @@ impl Server {
             }
             self.timers.pop();
             if kernel.socket(socket).uses == uses {
-                self.go_on(kernel, socket);
+                self.continue_answer(kernel, socket);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Server {
                 kernel.read_bytes(socket, bytes);
                 if let Some(Some(answer)) = self.jobs.get_mut(socket as usize) {
                     answer.received_bytes += bytes;
-                    self.go_on(kernel, socket);
+                    self.continue_answer(kernel, socket);
                 }
             }
             Event::Closed(socket) => {
@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Sends what is due, and closes when everything is done.
-    fn go_on(&mut self, kernel: &mut Kernel, socket: u32) {
+    fn continue_answer(&mut self, kernel: &mut Kernel, socket: u32) {
         let Some(Some(answer)) = self.jobs.get_mut(socket as usize) else { return };
         let begins = !answer.has_begun;
         if begins {

@@ -325,7 +325,7 @@ impl Player {
         self.world.destinations.keys().nth(index).copied()
     }
 
-    fn play(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         let world = &mut self.world;
         if world.destroyed().is_some() {
             world.circuits.remove(&CIRCUIT);
@@ -412,7 +412,7 @@ proptest! {
         let config = RouterConfig { held_bytes_max: 200_000, queue_limit_cells: 300, ..exit() };
         let mut player = Player { world: World::new(config, false), acknowledged: 0 };
         for step in steps {
-            player.play(step);
+            player.apply(step);
             let world = &player.world;
             prop_assert!(world.router.queued_bytes() <= 200_000);
             prop_assert!(world.circuits[&CIRCUIT].tags.len() <= 1000 + player.acknowledged * 100);

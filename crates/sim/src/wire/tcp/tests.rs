@@ -14,8 +14,8 @@ enum Step {
     Overdue(u64),
 }
 
-/// One direction over a path that loses what `falls` selects: when everything had arrived, and the bytes.
-fn carry(bytes: &[u8], mut falls: impl FnMut() -> bool) -> (Instant, Vec<u8>, Sender) {
+/// One direction over a path that loses the chunks for which `loses` returns true. Returns the time of the last arrival, the bytes and the sender.
+fn transfer(bytes: &[u8], mut loses: impl FnMut() -> bool) -> (Instant, Vec<u8>, Sender) {
     let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
     let mut receiver = Receiver::default();
     let (mut got, mut now, mut planned) = (vec![], Instant::ORIGIN, 0u64);
@@ -28,7 +28,7 @@ fn carry(bytes: &[u8], mut falls: impl FnMut() -> bool) -> (Instant, Vec<u8>, Se
             steps.insert(planned, step);
         };
         while let Some(chunk) = sender.next_chunk(now) {
-            if falls() {
+            if loses() {
                 let number = chunk.number();
                 plan(sender.lose(now, chunk), Step::Overdue(number));
             } else {
@@ -62,7 +62,7 @@ proptest! {
         let bytes: Vec<u8> = (0..len).map(|place| (place % 251).to_le_bytes()[0]).collect();
         // All others arrive: otherwise it might never end.
         let mut losses = losses.into_iter();
-        let (_, got, sender) = carry(&bytes, || losses.next().unwrap_or(false));
+        let (_, got, sender) = transfer(&bytes, || losses.next().unwrap_or(false));
         prop_assert!(got == bytes);
         prop_assert_eq!(sender.in_flight, 0);
         prop_assert_eq!(sender.unsent_bytes(), 0);
@@ -72,7 +72,7 @@ proptest! {
 #[test]
 fn the_window_doubles_each_round_trip_until_the_first_loss() {
     // 10, 20, 40 … segments: a million bytes take seven round trips of 20 ms.
-    let (took, _, sender) = carry(&vec![0; 1_000_000], || false);
+    let (took, _, sender) = transfer(&vec![0; 1_000_000], || false);
     assert_eq!(took, Instant::from_millis(7 * 20));
     let window = sender.state().cwnd_segments;
     assert!((400..1300).contains(&window), "{window}");

@@ -143,7 +143,7 @@ impl Member {
     }
 
     /// The rate allows more to be sent.
-    pub(super) fn go_on(&mut self, kernel: &mut Kernel, measurement: u32) {
+    pub(super) fn handle_rate_timer(&mut self, kernel: &mut Kernel, measurement: u32) {
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
         it.is_timed = false;
         let now = kernel.instant();

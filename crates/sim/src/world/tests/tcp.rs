@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 /// Sends `bytes` over a path of 50 ms in each direction; flights whose numbers are in `lost` are lost. Returns how
 /// long it took, and what arrived.
-fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
+fn transfer(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
     const LATENCY_NS: u64 = 50_000_000;
     let (mut sender, mut receiver) = (Sender::new(control, 1 << 20), Receiver::new(1 << 20));
     sender.write(bytes);
@@ -61,7 +61,7 @@ proptest! {
         bytes in 1u64..3_000_000, lost in prop::collection::vec(0usize..300, 0..60), which in 0usize..3,
     ) {
         let control = [Control::Reno, Control::Cubic, Control::Shadow][which];
-        let (_, got) = carry(control, bytes, &lost);
+        let (_, got) = transfer(control, bytes, &lost);
         prop_assert_eq!(got, bytes);
     }
 }
@@ -69,17 +69,17 @@ proptest! {
 #[test]
 fn slow_start_doubles_the_data_in_flight_each_round() {
     // 10 segments, then 20, 40, 80: 150 segments arrive in four rounds, the last half full.
-    let (took, _) = carry(Control::Cubic, 150 * 1448, &[]);
+    let (took, _) = transfer(Control::Cubic, 150 * 1448, &[]);
     assert_eq!(took, 400_000_000);
-    let (more, _) = carry(Control::Cubic, 151 * 1448, &[]);
+    let (more, _) = transfer(Control::Cubic, 151 * 1448, &[]);
     assert_eq!(more, 500_000_000);
 }
 
 #[test]
 fn shadows_tcp_starts_with_two_segments_and_ignores_idle_times() {
     // 2 segments, then 4, 8, 16: 30 segments after four rounds.
-    assert_eq!(carry(Control::Shadow, 30 * 1448, &[]).0, 400_000_000);
-    assert_eq!(carry(Control::Shadow, 31 * 1448, &[]).0, 500_000_000);
+    assert_eq!(transfer(Control::Shadow, 30 * 1448, &[]).0, 400_000_000);
+    assert_eq!(transfer(Control::Shadow, 31 * 1448, &[]).0, 500_000_000);
     let after_a_pause = |control: Control| {
         let mut sender = Sender::new(control, 1 << 20);
         let mut now = 0;
@@ -103,8 +103,8 @@ fn shadows_tcp_starts_with_two_segments_and_ignores_idle_times() {
 
 #[test]
 fn a_loss_costs_reno_more_than_cubic() {
-    let times = [Control::Cubic, Control::Reno].map(|it| carry(it, 20_000_000, &[60, 200]).0);
-    let clean = carry(Control::Cubic, 20_000_000, &[]).0;
+    let times = [Control::Cubic, Control::Reno].map(|it| transfer(it, 20_000_000, &[60, 200]).0);
+    let clean = transfer(Control::Cubic, 20_000_000, &[]).0;
     assert!(clean < times[0] && times[0] < times[1], "{clean} {times:?}");
 }
 
