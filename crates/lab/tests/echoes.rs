@@ -125,7 +125,7 @@ impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Behavior for Li
 }
 
 #[track_caller]
-fn mismatch(scenario: &Scenario, behavior: impl Behavior + 'static) -> Mismatch {
+fn reported_mismatch(scenario: &Scenario, behavior: impl Behavior + 'static) -> Mismatch {
     let report = scenario.run(behavior);
     let failed = report.measurers.iter().find_map(|found| match &found.result {
         Some(Err(LoadFailure::CheckFailed { mismatch, .. })) => Some(*mismatch),
@@ -143,19 +143,19 @@ fn a_failed_check_names_the_kind_of_mismatch() {
         check_one_in: 1,
         ..Scenario::default()
     };
-    assert_eq!(mismatch(&one, Lies(|received, _| received)), Mismatch::NotDecrypted);
+    assert_eq!(reported_mismatch(&one, Lies(|received, _| received)), Mismatch::NotDecrypted);
     let altered = |_, mut honest: [u8; BODY_LEN]| {
         honest[508] ^= 1;
         honest
     };
-    assert_eq!(mismatch(&one, Lies(altered)), Mismatch::Forged);
+    assert_eq!(reported_mismatch(&one, Lies(altered)), Mismatch::Forged);
     let (mut seen, mut last) = (0, [0; BODY_LEN]);
     let replayed = move |_, honest| {
         seen += 1;
         let before = std::mem::replace(&mut last, honest);
         if seen == 100 { before } else { honest }
     };
-    assert_eq!(mismatch(&one, Lies(replayed)), Mismatch::Displaced { found: 98 });
+    assert_eq!(reported_mismatch(&one, Lies(replayed)), Mismatch::Displaced { found: 98 });
 }
 
 /// Fabricates answers before it has received cells.

@@ -40,7 +40,7 @@ fn every(n: u64) -> NonZeroU64 {
 
 /// The mismatch that a failed check reports.
 #[track_caller]
-fn mismatch(report: &Report) -> Mismatch {
+fn reported_mismatch(report: &Report) -> Mismatch {
     match report.failure() {
         LoadFailure::CheckFailed { mismatch, .. } => *mismatch,
         other => panic!("another failure: {other}"),
@@ -97,7 +97,7 @@ fn an_honest_relay_is_not_blamed_for_circuits_of_a_stranger(stage: impl Stage) {
 
 fn a_relay_that_skips_decryption_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::SkipsDecryption).run_on(stage);
-    assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
+    assert_eq!(reported_mismatch(&report), Mismatch::NotDecrypted);
 }
 
 fn a_relay_that_fabricates_answers_ahead_of_time_is_detected(stage: impl Stage) {
@@ -113,7 +113,7 @@ fn a_relay_that_fabricates_answers_ahead_of_time_is_detected(stage: impl Stage) 
 
 fn a_relay_that_forges_some_cells_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Forges { share: 0.2 }).run_on(stage);
-    assert_eq!(mismatch(&report), Mismatch::Forged);
+    assert_eq!(reported_mismatch(&report), Mismatch::Forged);
 }
 
 fn a_relay_that_sends_cells_twice_is_detected(stage: impl Stage) {
@@ -148,7 +148,7 @@ fn a_relay_that_drops_cells_is_detected(stage: impl Stage) {
 
 fn a_relay_that_alters_cells_is_detected(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Alters(every(3))).run_on(stage);
-    assert_eq!(mismatch(&report), Mismatch::Forged);
+    assert_eq!(reported_mismatch(&report), Mismatch::Forged);
 }
 
 fn a_relay_that_stalls_has_no_result(stage: impl Stage) {
@@ -246,7 +246,7 @@ mod statistics {
     use crate::common::escapes::assert_escapes_as_predicted;
 
     /// The first cell that failed its check, on the only circuit.
-    fn failing_cell(report: &Report) -> u64 {
+    fn first_failed_cell(report: &Report) -> u64 {
         match report.failure() {
             LoadFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
             other => panic!("another failure: {other}"),
@@ -305,7 +305,7 @@ mod statistics {
         for seed in 0..50 {
             for lie in [TransitLie::SkipsDecryption, TransitLie::Forges { share: 1.0 }] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
-                let cell = failing_cell(&scenario.run());
+                let cell = first_failed_cell(&scenario.run());
                 assert!(cell < 125, "seed {seed}: cell {cell}");
             }
         }
@@ -317,7 +317,7 @@ mod statistics {
             for lie in [TransitLie::Drops(every(300)), TransitLie::Duplicates(every(300))] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
                 let report = scenario.run();
-                let cell = failing_cell(&report);
+                let cell = first_failed_cell(&report);
                 assert_eq!(report.lies[0].cell, 299);
                 assert!((299..299 + 250).contains(&cell), "seed {seed}: cell {cell}");
             }
@@ -332,7 +332,7 @@ mod statistics {
                 let forger = TransitLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
                 let report = scenario.run();
-                let cell = failing_cell(&report);
+                let cell = first_failed_cell(&report);
                 assert!(report.lies.iter().any(|lie| lie.cell == cell), "rightly accused");
                 report.lies.iter().filter(|lie| lie.cell < cell).count()
             })

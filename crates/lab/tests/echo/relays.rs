@@ -41,7 +41,7 @@ fn measure<S: Stage>(stage: S, scenario: &Scenario) -> Report {
 }
 
 #[track_caller]
-fn mismatch(report: &Report) -> Mismatch {
+fn reported_mismatch(report: &Report) -> Mismatch {
     match report.failure() {
         LoadFailure::CheckFailed { mismatch, .. } => *mismatch,
         other => panic!("another failure: {other}"),
@@ -50,12 +50,12 @@ fn mismatch(report: &Report) -> Mismatch {
 
 fn a_relay_that_skips_decryption_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::SkipsDecryption));
-    assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
+    assert_eq!(reported_mismatch(&report), Mismatch::NotDecrypted);
 }
 
 fn a_relay_that_forges_answers_is_detected<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::Forges { share: 0.2 }));
-    assert_eq!(mismatch(&report), Mismatch::Forged);
+    assert_eq!(reported_mismatch(&report), Mismatch::Forged);
 }
 
 fn a_relay_that_replays_answers_is_detected<S: Stage>(stage: S) {
@@ -212,7 +212,7 @@ mod statistics {
         for seed in 0..50 {
             for lie in [EchoLie::SkipsDecryption, EchoLie::Forges { share: 1.0 }] {
                 let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
-                let cell = failing_cell(&measure(VirtualTime::new(seed, None), &scenario));
+                let cell = first_failed_cell(&measure(VirtualTime::new(seed, None), &scenario));
                 assert!(cell < 125, "seed {seed}: cell {cell}");
             }
         }
@@ -220,7 +220,7 @@ mod statistics {
 
     /// The first cell that failed its check, on the only circuit.
     #[track_caller]
-    fn failing_cell(report: &Report) -> u64 {
+    fn first_failed_cell(report: &Report) -> u64 {
         match report.failure() {
             LoadFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
             other => panic!("another failure: {other}"),
@@ -235,7 +235,7 @@ mod statistics {
                 let forger = EchoLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
                 let mut run = Run::begin(VirtualTime::new(seed, None), &scenario);
-                let cell = failing_cell(&run.measure());
+                let cell = first_failed_cell(&run.measure());
                 let lies = run.behavior().lies();
                 assert!(lies.contains(&cell), "rightly accused");
                 lies.iter().filter(|lie| **lie < cell).count()
