@@ -65,8 +65,8 @@ impl Seeds {
         let agreed = match seed::read_secret(&path, FILE_MAX)? {
             Some(text) => parse(&text).ok_or_else(|| Error::Config {
                 path: path.clone(),
-                problem: "not what this program has written there; remove it, and the seeds of the periods that are \
-                          on and have just been are our own"
+                problem: "not in this program's format; remove it: then this coordinator uses its own seeds for the current and \
+                          the previous period"
                     .to_owned(),
             })?,
             None => BTreeMap::new(),

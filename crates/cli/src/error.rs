@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The reason of a failed command. Errors of libraries are converted by `?` to [`Other`](Self::Other).
+/// The reason why a command failed. Errors of libraries are converted by `?` to [`Other`](Self::Other).
 #[derive(Debug)]
 pub enum Error {
     /// The command line is wrong in a way that clap cannot detect, such as a number whose range depends on another option.

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_has_become_slow_is_learnt_anew() {
+    fn a_network_that_has_become_slow_is_learnt_again() {
         let mut times = BuildTimes::default();
         (0..200).for_each(|_| times.handle_built(ms(1500)));
         for count in 1..=18 {

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_consensus_that_does_not_come_is_asked_for_more_and_more_seldom() {
+    fn a_missing_consensus_is_requested_less_and_less_often() {
         let mut retry = RETRY.0;
         let mut look = || pause_after_look(Duration::ZERO, true, &mut retry);
         let pauses: Vec<Duration> = (0..20).map(|_| look()).collect();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_asked_for_before_the_next_consensus_is_due() {
+    fn missing_documents_are_requested_before_the_next_consensus_is_due() {
         let hour = Duration::from_secs(3600);
         let mut retry = Duration::from_secs(4);
         assert_eq!(pause_after_look(hour, true, &mut retry), hour);

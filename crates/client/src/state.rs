@@ -73,7 +73,7 @@ mod tests {
     use onion::Duration;
 
     #[test]
-    fn what_is_written_is_read_again_and_what_is_broken_is_not_replaced_in_silence() {
+    fn a_state_is_read_back_and_a_corrupt_one_is_an_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
         assert_eq!(State::load(&path), Ok(State::default()));

@@ -119,7 +119,7 @@ impl Tunnels {
         answer: &Answer,
         limits: &Fetcher,
     ) -> Result<Outcome, Problem> {
-        let mut heard = (0, began);
+        let mut progress = (0, began);
         loop {
             while let Some(event) = self.driver.node_mut().poll_event() {
                 match event {
@@ -134,11 +134,11 @@ impl Tunnels {
             }
             let is_built = self.driver.node().is_built(circuit);
             let now = self.driver.now();
-            if !is_built || answer.held_bytes() > heard.0 {
-                heard = (answer.held_bytes(), now);
+            if !is_built || answer.held_bytes() > progress.0 {
+                progress = (answer.held_bytes(), now);
             }
             let (until, during) = if is_built {
-                let silent = heard.1 + limits.silence_timeout;
+                let silent = progress.1 + limits.silence_timeout;
                 (silent.min(began + limits.total_timeout), "waiting for the document")
             } else {
                 (began + limits.total_timeout.min(CIRCUIT_MAX), "connecting")

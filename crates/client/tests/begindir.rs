@@ -42,7 +42,7 @@ fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
     let works = |ours: &mut Ours, seed| {
         let content = Content { len: 100_000, seed };
         let done = download(ours.proxy.socks(), from, content, "x", PATIENCE);
-        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.all_events()));
         assert!(done.is_right, "{done:?}");
     };
 
@@ -83,5 +83,5 @@ fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
     network.authorities().iter().for_each(Node::kill);
     let mut ours = Ours::start_with(settings());
     works(&mut ours, 2);
-    assert!(data.join("cached-microdescs").is_file(), "fetched again: {:#?}", ours.heard());
+    assert!(data.join("cached-microdescs").is_file(), "fetched again: {:#?}", ours.all_events());
 }

@@ -58,7 +58,7 @@ fn wait_for_exit(client: &mut Ours, port: u16) {
     let content = Content { len: 100, seed: 9 };
     let socks = client.proxy.socks();
     while let Err(error) = download(socks, ("127.0.0.1", port), content, "first", PATIENCE) {
-        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{error}: {:#?}", client.heard());
+        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{error}: {:#?}", client.all_events());
         thread::park_timeout(Duration::from_millis(500));
     }
     let _ = traffic(client);
@@ -79,8 +79,9 @@ fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
     for (number, len) in [0, 1, 498, 100_000, 3 << 20, 10 << 20].into_iter().enumerate() {
         let content = Content { len, seed: number as u64 };
         let done = download(socks, ("127.0.0.1", port), content, "one", PATIENCE);
-        let done = done
-            .unwrap_or_else(|error| panic!("{what}, {len} bytes: {error}: {:#?}", client.heard()));
+        let done = done.unwrap_or_else(|error| {
+            panic!("{what}, {len} bytes: {error}: {:#?}", client.all_events())
+        });
         assert!(done.is_right, "{what}, {len} bytes: {done:?}");
         last = traffic(client);
     }
@@ -90,7 +91,7 @@ fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
 /// The paths of a set's legs, in the order in which they were built.
 fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
     let mut paths: Vec<(u8, Vec<Fingerprint>)> = Vec::new();
-    for event in &client.heard {
+    for event in &client.seen {
         match event {
             Event::LegBuilt { circuit, leg, path, .. } if *circuit == number => {
                 paths.push((*leg, path.iter().map(|hop| hop.fingerprint).collect()));
@@ -110,7 +111,7 @@ fn lost_guards(client: &Ours, number: u64) -> BTreeSet<Fingerprint> {
         Event::LegLost { circuit, path, .. } if *circuit == number => Some(path[0].fingerprint),
         _ => None,
     };
-    client.heard.iter().filter_map(of).collect()
+    client.seen.iter().filter_map(of).collect()
 }
 
 /// Asserts that all legs have carried data, over disjoint paths.
@@ -174,10 +175,10 @@ fn uploads_and_downloads_over_two_to_four_legs_to_our_exit_are_complete_with_eac
         let (listener, len) = (TcpListener::bind("127.0.0.1:0").expect("a port"), 4_000_000);
         let port = listener.local_addr().expect("bound").port();
         let taker = taking(listener, len);
-        let mut stream = begun(&client, port, &(0..len).map(byte_at).collect::<Vec<_>>());
+        let mut stream = open_stream(&client, port, &(0..len).map(byte_at).collect::<Vec<_>>());
         let mut answer = [0; 5];
         let answered = stream.read_exact(&mut answer);
-        assert!(answered.is_ok(), "{scheduler}: {answered:?}: {:#?}", client.heard());
+        assert!(answered.is_ok(), "{scheduler}: {answered:?}: {:#?}", client.all_events());
         assert!(taker.join().expect("no panic"), "{scheduler}: not what was sent");
     }
     // For latency, the exit uses one leg until another becomes faster.
@@ -190,16 +191,16 @@ fn uploads_and_downloads_over_two_to_four_legs_to_our_exit_are_complete_with_eac
 }
 
 /// The server's answer to this request on a direct connection.
-fn said_by(port: u16, request: &[u8]) -> Vec<u8> {
+fn answer_of(port: u16, request: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(request).expect("sent");
-    let mut said = Vec::new();
-    stream.read_to_end(&mut said).expect("answered");
-    said
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answered");
+    answer
 }
 
 /// A stream to this port of loopback on which the request was sent.
-fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
+fn open_stream(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
     let socks = client.proxy.socks();
     let mut stream =
         connect_through(socks, ("127.0.0.1", port), "begun", PATIENCE).expect("granted");
@@ -223,19 +224,19 @@ fn with_a_c_tor_exit_a_killed_guard_ends_the_stream_after_correct_data() {
         _ => None,
     });
     let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
-    let mut stream = begun(&client, port, request);
+    let mut stream = open_stream(&client, port, request);
     // More than the window of one leg: both carry data.
-    let mut came = vec![0; 5_000_000];
-    stream.read_exact(&mut came).expect("it comes");
+    let mut received = vec![0; 5_000_000];
+    stream.read_exact(&mut received).expect("data arrives");
     let number = client.last_circuit();
     let paths = leg_paths(&client, number);
     assert_eq!(paths.len(), 2, "both are linked");
     let guard = paths.last().expect("two legs")[0];
     let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
-    node.expect("a stock relay").kill();
-    came.extend(read_rest(&mut stream).expect("it ends"));
-    assert!(came.len() < 50_000_000, "{} bytes came", came.len());
-    assert!(said_by(port, request).starts_with(&came), "{} bytes are wrong", came.len());
+    node.expect("a C tor relay").kill();
+    received.extend(read_rest(&mut stream).expect("it ends"));
+    assert!(received.len() < 50_000_000, "{} bytes received", received.len());
+    assert!(answer_of(port, request).starts_with(&received), "{} bytes are wrong", received.len());
     client.wait_for("end of the set", |event| match event {
         Event::CircuitClosed { circuit, .. } if *circuit == number => Some(()),
         _ => None,
@@ -249,7 +250,7 @@ fn with_a_c_tor_exit_a_killed_guard_ends_the_stream_after_correct_data() {
         let done = download(client.proxy.socks(), ("127.0.0.1", port), content, "", PATIENCE);
         let is_right = done.as_ref().is_ok_and(|it| it.is_right);
         let is_cut = done.as_ref().map_or(true, |it| it.received < content.len);
-        assert!(is_right || (is_cut && tried < 20), "{done:?}: {:#?}", client.heard());
+        assert!(is_right || (is_cut && tried < 20), "{done:?}: {:#?}", client.all_events());
         whole += u64::from(is_right);
     }
 }
@@ -279,18 +280,18 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
             let guard = guards.find(|it| !killed.contains(it)).expect("a leg that is left");
             killed.insert(guard);
             let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
-            node.expect("a stock relay").kill();
+            node.expect("a C tor relay").kill();
         }
         true
     };
     let from = ("127.0.0.1", port);
     let done = download_while(socks, from, content, "first", PATIENCE, &mut kill);
-    let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", client.heard()));
-    assert!(done.is_right, "{done:?}: {:#?}", client.heard());
+    let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", client.all_events()));
+    assert!(done.is_right, "{done:?}: {:#?}", client.all_events());
     assert_eq!(killed.len(), 2);
     let number = client.last_circuit();
     let lost = lost_guards(&client, number);
-    assert!(killed.is_subset(&lost), "{killed:?} were killed: {:#?}", client.heard());
+    assert!(killed.is_subset(&lost), "{killed:?} were killed: {:#?}", client.all_events());
     let after = relay.totals();
     assert!(after.conflux_resent > before.conflux_resent, "{after:?}");
 }
@@ -321,8 +322,9 @@ fn without_an_exit_that_links_circuits_one_circuit_is_used() {
     let done = download(client.proxy.socks(), from, content, "one", PATIENCE);
     assert!(done.expect("whole").is_right);
     assert_eq!(traffic(&mut client), []);
-    let is_told = |event: &Event| matches!(event, Event::Trouble(why) if why.contains("linked"));
-    assert!(client.heard().iter().any(is_told), "{:#?}", client.heard());
+    let is_reported =
+        |event: &Event| matches!(event, Event::Trouble(why) if why.contains("linked"));
+    assert!(client.all_events().iter().any(is_reported), "{:#?}", client.all_events());
 }
 
 /// Relays whose processes are stopped: their links stay open, but carry nothing. Dropping it resumes them.
@@ -332,7 +334,7 @@ impl Stopped {
     fn stop(network: &Network, guards: &[Fingerprint]) -> Self {
         let is_one = |node: &&lab::Node| guards.iter().any(|it| node.rsa() == *it.as_bytes());
         let stopped = Self(network.nodes().iter().filter(is_one).map(lab::Node::pid).collect());
-        assert_eq!(stopped.0.len(), guards.len(), "stock relays");
+        assert_eq!(stopped.0.len(), guards.len(), "C tor relays");
         stopped.signal("-STOP");
         stopped
     }
@@ -373,10 +375,10 @@ fn byte_at(place: usize) -> u8 {
 /// Receives one upload of this length, and answers. Returns whether the data was correct.
 fn taking(listener: TcpListener, len: usize) -> thread::JoinHandle<bool> {
     thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("somebody comes");
+        let (mut stream, _) = listener.accept().expect("a connection");
         let (mut place, mut room) = (0, vec![0; 1 << 16]);
         while place < len {
-            let count = stream.read(&mut room).expect("it comes");
+            let count = stream.read(&mut room).expect("data arrives");
             let is_right =
                 room[..count].iter().zip(place..).all(|(byte, place)| *byte == byte_at(place));
             if count == 0 || !is_right {
@@ -411,7 +413,7 @@ fn uploads_are_complete_though_the_guards_of_two_of_three_legs_stall() {
         let port = listener.local_addr().expect("bound").port();
         let taker = taking(listener, len);
         let bytes: Vec<u8> = (0..len).map(byte_at).collect();
-        let mut stream = begun(&client, port, &bytes[..before]);
+        let mut stream = open_stream(&client, port, &bytes[..before]);
         stream.set_write_timeout(Some(PATIENCE)).expect("set");
         let target = format!("127.0.0.1:{port}");
         let number = client.wait_for("upload", |event| match event {
@@ -419,17 +421,17 @@ fn uploads_are_complete_though_the_guards_of_two_of_three_legs_stall() {
             _ => None,
         });
         let guards: Vec<_> = leg_paths(&client, number).iter().map(|path| path[0]).collect();
-        assert_eq!(guards.len(), 3, "{len}: {:#?}", client.heard());
+        assert_eq!(guards.len(), 3, "{len}: {:#?}", client.all_events());
         let silent = Stopped::stop(&network, &guards[..2]);
         stream.write_all(&bytes[before..]).expect("taken");
         let mut answer = [0; 5];
         let answered = stream.read_exact(&mut answer);
-        assert!(answered.is_ok(), "{len}: {answered:?}: {:#?}", client.heard());
+        assert!(answered.is_ok(), "{len}: {answered:?}: {:#?}", client.all_events());
         assert!(taker.join().expect("no panic"), "{len} bytes, and not those that were sent");
-        let _all = client.heard();
+        let _all = client.all_events();
         let lost = lost_guards(&client, number);
         let are_silent = !lost.is_empty() && lost.iter().all(|it| guards[..2].contains(it));
-        assert!(are_silent, "{len}, circuit {number}: {lost:?} of {guards:?}: {:#?}", client.heard);
+        assert!(are_silent, "{len}, circuit {number}: {lost:?} of {guards:?}: {:#?}", client.seen);
         drop(silent);
     }
 }

@@ -15,7 +15,8 @@ fn downloads_of_all_lengths_are_complete_one_by_one_and_in_parallel() {
     for (number, len) in [0, 1, 498, 1 << 10, 100_000, 1 << 20, 10 << 20].into_iter().enumerate() {
         let content = Content { len, seed: number as u64 };
         let done = download(socks, ("127.0.0.1", port), content, "one", PATIENCE);
-        let done = done.unwrap_or_else(|error| panic!("{len} bytes: {error}: {:#?}", ours.heard()));
+        let done =
+            done.unwrap_or_else(|error| panic!("{len} bytes: {error}: {:#?}", ours.all_events()));
         assert!(done.is_right, "{len} bytes: {done:?}");
     }
 
@@ -31,7 +32,7 @@ fn downloads_of_all_lengths_are_complete_one_by_one_and_in_parallel() {
         downloads.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
     });
     for done in all {
-        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.all_events()));
         assert!(done.is_right, "{done:?}");
     }
 }

@@ -49,7 +49,7 @@ fn a_killed_relay_ends_the_stream_with_an_error_and_the_next_stream_works() {
             let content = Content { len: 200_000, seed: next };
             let done = download(socks, ("127.0.0.1", port), content, &name, PATIENCE);
             let done = done.unwrap_or_else(|error| {
-                panic!("{killed} was killed, {next}: {error}: {:#?}", ours.heard())
+                panic!("{killed} was killed, {next}: {error}: {:#?}", ours.all_events())
             });
             assert!(done.is_right, "{done:?}");
             let circuit = ours.last_circuit();
@@ -114,7 +114,7 @@ fn streams_with_different_credentials_never_share_a_circuit() {
     // All five names may have used the same exit: continue until both have been used.
     let mut more = 0;
     let guards = loop {
-        let paths: Vec<_> = ours.heard().iter().filter_map(path_of).collect();
+        let paths: Vec<_> = ours.all_events().iter().filter_map(path_of).collect();
         let of = |place: usize| -> BTreeSet<_> { paths.iter().map(|path| path[place]).collect() };
         if of(2).len() == 2 {
             break of(0);

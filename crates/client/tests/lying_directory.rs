@@ -167,12 +167,12 @@ fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices()
     let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
     while !liars.iter().all(asked_twice) {
         let asked: Vec<_> = liars.iter().map(|it| (it.lie, it.asked())).collect();
-        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{asked:?}: {:#?}", misled.heard());
+        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{asked:?}: {:#?}", misled.all_events());
         thread::park_timeout(Duration::from_millis(200));
     }
     let is_misled = |event: &Event| matches!(event, Event::Bootstrapped { .. });
-    assert!(!misled.heard().iter().any(is_misled), "{:#?}", misled.heard);
-    assert!(misled.heard.iter().any(|it| matches!(it, Event::Trouble(_))), "it says so");
+    assert!(!misled.all_events().iter().any(is_misled), "{:#?}", misled.seen);
+    assert!(misled.seen.iter().any(|it| matches!(it, Event::Trouble(_))), "the client reports it");
     drop(misled);
     assert!(!data.join("cached-microdesc-consensus").exists());
 
@@ -190,7 +190,7 @@ fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices()
     for seed in 0..5 {
         let content = Content { len: 200_000, seed };
         let done = download(ours.proxy.socks(), from, content, &seed.to_string(), PATIENCE);
-        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.all_events()));
         assert!(done.is_right, "{done:?}");
     }
     let held_kb = memory_kb("VmHWM") - before_kb;

@@ -5,8 +5,8 @@
 
 #[path = "lying_exit/exit.rs"]
 mod exit;
-#[path = "lying_exit/said.rs"]
-mod said;
+#[path = "lying_exit/transcript.rs"]
+mod transcript;
 
 #[expect(dead_code, reason = "other test programs use the rest")]
 mod common;
@@ -14,12 +14,11 @@ mod common;
 use client::strategy::{Position, Strategy};
 use client::{Choices, Event, NetDir, RelayInfo, Settings};
 use common::{Ours, PATIENCE, network};
-use exit::{Accounts, Deed, LyingExit};
+use exit::{ExitBehavior, LyingExit, Transcripts};
 use lab::{Network, RelaySpec, connect_through};
 use link::Clock;
 use onion::Instant;
 use relay::{Relay, RelayConfig};
-use said::Said;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -28,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
+use transcript::Transcript;
 
 /// The number of streams that the exit lies to.
 const LIED_TO: u16 = 24;
@@ -57,7 +57,7 @@ fn lying_exit(
     network: &Network,
     folder: &Path,
     lies_at_links: Arc<AtomicBool>,
-    accounts: Accounts,
+    transcripts: Transcripts,
 ) -> link::NodeThread<LyingExit> {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = free.local_addr().expect("bound");
@@ -68,12 +68,12 @@ fn lying_exit(
     let relay = Relay::start(&config.check().expect("sound"), channel().0).expect("started");
     network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
     drop(relay);
-    LyingExit::start(&keys, address, lies_at_links, accounts)
+    LyingExit::start(&keys, address, lies_at_links, transcripts)
 }
 
-fn open(socks: SocketAddr, deed: Deed) -> Option<TcpStream> {
-    let name = format!("program{}", deed.port());
-    connect_through(socks, ("127.0.0.1", deed.port()), &name, PATIENCE).ok()
+fn open(socks: SocketAddr, behavior: ExitBehavior) -> Option<TcpStream> {
+    let name = format!("program{}", behavior.port());
+    connect_through(socks, ("127.0.0.1", behavior.port()), &name, PATIENCE).ok()
 }
 
 /// Reads until the end, or until no data arrives. Returns the data, and whether the stream was ended.
@@ -86,21 +86,26 @@ fn read(mut stream: TcpStream, patience: Duration) -> (Vec<u8>, bool) {
     (got, is_ended)
 }
 
-fn account(accounts: &Accounts, deed: Deed) -> Vec<Said> {
-    accounts.lock().expect("no panic").get(&deed.port()).cloned().unwrap_or_default()
+fn transcripts_of(transcripts: &Transcripts, behavior: ExitBehavior) -> Vec<Transcript> {
+    transcripts.lock().expect("no panic").get(&behavior.port()).cloned().unwrap_or_default()
 }
 
 /// Downloads while the exit is honest. This may take several attempts, since some sets were linked by lies.
-fn honest(client: &mut Ours, accounts: &Accounts) {
+fn honest(client: &mut Ours, transcripts: &Transcripts) {
     let (clock, socks) = (Clock::start(), client.proxy.socks());
     loop {
-        let got = open(socks, Deed::Honest).map(|stream| read(stream, PATIENCE).0);
-        let whole = account(accounts, Deed::Honest).last().map(Said::whole);
+        let got = open(socks, ExitBehavior::Honest).map(|stream| read(stream, PATIENCE).0);
+        let whole = transcripts_of(transcripts, ExitBehavior::Honest).last().map(Transcript::whole);
         if got.as_ref().is_some_and(|got| got.len() > 10_000) && got == whole {
             return;
         }
         let waited = clock.now() - Instant::ORIGIN;
-        assert!(waited < PATIENCE, "{:?} bytes: {:#?}", got.map(|it| it.len()), client.heard());
+        assert!(
+            waited < PATIENCE,
+            "{:?} bytes: {:#?}",
+            got.map(|it| it.len()),
+            client.all_events()
+        );
         thread::park_timeout(Duration::from_millis(500));
     }
 }
@@ -109,16 +114,16 @@ fn honest(client: &mut Ours, accounts: &Accounts) {
 fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
     let network = network((0..3).map(|it| RelaySpec::new(&format!("middle{it}"))).collect());
     let folder = tempfile::tempdir().expect("a folder");
-    let (lies_at_links, accounts) = (Arc::new(AtomicBool::new(false)), Accounts::default());
-    let told = (Arc::clone(&lies_at_links), Arc::clone(&accounts));
-    let _exit = lying_exit(&network, folder.path(), told.0, told.1);
+    let (lies_at_links, transcripts) = (Arc::new(AtomicBool::new(false)), Transcripts::default());
+    let shared = (Arc::clone(&lies_at_links), Arc::clone(&transcripts));
+    let _exit = lying_exit(&network, folder.path(), shared.0, shared.1);
     let settings = Settings {
         choices: Choices { legs: 2, strategy: Box::new(OnlyExit), ..Choices::default() },
         ..Settings::new(network.directory_addrs(), folder.path().join("client"))
     };
     let mut client = Ours::start_with(settings);
     let socks = client.proxy.socks();
-    honest(&mut client, &accounts);
+    honest(&mut client, &transcripts);
 
     // All kinds of lies.
     lies_at_links.store(true, Ordering::Relaxed);
@@ -128,7 +133,9 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
         let seeds = first..first + AT_ONCE;
         all.extend(thread::scope(|scope| {
             let program = |seed| {
-                scope.spawn(move || (seed, open(socks, Deed::Lies(seed)).map(|it| read(it, QUIET))))
+                scope.spawn(move || {
+                    (seed, open(socks, ExitBehavior::Lies(seed)).map(|it| read(it, QUIET)))
+                })
             };
             let programs: Vec<_> = seeds.map(program).collect();
             programs.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
@@ -137,12 +144,13 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
     let (mut some, mut ended) = (0, 0);
     for (seed, got) in all {
         let Some((got, is_ended)) = got else { continue };
-        let said = account(&accounts, Deed::Lies(seed));
-        let what = format!("lies {seed}: {} bytes that were not said so", got.len());
+        let expected = transcripts_of(&transcripts, ExitBehavior::Lies(seed));
+        let what =
+            format!("lies {seed}: {} bytes that the exit did not send in this order", got.len());
         assert!(
-            got.is_empty() || said.iter().any(|it| it.may_have_given(&got)),
+            got.is_empty() || expected.iter().any(|it| it.permits(&got)),
             "{what}: {:#?}",
-            client.heard()
+            client.all_events()
         );
         some += u32::from(got.len() > 1000);
         ended += u32::from(is_ended);
@@ -152,22 +160,22 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
     assert!(some > few && ended > few, "{some} got something, {ended} were ended");
     lies_at_links.store(false, Ordering::Relaxed);
     println!("{:?} again", clock.now());
-    honest(&mut client, &accounts);
+    honest(&mut client, &transcripts);
 
     // Floods beyond the limits: never in sequence, or unread.
-    for deed in [Deed::FloodBehindGap, Deed::Flood] {
+    for behavior in [ExitBehavior::FloodBehindGap, ExitBehavior::Flood] {
         let before_kb = testkit::memory_kb("VmRSS");
-        let stream = open(socks, deed).expect("granted");
+        let stream = open(socks, behavior).expect("granted");
         let reason = client.wait_for("end of the flood", |event| match event {
             Event::StreamClosed { target, reason, is_ok: false, .. } => {
-                target.ends_with(&format!(":{}", deed.port())).then(|| reason.clone())
+                target.ends_with(&format!(":{}", behavior.port())).then(|| reason.clone())
             }
             _ => None,
         });
         let held_kb = testkit::memory_kb("VmHWM").saturating_sub(before_kb);
-        println!("{:?} {deed:?}: {held_kb} kB: {reason}", clock.now());
-        assert!(held_kb < HELD_MAX_KB, "{deed:?}: {held_kb} kB more are held: {reason}");
+        println!("{:?} {behavior:?}: {held_kb} kB: {reason}", clock.now());
+        assert!(held_kb < HELD_MAX_KB, "{behavior:?}: {held_kb} kB more are held: {reason}");
         drop(stream);
-        honest(&mut client, &accounts);
+        honest(&mut client, &transcripts);
     }
 }

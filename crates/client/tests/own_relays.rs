@@ -69,7 +69,8 @@ fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
     for (number, len) in [1 << 10, 100_000, 2 << 20, 10 << 20].into_iter().enumerate() {
         let content = Content { len, seed: number as u64 };
         let done = download(socks, ("files.test", port), content, "x", PATIENCE);
-        let done = done.unwrap_or_else(|error| panic!("{len}: {error}: {:#?}", client.heard()));
+        let done =
+            done.unwrap_or_else(|error| panic!("{len}: {error}: {:#?}", client.all_events()));
         assert!(done.is_right, "{len} bytes: {done:?}");
     }
     let circuit = client.last_circuit();

@@ -129,5 +129,5 @@ fn a_client_by_latency_probes_its_circuits_and_downloads_are_complete() {
         assert!(done.expect("downloaded").is_right);
     }
     let is_stream = |event: &&Event| matches!(event, Event::StreamClosed { .. });
-    assert!(ours.heard().iter().filter(is_stream).count() <= 5, "questions are no streams");
+    assert!(ours.all_events().iter().filter(is_stream).count() <= 5, "questions are no streams");
 }

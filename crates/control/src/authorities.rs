@@ -167,7 +167,7 @@ struct Inbox {
 
 impl Inbox {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PublicKey, PeerState>> {
-        // No code that holds the lock can panic half-way.
+        // No code that holds the lock can panic halfway.
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

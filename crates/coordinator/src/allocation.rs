@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_measurer_with_most_left_comes_first() {
+    fn the_measurer_with_the_largest_residual_capacity_comes_first() {
         let allocation = allocate(Rate::from_bit_per_s(120), &bits(&[50, 100, 0, 60]), 5);
         assert_eq!(shares(&allocation), vec![(1, 100, 3), (3, 20, 2)]);
         assert!(!allocation.is_exhausted());
@@ -450,7 +450,7 @@ mod tests {
         }
 
         #[test]
-        fn of_equals_the_first_comes_first(
+        fn equal_measurers_are_allocated_in_order(
             needed in 1u64..50, residual in 1u64..10, count in 1usize..8,
         ) {
             let team = vec![Rate::from_bit_per_s(residual); count];

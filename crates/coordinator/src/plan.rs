@@ -169,7 +169,7 @@ impl Plan {
         machines: Vec<Machine>,
     ) -> Self {
         let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
-        for machine in biggest_first(machines) {
+        for machine in largest_first(machines) {
             let mut entry = Entry::new(machine, Priority::Known, teams.len());
             for team in 0..teams.len() {
                 let slot = plan.draw(&mut entry, team, 0..slots);
@@ -202,7 +202,7 @@ impl Plan {
         plan.is_memoryless = true;
         let due: BTreeMap<RsaId, Option<u32>> =
             machines.iter().map(|(machine, due_by)| (machine.key(), *due_by)).collect();
-        for machine in biggest_first(machines.into_iter().map(|it| it.0).collect()) {
+        for machine in largest_first(machines.into_iter().map(|it| it.0).collect()) {
             let due_by = due.get(&machine.key()).copied().flatten();
             let mut entry = Entry::new(machine, Priority::Known, teams.len());
             (0..teams.len()).for_each(|team| plan.draw_all(&mut entry, team, 0, due_by));
@@ -524,7 +524,7 @@ impl Entry {
 }
 
 /// Of equals, the smaller identity comes first, so the order is the same for all coordinators with the same relays.
-fn biggest_first(mut machines: Vec<Machine>) -> Vec<Machine> {
+fn largest_first(mut machines: Vec<Machine>) -> Vec<Machine> {
     machines.sort_by_key(|machine| (core::cmp::Reverse(machine.guess()), machine.key()));
     machines
 }

@@ -184,7 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_relay_has_its_rounds_and_no_more() {
+    fn a_relay_has_at_most_its_limit_of_rounds() {
         let guess = Rate::from_bit_per_s(10);
         for (rounds_max, rounds) in [(0, 1), (1, 1), (2, 2), (12, 12)] {
             let turns = |next: fn(Attempt) -> Option<Attempt>| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_period_needed_is_there_from_the_first_round_on() {
+    fn the_sockets_of_an_earlier_period_are_used_from_the_first_round() {
         let first = Attempt::first(Rate::from_bit_per_s(10), 3);
         assert_eq!((first.sockets(8, 160), first.with_sockets(4).sockets(8, 160)), (8, 8));
         let wide = first.with_sockets(60);
@@ -220,7 +220,7 @@ mod tests {
     proptest! {
         /// Any capacity is reached in a logarithmic number of rounds.
         #[test]
-        fn a_guess_at_least_doubles_and_is_never_below_what_was_seen(
+        fn a_guess_at_least_doubles_and_is_never_below_the_result(
             guess in 1u64.., seen in 0u64.., rounds_max in 2u32..,
         ) {
             let (guess, seen) = (Rate::from_bit_per_s(guess), Rate::from_bit_per_s(seen));

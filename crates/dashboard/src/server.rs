@@ -168,7 +168,7 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
         StatusCode::METHOD_NOT_ALLOWED.into_response()
-    } else if !host.is_some_and(|host| may_be_asked_as(host, &shared.options.hosts)) {
+    } else if !host.is_some_and(|host| is_own_host(host, &shared.options.hosts)) {
         let problem = "this dashboard is not known by that name; use its address, or --host-name";
         (StatusCode::MISDIRECTED_REQUEST, problem).into_response()
     } else {
@@ -197,7 +197,7 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
 }
 
 /// Whether a `Host` header names this dashboard.
-fn may_be_asked_as(host: &str, names: &[String]) -> bool {
+fn is_own_host(host: &str, names: &[String]) -> bool {
     if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
         return true;
     }
@@ -210,20 +210,20 @@ fn may_be_asked_as(host: &str, names: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::may_be_asked_as;
+    use super::is_own_host;
 
     #[test]
-    fn a_name_that_somebody_else_gave_our_address_is_refused() {
+    fn foreign_host_names_are_refused() {
         let names = ["bw.example.org".to_owned()];
         for host in
             ["127.0.0.1", "127.0.0.1:7300", "[::1]:7300", "localhost:7300", "BW.example.org:80"]
         {
-            assert!(may_be_asked_as(host, &names), "{host}");
+            assert!(is_own_host(host, &names), "{host}");
         }
         for host in
             ["", "evil.example", "evil.example:7300", "localhost.evil.example", "127.0.0.1.evil"]
         {
-            assert!(!may_be_asked_as(host, &names), "{host}");
+            assert!(!is_own_host(host, &names), "{host}");
         }
     }
 }

@@ -70,7 +70,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Written by C tor: `member` is in two families, `other` in the first of them, and they do not name each other.
-    const STOCK: &[u8] = include_bytes!("../../dirmgr/tests/data/family-descriptors");
+    const DESCRIPTORS: &[u8] = include_bytes!("../../dirmgr/tests/data/family-descriptors");
     const THEN: u64 = 1_795_440_942;
     /// When the certificates end.
     const END: u64 = 499_454 * 3600;
@@ -81,12 +81,12 @@ mod tests {
 
     #[test]
     fn relays_with_certificates_by_one_key_are_a_pair_and_forgeries_are_not() {
-        let (stock, bad) = parse_all(STOCK);
-        let [member, other] = &stock[..] else { panic!("two: {bad:?}") };
+        let (descriptors, bad) = parse_all(DESCRIPTORS);
+        let [member, other] = &descriptors[..] else { panic!("two: {bad:?}") };
         let mut expected = [id(&member.fingerprint), id(&other.fingerprint)];
         expected.sort_unstable();
-        assert_eq!(pairs(stock.iter(), THEN), [(expected[0], expected[1])]);
-        assert_eq!(found(&stock, END), 0, "expired");
+        assert_eq!(pairs(descriptors.iter(), THEN), [(expected[0], expected[1])]);
+        assert_eq!(found(&descriptors, END), 0, "expired");
         // The key that both have is the first of `member`.
         let with =
             |certs: &[Vec<u8>]| ServerDescriptor { family_certs: certs.to_vec(), ..member.clone() };

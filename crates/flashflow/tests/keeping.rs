@@ -61,7 +61,7 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
         let numbers: BTreeSet<_> = turns.iter().map(|it| it["turn"].as_u64()).collect();
         assert_eq!(numbers.len(), turns.len(), "{turns:#?}");
     }
-    // Some measurement was aborted, so no completed one has its number.
+    // Some measurement was interrupted, so no completed one has its number.
     assert!(all.iter().any(|it| number(it, "turn") > 1.0), "{all:#?}");
     // Failures have no estimate.
     let has_number = |it: &&Value| it["type"] == "relay" && it["estimate_mbit_per_s"].is_number();

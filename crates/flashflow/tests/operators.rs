@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use testbin::{PATIENCE, Running, Scratch, text};
 
 /// The next notification to systemd.
-fn receive(systemd: &UnixDatagram) -> String {
+fn next_notification(systemd: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];
     let len = systemd.recv(&mut buffer).expect("a notification");
     String::from_utf8_lossy(&buffer[..len]).into_owned()
@@ -31,9 +31,9 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
     // A watchdog notification every 0.2 s.
     command.env("NOTIFY_SOCKET", &notify).env("WATCHDOG_USEC", "400000");
     let mut relay = Running::new(command);
-    assert_eq!(receive(&systemd).trim(), "READY=1");
-    assert_eq!(receive(&systemd).trim(), "WATCHDOG=1");
-    assert_eq!(receive(&systemd).trim(), "WATCHDOG=1");
+    assert_eq!(next_notification(&systemd).trim(), "READY=1");
+    assert_eq!(next_notification(&systemd).trim(), "WATCHDOG=1");
+    assert_eq!(next_notification(&systemd).trim(), "WATCHDOG=1");
 
     // Metrics over HTTP.
     let metrics = relay.wait_for_record("metrics", |_| true);
@@ -54,15 +54,15 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
     let reload = |relay: &Running, more: &str| {
         fs::write(&file, configuration(more)).expect("written");
         relay.signal(Signal::HUP);
-        let skip_signs = || loop {
-            let notification = receive(&systemd);
+        let after_watchdog = || loop {
+            let notification = next_notification(&systemd);
             if notification.trim() != "WATCHDOG=1" {
                 break notification;
             }
         };
-        let notification = skip_signs();
+        let notification = after_watchdog();
         assert!(notification.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{notification}");
-        assert_eq!(skip_signs().trim(), "READY=1");
+        assert_eq!(after_watchdog().trim(), "READY=1");
     };
     reload(&relay, "contact = \"me\"\nthreads = 2\n[flashflow]\nmeasurements_allowed = true\n");
     relay.wait_for_record("reloaded", |value| {
@@ -77,7 +77,7 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
 
     relay.signal(Signal::TERM);
     // Read notifications before waiting for the end, because the socket's buffer is small.
-    let notification = std::iter::from_fn(|| Some(receive(&systemd)))
+    let notification = std::iter::from_fn(|| Some(next_notification(&systemd)))
         .find(|notification| notification.trim() != "WATCHDOG=1");
     assert_eq!(notification.as_deref().map(str::trim), Some("STOPPING=1"));
     let ended = relay.end();

@@ -219,7 +219,7 @@ fn a_download_survives_the_termination_of_its_relays() {
         // Far more than the traffic of a self-test.
         relay.wait_for_record("load", |load| number(load, "client_bytes") > 1_500_000.0);
     }
-    assert!(build(&mut client, [a, c, z]).0, "a circuit through the third stands");
+    assert!(build(&mut client, [a, c, z]).0, "a circuit through the third is open");
     for relay in [&mut guard, &mut middle] {
         relay.signal(Signal::TERM);
         relay.wait_for_record("shutting_down", |value| {

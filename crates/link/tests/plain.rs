@@ -242,9 +242,9 @@ impl Resolver for OtherThread {
 #[test]
 fn every_dns_query_is_answered_by_the_resolver_thread() {
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
-    let nobody = driver.node_mut().ask(1, "known");
-    run(&mut driver, |node| node.answers.contains_key(&nobody));
-    assert_eq!(driver.node().answers[&nobody], DnsAnswer::Failed, "there is no resolver");
+    let unresolved = driver.node_mut().ask(1, "known");
+    run(&mut driver, |node| node.answers.contains_key(&unresolved));
+    assert_eq!(driver.node().answers[&unresolved], DnsAnswer::Failed, "there is no resolver");
     driver.set_resolver(Box::new(OtherThread));
     let (known, lost) = (driver.node_mut().ask(2, "known"), driver.node_mut().ask(3, "lost"));
     run(&mut driver, |node| node.answers.len() == 3);

@@ -303,7 +303,7 @@ impl Relay {
         self.settings.shutdown_wait
     }
 
-    pub(crate) fn tell_directory(&self, reload: Reload) {
+    pub(crate) fn reload_directory(&self, reload: Reload) {
         // If the thread has ended, an event has reported it.
         let _ = self.wake_directory.send(Wake::Reload(Box::new(reload)));
     }
@@ -320,7 +320,7 @@ impl Relay {
     }
 
     /// Starts a graceful shutdown: closes the port, and refuses circuits, streams and measurements.
-    /// Existing ones go on until the relay is dropped; [`RelayEvent::Drained`] reports when none
+    /// Existing ones continue until the relay is dropped; [`RelayEvent::Drained`] reports when none
     /// are left. Returns their numbers.
     pub fn shut_down(&self) -> Unfinished {
         let unfinished = self.engine.handle().call(|drive| {

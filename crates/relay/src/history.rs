@@ -44,7 +44,7 @@ pub(crate) struct History {
 impl History {
     /// Adds the bytes of a second.
     pub(crate) fn note_second(&mut self, unix_time_s: u64, received_bytes: u64, sent_bytes: u64) {
-        self.go_on(unix_time_s);
+        self.advance_to(unix_time_s);
         let most = |before: &mut u64, sum: Option<u64>| *before = (*before).max(sum.unwrap_or(0));
         most(&mut self.today.most_read, self.reading.note_second(received_bytes));
         most(&mut self.today.most_written, self.writing.note_second(sent_bytes));
@@ -54,7 +54,7 @@ impl History {
 
     /// Ends intervals that are over. If the clock was set far back, or ahead of all intervals, the
     /// history starts anew.
-    fn go_on(&mut self, now: u64) {
+    fn advance_to(&mut self, now: u64) {
         let over = now.saturating_sub(self.began) / INTERVAL_S;
         if now.saturating_add(INTERVAL_S) < self.began || over > INTERVALS as u64 {
             *self = Self { began: now, ..Self::default() };

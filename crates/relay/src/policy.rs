@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_consensus_says_comes_into_range(value: i32) {
+        fn values_of_the_consensus_are_clamped(value: i32) {
             let params = target_params(&FlashFlowConfig::default(), &|_| Some(value));
             prop_assert_eq!(params.is_allowed, value >= 1);
             prop_assert!((3_600..=2_629_728).contains(&params.period.as_secs()));

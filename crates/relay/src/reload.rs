@@ -137,7 +137,7 @@ impl Relay {
             self.set_limit(settings.limit);
         }
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
-        self.tell_directory(Reload { settings, families, exit });
+        self.reload_directory(Reload { settings, families, exit });
         // Waits for the engine's thread to run these tasks: when this returns, the settings are in
         // force.
         // If the thread has ended, an event has reported it.

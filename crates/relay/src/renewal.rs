@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn consensus_parameters_change_lifetimes_within_bounds() {
-        let says = |rotation, grace| {
+        let from_consensus = |rotation, grace| {
             OnionKeyLife::from_consensus(&move |name| match name {
                 "onion-key-rotation-days" => Some(rotation),
                 "onion-key-grace-period-days" => Some(grace),
@@ -122,10 +122,10 @@ mod tests {
             grace_s: grace * DAY_S,
         };
         assert_eq!(life(), days(28, 7));
-        assert_eq!(says(14, 3), days(14, 3));
-        assert_eq!(says(-1, 0), days(1, 1));
-        assert_eq!(says(1_000, 1_000), days(90, 90));
-        assert_eq!(says(5, 30), days(5, 5));
+        assert_eq!(from_consensus(14, 3), days(14, 3));
+        assert_eq!(from_consensus(-1, 0), days(1, 1));
+        assert_eq!(from_consensus(1_000, 1_000), days(90, 90));
+        assert_eq!(from_consensus(5, 30), days(5, 5));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub enum Reachability {
     Unreached {
         /// The tested address.
         address: SocketAddr,
-        /// The reason of the last failure.
+        /// The reason for the last failure.
         problem: String,
         /// Whether a descriptor is published anyway (`assume_reachable`).
         is_published: bool,

@@ -278,7 +278,7 @@ fn logged(folder: &Path, file: &Path) -> Vec<String> {
     tor.arg("--DataDirectory").arg(folder).arg("--V3BandwidthsFile").arg(file);
     let ended = tor.output().expect("tor");
     assert!(ended.status.success(), "{ended:?}");
-    let text = String::from_utf8(ended.stdout).expect("tor escapes what is no text");
+    let text = String::from_utf8(ended.stdout).expect("tor escapes other bytes");
     let warnings = text.lines().filter_map(|line| Some(line.split_once(" [warn] ")?.1));
     let about_files =
         |it: &&str| it.contains("andwidth file") || it.contains("andwidth measurement file");

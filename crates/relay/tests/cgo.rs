@@ -73,7 +73,11 @@ fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
             assert!(done.is_right, "{last:x?}, {len} bytes: {done:?}");
         }
         let at_exit = exit.totals().cgo_circuits - before.1;
-        assert_eq!(middle.totals().cgo_circuits, before.0, "nobody asks a middle hop for it");
+        assert_eq!(
+            middle.totals().cgo_circuits,
+            before.0,
+            "CGO is not requested from a middle hop"
+        );
         if last == exit.rsa().0 {
             assert!(at_exit >= 3, "{at_exit} of three circuits");
         }

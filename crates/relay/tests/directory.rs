@@ -247,7 +247,7 @@ impl Client {
         Self { process, log }
     }
 
-    fn wait_until_it_says(&self, what: &str) {
+    fn wait_for_log(&self, what: &str) {
         // A failing client may run forever.
         const LINES_MAX: usize = 200;
         let mut lines = Vec::new();
@@ -292,7 +292,7 @@ fn a_c_tor_client_bootstraps_from_our_directory_alone() {
     let data = folder.path().join("client");
     std::fs::create_dir(&data).expect("made");
     let client = Client::start(&data, &deaf_authorities(&network), &relay);
-    client.wait_until_it_says("Bootstrapped 100%");
+    client.wait_for_log("Bootstrapped 100%");
     // Its documents are ours.
     let stored = std::fs::read_to_string(data.join("cached-microdesc-consensus")).expect("stored");
     assert!(Consensus::parse(stored.as_bytes()).is_ok());
@@ -313,7 +313,7 @@ fn consensus_diffs_work_from_c_tor_to_our_relay_and_from_it_to_a_c_tor_client() 
     let mut lines = deaf_authorities(&network);
     lines.push(format!("Log [dir]info notice file {}\nFetchDirInfoEarly 1\n", log.display()));
     let client = Client::start(&data, &lines, &relay);
-    client.wait_until_it_says("Bootstrapped 100%");
+    client.wait_for_log("Bootstrapped 100%");
 
     let clock = Clock::start();
     let deadline = clock.now() + PATIENCE;

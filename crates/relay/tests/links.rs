@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Connections of a C tor relay to or from the relay with this fingerprint.
 fn conns_with(control: &mut Control, fingerprint: &str) -> Vec<String> {
-    let all = control.get_info("orconn-status").expect("told");
+    let all = control.get_info("orconn-status").expect("an answer");
     let is_with = |line: &&str| line.contains(fingerprint) && line.contains("CONNECTED");
     all.lines().filter(is_with).map(str::to_owned).collect()
 }

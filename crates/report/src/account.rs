@@ -103,7 +103,7 @@ impl RoundAccount {
     pub(crate) fn in_words(&self) -> String {
         let rtt = match (self.min_rtt_ms, self.mean_rtt_ms) {
             (Some(least), Some(mean)) => {
-                format!("; round trips minimum {least:.1} ms, mean {mean:.1} ms")
+                format!("; round trip: minimum {least:.1} ms, mean {mean:.1} ms")
             }
             _ => String::new(),
         };

@@ -64,7 +64,7 @@ pub struct RelayReport {
     pub seconds: u32,
     /// Number of cells whose content was verified.
     pub cells_checked: u64,
-    /// The reason of a failure; `None` if there is an estimate.
+    /// The reason for a failure; `None` if there is an estimate.
     pub error: Option<String>,
     /// The relay's weight in our bandwidth file, in kB/s.
     pub weight_kb_s: Option<u64>,

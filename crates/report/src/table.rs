@@ -25,7 +25,7 @@ const HEADER: [&str; 9] = [
 /// Columns for values that only the operator of a relay knows: limit, self-report, and the estimate relative to them.
 const OPTIONAL: [usize; 3] = [1, 3, 4];
 
-/// Formats relays as a table of at most 100 columns of plain text. Below it are the reasons of inconclusive and failed measurements, the
+/// Formats relays as a table of at most 100 columns of plain text. Below it are the reasons for inconclusive and failed measurements, the
 /// limits of sockets in their last rounds, and a legend.
 ///
 /// The ratio is the estimate divided by the configured limit or, marked with an asterisk, by the relay's self-report. The columns of
@@ -89,7 +89,7 @@ fn row(relay: &RelayReport) -> [String; 9] {
     ]
 }
 
-/// The reasons of missing and inconclusive estimates, which are too long for a column.
+/// The reasons for missing and inconclusive estimates, which are too long for a column.
 fn reasons(relays: &[RelayReport]) -> String {
     let reason = |relay: &RelayReport| {
         let verdict = relay.verdict();

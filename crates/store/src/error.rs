@@ -47,7 +47,7 @@ pub enum StoreError {
         problem: String,
     },
     /// The disk is full. The write may be repeated.
-    #[error("no room on the disk for {}; free some, and nothing is lost", path.display())]
+    #[error("no space left on the disk for {}; free some, and nothing is lost", path.display())]
     Full {
         /// The store.
         path: PathBuf,

@@ -91,7 +91,7 @@ mod tests {
     const DAY: u64 = 24 * 3600;
 
     #[test]
-    fn what_is_old_goes_and_the_last_estimate_stays() {
+    fn old_measurements_are_removed_and_the_last_estimate_is_kept() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         for days_ago in [800, 100, 1] {
@@ -99,12 +99,13 @@ mod tests {
             let entry = Entry::Finished(Box::new(closed(relay(1), at, 1, 5_000_000)));
             store.write([&entry]).expect("room");
         }
-        let gone = Entry::Finished(Box::new(closed(relay(2), NOW - 900 * DAY, 1, 1_000_000)));
-        store.write([&gone]).expect("room");
+        let removed_relay =
+            Entry::Finished(Box::new(closed(relay(2), NOW - 900 * DAY, 1, 1_000_000)));
+        store.write([&removed_relay]).expect("room");
         let kept = store.remove_old(Retention { records_days: 0, measurements_days: 0 }, NOW);
         assert_eq!(kept.expect("room"), Removed { is_all: true, ..Removed::default() });
         let removed = store.remove_old(Retention::default(), NOW).expect("room");
-        // Records go with their measurements, too.
+        // Records are removed with their measurements, too.
         assert_eq!(removed, Removed { records: 3, measurements: 2, relays: 1, is_all: true });
         let left = store.measurements_of(relay(1).rsa, 10).expect("read");
         assert_eq!(left.len(), 2);

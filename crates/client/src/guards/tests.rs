@@ -74,7 +74,7 @@ fn a_guard_with_completed_circuits_is_preferred() {
     assert!(!guards.handle_success(&fifth, 60), "it was before");
     assert_eq!(guards.choose(&netdir, at(0), &everybody), Some(fifth));
     assert_eq!(guards.primary().next().map(|guard| guard.fingerprint), Some(fifth));
-    // What was kept says the same to the next run, except who could not be reached.
+    // The next run reads the same sample, without the failures to connect.
     guards.handle_failure(&fifth, at(1));
     let text = serde_json::to_string(&guards).expect("written");
     let read: Guards = serde_json::from_str(&text).expect("read");

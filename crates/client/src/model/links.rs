@@ -34,13 +34,13 @@ pub fn of_links(
             *known = account;
         }
     }
-    // Bytes sent and received from the first to the second, by whoever reports them.
+    // Bytes sent and received from the first to the second, by the relay that reports them.
     let mut sent: BTreeMap<(Fingerprint, Fingerprint), u64> = BTreeMap::new();
     let mut received = sent.clone();
     for account in latest.values() {
         for link in &account.links {
             // If a relay reports a link twice, the minimum counts.
-            let least = |known: &mut u64, said: u64| *known = (*known).min(said);
+            let least = |known: &mut u64, reported: u64| *known = (*known).min(reported);
             least(sent.entry((account.relay, link.relay)).or_insert(u64::MAX), link.sent_kb_s);
             least(
                 received.entry((link.relay, account.relay)).or_insert(u64::MAX),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_has_carried_what_both_ends_say_the_faster_way() {
+    fn throughput_is_the_lower_report_of_both_ends_in_the_faster_direction() {
         let old = account(1, 5, &[(2, 4096, 4096)]);
         let now = account(1, 9, &[(2, 1024, 512), (3, 8, 8)]);
         let other = account(2, 9, &[(1, 256, 128), (3, 0, 0)]);
@@ -106,8 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_long_ago_or_of_times_to_come_does_not_count_and_a_model_is_as_old_as_what_it_is_made_of()
-     {
+    fn old_and_future_reports_do_not_count_and_a_model_is_as_old_as_its_oldest_report() {
         let now = 10 * MODEL_AGE_MAX_S;
         let both = |one_s: u64, other_s: u64| {
             let accounts = [account(1, one_s, &[(2, 64, 64)]), account(2, other_s, &[(1, 64, 64)])];
@@ -142,14 +141,14 @@ mod tests {
     }
 
     /// Reports of relays 0 to 5 about their links with each other.
-    fn said() -> impl Strategy<Value = Vec<(u8, u8, u64, u64)>> {
+    fn reports() -> impl Strategy<Value = Vec<(u8, u8, u64, u64)>> {
         let rate = || prop_oneof![9 => 0_u64..20_000, 1 => any::<u64>()];
         prop::collection::vec((0_u8..6, 0_u8..6, rate(), rate()), 0..60)
     }
 
-    fn accounts(said: &[(u8, u8, u64, u64)]) -> Vec<LinkObservations> {
+    fn accounts(reports: &[(u8, u8, u64, u64)]) -> Vec<LinkObservations> {
         let of = |relay| {
-            let own = said.iter().filter(|it| it.0 == relay);
+            let own = reports.iter().filter(|it| it.0 == relay);
             account(relay, 1, &own.map(|it| (it.1, it.2, it.3)).collect::<Vec<_>>())
         };
         (0..6).map(of).collect()
@@ -158,13 +157,13 @@ mod tests {
     proptest! {
         /// Relay 0 is honest: whatever others report, none of its links exceeds its own report.
         #[test]
-        fn no_liar_makes_a_link_with_an_honest_relay_look_better_than_that_says(said in said()) {
-            let model = of_links(&accounts(&said), ANY, 1);
+        fn no_link_looks_better_than_its_honest_end_reports(reports in reports()) {
+            let model = of_links(&accounts(&reports), ANY, 1);
             for (pair, link) in model.links() {
                 let [a, b] = pair.ends().map(|it| it.as_bytes()[0]);
                 prop_assert!(a != b);
                 let other = if a == 0 { b } else { continue };
-                let own = said.iter().filter(|it| (it.0, it.1) == (0, other));
+                let own = reports.iter().filter(|it| (it.0, it.1) == (0, other));
                 let most = own.map(|it| it.2.max(it.3)).max();
                 prop_assert!(link.throughput_kb_s <= most.map(|it| it as f64), "{link:?} {most:?}");
             }
@@ -174,10 +173,10 @@ mod tests {
         /// capacity have no links.
         #[test]
         fn all_liars_together_gain_no_more_than_their_capacity(
-            said in said(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),
+            reports in reports(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),
         ) {
             let capacity = |it: &Fingerprint| capacities[usize::from(it.as_bytes()[0])].map(f64::from);
-            let model = of_links(&accounts(&said), capacity, 1);
+            let model = of_links(&accounts(&reports), capacity, 1);
             for (pair, link) in model.links() {
                 for end in pair.ends() {
                     prop_assert!(link.throughput_kb_s <= capacity(end), "{link:?}");

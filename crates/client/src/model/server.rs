@@ -162,8 +162,8 @@ mod tests {
             ]
         };
         let lies = [link(1, 2, 0.001, 1e6), link(2, 3, 59_000.0, 0.1), link(1, 4, 0.001, 1e6)];
-        let said = [&honest(1.0)[..], &lies[..], &honest(1.1)[..]];
-        let models = said.iter().zip(1_u8..).map(|(links, number)| {
+        let served = [&honest(1.0)[..], &lies[..], &honest(1.1)[..]];
+        let models = served.iter().zip(1_u8..).map(|(links, number)| {
             let nodes = [(relay(1), Node::default())].into();
             let model = Model::new(MADE, nodes, links.iter().copied().collect());
             let secret = [number; 32];

@@ -35,7 +35,7 @@ fn a_links_rtt_is_the_difference_of_the_rtts_to_its_ends() {
     let node = model.nodes()[&relay(1)];
     assert_eq!((node.entry_rtt_ms, node.circuits, node.failed), (Some(10.0), 4, 1));
     assert_eq!(model.nodes()[&relay(2)].entry_rtt_ms, None);
-    // A hop that answers before the one in front of it says nothing of the link.
+    // A hop that answers before the one in front of it gives no value for the link.
     let mut noisy = Observations::default();
     let rtts = [5, 4].map(ms).to_vec();
     noisy.add(&Observed { path: path[..2].to_vec(), was_built: true, rtts, throughput_kb_s: None });
@@ -78,7 +78,7 @@ fn a_model_that_was_altered_or_has_another_day_or_key_is_refused() {
         changed[place] ^= 1;
         assert!(verify(&changed, &key, 1000).is_err(), "byte {place}");
     }
-    // What nobody else knows is not given away, and not taken.
+    // Times to entries depend on the client: they are neither published nor accepted.
     let node = Node { entry_rtt_ms: Some(3.0), ..Node::default() };
     let own = Model::new(1000, [(relay(1), node)].into(), BTreeMap::new());
     let published = verify(&sign(&own, &secret).expect("signed"), &key, 1000).expect("good");

@@ -2,7 +2,7 @@ use super::*;
 use netdoc::pieces;
 use proptest::prelude::*;
 
-/// The consensus that an authority of a private network of stock tor gave, and its microdescriptors.
+/// The consensus of an authority in a private network of C tor, and its microdescriptors.
 const CONSENSUS: &[u8] = include_bytes!("../../tests/data/consensus-microdesc");
 const MICRODESCS: &[u8] = include_bytes!("../../../netdoc/tests/data/microdescs");
 

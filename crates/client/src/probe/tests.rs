@@ -33,12 +33,12 @@ fn destroyed(circuit: CircuitNumber, reason: DestroyReason) -> ClientEvent {
 fn a_circuit_closed_as_unused_is_retried_once() {
     let (mut prober, first) = building();
     prober.handle_event(Instant::ORIGIN, destroyed(first, DestroyReason::FINISHED));
-    assert_eq!(prober.poll_probed(), None, "it goes on");
+    assert_eq!(prober.poll_probed(), None, "it continues");
     let second = prober.stage.circuit().expect("begun again");
     assert_ne!(second, first);
     prober.handle_event(Instant::ORIGIN, destroyed(second, DestroyReason::FINISHED));
     let probed = prober.poll_probed().expect("over");
-    assert!(probed.failure.is_some_and(|it| it.contains("finished")), "says why");
+    assert!(probed.failure.is_some_and(|it| it.contains("finished")), "the reason");
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Request {
             }
         }
         if self.host.is_bracketed() {
-            return failure("only an IPv6 address stands in brackets");
+            return failure("only an IPv6 address may be in brackets");
         }
         let destination = match (self.act, address) {
             (Act::Resolve, Some(ip)) => {

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_are_read_and_nonsense_is_refused() {
+    fn rules_are_parsed_and_invalid_ones_are_refused() {
         assert_eq!("continents=unique".parse(), Ok(GeoRule::UniqueContinents));
         let bounds = Bounds { least: 2, most: usize::MAX };
         assert_eq!("countries=2..".parse(), Ok(GeoRule::Countries(bounds)));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_no_path() {
+    fn without_a_relay_that_satisfies_the_rules_there_is_no_path() {
         assert_eq!(codes(&geography(&["country=JP"], 3), 3, 1), Err(NoPath::Guard));
         assert_eq!(codes(&geography(&["continents=unique"], 4), 4, 1), Err(NoPath::Middle));
         assert_eq!(codes(&geography(&["continent=AF"], 3), 3, 1), Err(NoPath::Exit));

@@ -62,7 +62,7 @@ mod tests {
     use crate::netdir::tests::{netdir, relay, weighted};
 
     #[test]
-    fn a_relay_weighs_what_was_measured_and_not_what_the_consensus_says() {
+    fn weights_come_from_the_bandwidth_file_and_not_from_the_consensus() {
         let name = |number: u8| Fingerprint::from_bytes([number; 20]);
         let text = format!(
             "1600000000\nversion=1.4.0\nsoftware=flashflow\n=====\nbw=700 node_id=${}\nbw=5 node_id=${} unmeasured=1\n",

@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_index_is_between_nothing_and_one_and_no_less_for_a_better_relay(
+        fn an_index_is_between_0_and_1_and_no_less_for_a_better_relay(
             claims in claims(), influence in 0.0..=1.0_f64, more in 0_u64..1 << 40,
         ) {
             let ranking = Ranking::new(&claims, influence);

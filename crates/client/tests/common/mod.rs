@@ -46,7 +46,7 @@ pub(crate) fn our_exit(nickname: &str, network: &Network, folder: &Path) -> Rela
 pub(crate) struct Ours {
     pub(crate) proxy: ClientProxy,
     pub(crate) events: Receiver<Event>,
-    pub(crate) heard: Vec<Event>,
+    pub(crate) seen: Vec<Event>,
 }
 
 impl Ours {
@@ -65,17 +65,17 @@ impl Ours {
     pub(crate) fn begin(settings: Settings) -> Self {
         let (sender, events) = channel();
         let proxy = ClientProxy::start(settings, sender).expect("started");
-        Self { proxy, events, heard: Vec::new() }
+        Self { proxy, events, seen: Vec::new() }
     }
 
     /// Waits for the next event for which `pick` returns a value.
     pub(crate) fn wait_for<T>(&mut self, what: &str, pick: impl Fn(&Event) -> Option<T>) -> T {
         loop {
             let Ok(event) = self.events.recv_timeout(PATIENCE) else {
-                panic!("no {what}: {:#?}", self.heard)
+                panic!("no {what}: {:#?}", self.seen)
             };
             let found = pick(&event);
-            self.heard.push(event);
+            self.seen.push(event);
             if let Some(found) = found {
                 return found;
             }
@@ -83,23 +83,23 @@ impl Ours {
     }
 
     /// All events so far.
-    pub(crate) fn heard(&mut self) -> &[Event] {
-        self.heard.extend(self.events.try_iter());
-        &self.heard
+    pub(crate) fn all_events(&mut self) -> &[Event] {
+        self.seen.extend(self.events.try_iter());
+        &self.seen
     }
 
     /// The path of a circuit.
     pub(crate) fn path(&self, number: u64) -> Vec<Hop> {
-        let path = self.heard.iter().find_map(|event| match event {
+        let path = self.seen.iter().find_map(|event| match event {
             Event::CircuitBuilt { circuit, path, .. } if *circuit == number => Some(path.clone()),
             _ => None,
         });
-        path.expect("a circuit that stood")
+        path.expect("a circuit that was built")
     }
 
     /// The circuit of the latest opened stream.
     pub(crate) fn last_circuit(&mut self) -> u64 {
-        let circuit = self.heard().iter().rev().find_map(|event| match event {
+        let circuit = self.all_events().iter().rev().find_map(|event| match event {
             Event::StreamOpened { circuit, .. } => Some(*circuit),
             _ => None,
         });

@@ -1,6 +1,6 @@
 //! A lying exit, built from the engine's parts: links, handshakes and layers are genuine, and messages are arbitrary.
 
-use super::said::Said;
+use super::transcript::Transcript;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread};
 use onion::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, Create2, Sendme};
@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The exit's behaviour, which the client selects by the port of its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum ExitBehavior {
     /// Honest.
     Honest,
     /// Endless data, whose first message is missing.
@@ -36,7 +36,7 @@ pub(crate) enum Deed {
     Lies(u16),
 }
 
-impl Deed {
+impl ExitBehavior {
     pub(crate) const fn port(self) -> u16 {
         match self {
             Self::Honest => 1,
@@ -60,8 +60,8 @@ const MESSAGES: u32 = 400;
 const ONE_IN: u32 = 60;
 /// The length of a flood, far above the client's limits.
 const FLOOD_CELLS: u32 = 600_000;
-/// As fast as stock relays pass them on. They destroy circuits of which too much waits in them, and then the client's own bound is not
-/// tried.
+/// As fast as C tor relays forward them. They destroy circuits with too many queued cells, and then the client's own limit is not
+/// tested.
 const FLOOD_AT_ONCE: u32 = 16;
 const FLOOD_EVERY: Duration = Duration::from_millis(1);
 
@@ -69,7 +69,7 @@ const FLOOD_EVERY: Duration = Duration::from_millis(1);
 struct Circuit {
     layer: RelayLayer,
     nonce: Option<ConfluxNonce>,
-    /// The number of the last message that was said on it, as the client counts.
+    /// The number of the last message that was sent on it, as the client counts.
     number: u64,
 }
 
@@ -82,11 +82,11 @@ struct Set {
     sent: u64,
     flood: u32,
     stream: u16,
-    said: Said,
+    transcript: Transcript,
 }
 
-/// What was said on sets, by the port that was asked for: on each on which it was.
-pub(crate) type Accounts = Arc<Mutex<BTreeMap<u16, Vec<Said>>>>;
+/// The transcripts of sets by the requested port, one for each set on which it was requested.
+pub(crate) type Transcripts = Arc<Mutex<BTreeMap<u16, Vec<Transcript>>>>;
 
 /// The exit.
 pub(crate) struct LyingExit {
@@ -99,17 +99,17 @@ pub(crate) struct LyingExit {
     rng: StdRng,
     /// Whether it also lies when it links circuits.
     lies_at_links: Arc<AtomicBool>,
-    accounts: Accounts,
+    transcripts: Transcripts,
     flood_at: Option<Instant>,
 }
 
 impl LyingExit {
-    /// Listens there with the keys of that folder, on a thread of its own.
+    /// Listens at this address with the keys of this folder, on a separate thread.
     pub(crate) fn start(
         keys: &Path,
         listen: SocketAddr,
         lies_at_links: Arc<AtomicBool>,
-        accounts: Accounts,
+        transcripts: Transcripts,
     ) -> NodeThread<Self> {
         let mut rng = StdRng::from_seed([7; 32]);
         let keys = relay::keys::open(keys, &mut rng).expect("its keys");
@@ -124,7 +124,7 @@ impl LyingExit {
             writable: VecDeque::new(),
             rng,
             lies_at_links,
-            accounts,
+            transcripts,
             flood_at: None,
         };
         let listener = TcpListener::bind(listen).expect("the port is free again");
@@ -143,7 +143,13 @@ impl LyingExit {
     }
 
     /// Sends a message on a circuit, without regard to its set.
-    fn say(&mut self, at: (ConnId, CircId), command: RelayCommand, stream_id: u16, data: &[u8]) {
+    fn send_message(
+        &mut self,
+        at: (ConnId, CircId),
+        command: RelayCommand,
+        stream_id: u16,
+        data: &[u8],
+    ) {
         let Some(circuit) = self.circuits.get_mut(&at) else { return };
         let mut body = [0; BODY_LEN];
         let message = RelayMessage { command, stream_id, data };
@@ -166,7 +172,7 @@ impl LyingExit {
     fn create(&mut self, at: (ConnId, CircId), body: &[u8]) {
         let offered = Agreed { congestion_sendme_cells: Some(31) };
         let ephemeral = self.rng.random();
-        let create = Create2::parse(body).expect("from a stock relay");
+        let create = Create2::parse(body).expect("from a C tor relay");
         let answer = Tor::answer(&self.identity, &create, offered, || ephemeral);
         let Some(answer) = answer else { return self.send(at, Command::DESTROY, &[1]) };
         let mut created = Vec::new();
@@ -202,7 +208,7 @@ impl LyingExit {
                 let stream_id = message.stream_id;
                 self.begin(at, stream_id, port);
             }
-            // What would still come then tries nothing more, and is in the way of others.
+            // The rest of a flood would test nothing, and would delay others.
             RelayCommand::END => {
                 let set = circuit.nonce.and_then(|nonce| self.sets.get_mut(&nonce));
                 set.into_iter().for_each(|set| set.flood = 0);
@@ -244,46 +250,46 @@ impl LyingExit {
         }
         let mut data = Vec::new();
         ours.encode_into(&mut data);
-        self.say(at, RelayCommand::CONFLUX_LINKED, 0, &data);
+        self.send_message(at, RelayCommand::CONFLUX_LINKED, 0, &data);
         if lie == 4 {
-            self.say(at, RelayCommand::CONFLUX_LINKED, 0, &data);
+            self.send_message(at, RelayCommand::CONFLUX_LINKED, 0, &data);
         }
     }
 
     fn begin(&mut self, at: (ConnId, CircId), stream_id: u16, port: u16) {
         let Some(nonce) = self.circuits.get(&at).and_then(|it| it.nonce) else { return };
-        let Some(deed) = Deed::of_port(port) else { return };
+        let Some(behavior) = ExitBehavior::of_port(port) else { return };
         let Some(set) = self.sets.get_mut(&nonce) else { return };
-        // A client whose leg is lost sends again what it said there, under its old number.
+        // A client whose leg is lost retransmits its messages with their old numbers.
         if set.stream == stream_id {
             return;
         }
         set.stream = stream_id;
-        set.said.begin(stream_id, set.sent);
+        set.transcript.begin(stream_id, set.sent);
         let connected = [127, 0, 0, 1, 0, 0, 0, 60];
-        match deed {
-            Deed::Flood | Deed::FloodBehindGap => {
+        match behavior {
+            ExitBehavior::Flood | ExitBehavior::FloodBehindGap => {
                 set.flood = FLOOD_CELLS;
-                self.say_next(nonce, 0, RelayCommand::CONNECTED, &connected);
-                if deed == Deed::FloodBehindGap
+                self.send_next(nonce, 0, RelayCommand::CONNECTED, &connected);
+                if behavior == ExitBehavior::FloodBehindGap
                     && let Some(set) = self.sets.get_mut(&nonce)
                 {
                     set.sent += 1;
                 }
             }
-            Deed::Honest => self.notify(nonce, &connected, None),
-            Deed::Lies(seed) => self.notify(nonce, &connected, Some(seed)),
+            ExitBehavior::Honest => self.send_stream(nonce, &connected, None),
+            ExitBehavior::Lies(seed) => self.send_stream(nonce, &connected, Some(seed)),
         }
         if let Some(set) = self.sets.get(&nonce) {
-            let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-            accounts.entry(port).or_default().push(set.said.clone());
+            let mut transcripts = self.transcripts.lock().unwrap_or_else(PoisonError::into_inner);
+            transcripts.entry(port).or_default().push(set.transcript.clone());
         }
     }
 
     /// Sends a whole stream at once, more than any window permits.
-    fn notify(&mut self, nonce: ConfluxNonce, connected: &[u8], seed: Option<u16>) {
+    fn send_stream(&mut self, nonce: ConfluxNonce, connected: &[u8], seed: Option<u16>) {
         let mut rng = StdRng::seed_from_u64(seed.unwrap_or(0).into());
-        self.say_next(nonce, 0, RelayCommand::CONNECTED, connected);
+        self.send_next(nonce, 0, RelayCommand::CONNECTED, connected);
         for number in 2..MESSAGES {
             // Some in a row on each leg.
             let leg = (number / 7) as usize;
@@ -292,10 +298,10 @@ impl LyingExit {
             let is_lie = seed.is_some() && rng.random_ratio(1, ONE_IN);
             match is_lie {
                 true => self.lie(nonce, leg, &data, &mut rng),
-                false => self.say_next(nonce, leg, RelayCommand::DATA, &data),
+                false => self.send_next(nonce, leg, RelayCommand::DATA, &data),
             }
         }
-        self.say_next(nonce, 0, RelayCommand::END, &[6]);
+        self.send_next(nonce, 0, RelayCommand::END, &[6]);
     }
 
     /// The leg of a set with this index.
@@ -305,7 +311,7 @@ impl LyingExit {
     }
 
     /// Sends the next message according to the protocol.
-    fn say_next(&mut self, nonce: ConfluxNonce, place: usize, command: RelayCommand, data: &[u8]) {
+    fn send_next(&mut self, nonce: ConfluxNonce, place: usize, command: RelayCommand, data: &[u8]) {
         let Some(at) = self.leg(nonce, place) else { return };
         let sent = self.sets.get(&nonce).map_or(0, |it| it.sent);
         let number = self.circuits.get(&at).map_or(0, |it| it.number);
@@ -314,7 +320,7 @@ impl LyingExit {
             let skipped = sent.wrapping_sub(number) & u64::from(u32::MAX);
             self.switch(at, u32::try_from(skipped).expect("32 bits"));
         }
-        self.say_here(at, command, None, data);
+        self.send_on_leg(at, command, None, data);
         if let Some(set) = self.sets.get_mut(&nonce) {
             set.sent += 1;
         }
@@ -323,7 +329,7 @@ impl LyingExit {
     fn switch(&mut self, at: (ConnId, CircId), skipped: u32) {
         let mut data = Vec::new();
         ConfluxSwitch { skipped }.encode_into(&mut data);
-        self.say(at, RelayCommand::CONFLUX_SWITCH, 0, &data);
+        self.send_message(at, RelayCommand::CONFLUX_SWITCH, 0, &data);
         let Some(circuit) = self.circuits.get_mut(&at) else { return };
         let set = circuit.nonce.and_then(|nonce| self.sets.get(&nonce));
         let skipped = match set.is_some_and(|it| it.resumes) {
@@ -334,7 +340,7 @@ impl LyingExit {
     }
 
     /// Sends a message on this leg, whatever its sequence number is for the client.
-    fn say_here(
+    fn send_on_leg(
         &mut self,
         at: (ConnId, CircId),
         command: RelayCommand,
@@ -348,9 +354,9 @@ impl LyingExit {
         let stream = stream.unwrap_or(set.stream);
         // Nothing is stored of a flood: it would take as much memory as the flood.
         if set.flood == 0 {
-            set.said.note(number, stream, command, data);
+            set.transcript.note(number, stream, command, data);
         }
-        self.say(at, command, stream, data);
+        self.send_message(at, command, stream, data);
     }
 
     fn lie(&mut self, nonce: ConfluxNonce, place: usize, data: &[u8], rng: &mut StdRng) {
@@ -364,7 +370,7 @@ impl LyingExit {
             // A message on the wrong leg.
             3 | 4 => {
                 let other = self.leg(nonce, place + 1).unwrap_or(at);
-                self.say_here(other, RelayCommand::DATA, None, data);
+                self.send_on_leg(other, RelayCommand::DATA, None, data);
                 if let Some(set) = self.sets.get_mut(&nonce) {
                     set.sent += 1;
                 }
@@ -372,7 +378,7 @@ impl LyingExit {
             }
             // A message for a stream that does not exist.
             5 => {
-                self.say_here(at, RelayCommand::DATA, Some(rng.random()), b"nobody's");
+                self.send_on_leg(at, RelayCommand::DATA, Some(rng.random()), b"no stream");
             }
             // The leg is closed.
             6 => {
@@ -388,15 +394,15 @@ impl LyingExit {
             9 => {
                 let mut sendme = Vec::new();
                 Sendme::Tagged(&rng.random::<[u8; 20]>()).encode_into(&mut sendme);
-                self.say(at, RelayCommand::SENDME, 0, &sendme);
+                self.send_message(at, RelayCommand::SENDME, 0, &sendme);
             }
             // The stream continues after END.
-            _ => self.say_here(at, RelayCommand::END, None, &[6]),
+            _ => self.send_on_leg(at, RelayCommand::END, None, &[6]),
         }
         if !note.is_empty() {
-            self.say(at, RelayCommand::CONFLUX_LINKED_ACK, 0, &note);
+            self.send_message(at, RelayCommand::CONFLUX_LINKED_ACK, 0, &note);
         }
-        self.say_next(nonce, place, RelayCommand::DATA, data);
+        self.send_next(nonce, place, RelayCommand::DATA, data);
     }
 
     /// Sends more of each flood.
@@ -406,7 +412,7 @@ impl LyingExit {
         let all: Vec<_> = all.map(|(nonce, set)| (*nonce, set.flood)).collect();
         for (nonce, left) in all {
             for _ in 0..FLOOD_AT_ONCE.min(left - 1) {
-                self.say_next(nonce, (left / 100) as usize, RelayCommand::DATA, &[7; 480]);
+                self.send_next(nonce, (left / 100) as usize, RelayCommand::DATA, &[7; 480]);
             }
             if let Some(set) = self.sets.get_mut(&nonce) {
                 set.flood -= FLOOD_AT_ONCE.min(left - 1);

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub const ROUNDS_MAX: u32 = 64;
 
 /// The time to end a round: closing sockets and joining threads.
-const LONGEST_END: Duration = Duration::from_secs(10);
+const ROUND_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The capacity of a measurer, and its allocation to sessions and rounds.
 pub(super) struct Resources {
@@ -160,7 +160,7 @@ impl Resources {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No code that holds the lock can panic half-way.
+        // No code that holds the lock can panic halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -168,13 +168,12 @@ impl Resources {
 impl Reservation {
     /// Waits until the rounds whose share it was promised have ended.
     pub(super) fn wait_for_room(&self) -> Result<(), MemberError> {
-        let is_in_the_way = |it: &Entry| it.is_ending && it.number < self.number;
+        let is_pending = |it: &Entry| it.is_ending && it.number < self.number;
         let state = self.resources.lock();
-        let wait = self
-            .resources
-            .ended
-            .wait_timeout_while(state, LONGEST_END, |state| state.rounds.iter().any(is_in_the_way));
-        let (_pages, timed_out) = wait.unwrap_or_else(PoisonError::into_inner);
+        let wait = self.resources.ended.wait_timeout_while(state, ROUND_END_TIMEOUT, |state| {
+            state.rounds.iter().any(is_pending)
+        });
+        let (_state, timed_out) = wait.unwrap_or_else(PoisonError::into_inner);
         if timed_out.timed_out() {
             return Err(MemberError("an earlier round does not end".to_owned()));
         }

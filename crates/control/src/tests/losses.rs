@@ -73,10 +73,10 @@ fn a_failure_inside_the_measurer_is_reported() {
     let mut member = remote(&remotes, daemon.address()).member();
     let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
-    let (_, notify) = daemon.prepared();
-    let detail = "out of sockets\nand of luck".to_owned();
-    notify(MemberReport::Failed { kind: FailureKind::Broken, detail });
-    assert_broken(&received, "out of sockets and of luck");
+    let (_, report) = daemon.prepared();
+    let detail = "out of sockets\nand memory".to_owned();
+    report(MemberReport::Failed { kind: FailureKind::Broken, detail });
+    assert_broken(&received, "out of sockets and memory");
     daemon.stopped();
     assert_measures(&daemon, &mut member);
 }
@@ -125,8 +125,8 @@ fn both_sides_detect_a_silent_peer() {
     let mut member = remote(&remotes, proxy.address).member();
     let (reporter, received) = reports();
     member.prepare(order(), reporter).expect("a thread");
-    let (_, notify) = daemon.prepared();
-    notify(MemberReport::Ready { sockets: 8 });
+    let (_, report) = daemon.prepared();
+    report(MemberReport::Ready { sockets: 8 });
     assert_eq!(received.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
     proxy.frozen.store(true, Ordering::Relaxed);
     assert_broken(&received, "is lost");

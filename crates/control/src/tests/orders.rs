@@ -76,7 +76,7 @@ impl Rude {
 }
 
 #[test]
-fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
+fn orders_out_of_order_are_refused_by_number_and_the_round_continues() {
     let daemon = Daemon::start();
     run(async {
         let mut rude = Rude::connect(COORDINATOR, &daemon, FromCoordinator::Session).await;

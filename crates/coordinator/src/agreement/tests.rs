@@ -165,7 +165,7 @@ fn each_invalid_statement_is_rejected_with_its_reason() {
 }
 
 #[test]
-fn a_group_has_two_to_sixteen_members_and_one_phase_round_fewer() {
+fn a_group_has_2_to_16_members_and_one_round_fewer_than_members() {
     assert_eq!(Group::new([key(0), key(0)], TIMES), Err(GroupError(1)));
     assert!(Group::new((0..17).map(key), TIMES).is_err());
     assert_eq!(group(2).rounds(), 1);

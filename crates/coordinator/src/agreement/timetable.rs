@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_a_round_before_the_period() {
+    fn the_exchange_ends_one_round_before_the_period() {
         let table = Timetable::new(1000, 10, 2);
         assert_eq!((table.lead_s(), table.start_unix_s()), (50, 950));
         let steps = [949, 950, 959, 960, 989, 990, 1000].map(|now| table.step(now));

@@ -193,7 +193,7 @@ impl Measurement {
                     let certain = limit.min(Rate::from_byte_per_s(series.least_mean()));
                     let certain = certain.max(self.turn.passed);
                     let so_far = self.estimate(series, certain, seconds, Some(reason));
-                    self.go_on(now, so_far, next);
+                    self.continue_with(now, so_far, next);
                 }
             }
             Err(_) => {}
@@ -252,7 +252,7 @@ impl Measurement {
         let estimate = self.estimate(series, self.turn.passed, seconds, doubt.or(unsteady));
         self.bottlenecks = bottlenecks;
         match doubt.and_then(|it| it.next_turn()) {
-            Some(next) => self.go_on(now, estimate, next),
+            Some(next) => self.continue_with(now, estimate, next),
             None => self.finish(Outcome::Measured(estimate)),
         }
     }
@@ -278,7 +278,7 @@ impl Measurement {
     }
 
     /// The next turn: here, or where the team's capacity is allocated (§4.2).
-    fn go_on(&mut self, now: Instant, so_far: Estimate, next: Attempt) {
+    fn continue_with(&mut self, now: Instant, so_far: Estimate, next: Attempt) {
         match self.scope {
             Scope::OneTurn { .. } => self.finish(Outcome::Measured(so_far)),
             Scope::AllRounds => {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_is_the_same_for_all_who_are_in_it() {
+    fn all_times_within_a_period_give_the_same_bounds() {
         let period = |begin_unix_s| Bounds { begin_unix_s, length_s: 86_400, slot_s: 71 };
         let at = period(1_800_057_600);
         assert_eq!(Bounds::at(1_800_057_600 + 70_000, Duration::from_secs(86_400), 71), at);

@@ -68,12 +68,12 @@ proptest! {
     #[test]
     fn a_period_keeps_its_invariants_under_any_disturbances(options in options()) {
         let mut world = World::new(&options);
-        world.play_period();
+        world.run_period();
         check(&world);
         let undisturbed = {
             let happenings = Vec::new();
             let mut world = World::new(&WorldOptions { happenings, ..options });
-            world.play_period();
+            world.run_period();
             check(&world);
             world
         };
@@ -84,7 +84,7 @@ proptest! {
 #[test]
 fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
     let mut world = World::new(&WorldOptions::undisturbed(7));
-    world.play_period();
+    world.run_period();
     check(&world);
     let conclusive = world.conclusive();
     for (relay, rate) in &conclusive {
@@ -102,7 +102,7 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
 #[test]
 fn a_restarted_process_continues_with_the_recorded_state() {
     let mut world = World::new(&WorldOptions::undisturbed(9));
-    world.play_until(PERIOD_S / 2);
+    world.run_until(PERIOD_S / 2);
     let known: BTreeMap<_, Record> =
         world.period.records().map(|it| (it.relay.ids.rsa, it.clone())).collect();
     assert!(known.len() > 50);
@@ -118,7 +118,7 @@ fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
     let options = WorldOptions::undisturbed(3);
     let mut worlds = [0, 1].map(|own| World::of_team(&options, own, 2));
     let [one, other] = worlds.each_mut().map(|world| {
-        world.play_period();
+        world.run_period();
         check(world);
         world.first_slots()
     });
@@ -131,7 +131,7 @@ fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
 #[test]
 fn a_relay_that_declines_is_asked_once_more_in_another_slot() {
     let mut world = World::new(&WorldOptions::undisturbed(5));
-    world.play_period();
+    world.run_period();
     let mut asked: BTreeMap<RsaId, Vec<Option<u32>>> = BTreeMap::new();
     for entry in world.journal.entries() {
         if let Entry::Started(started) = entry
@@ -159,10 +159,10 @@ fn a_relay_whose_consent_is_withdrawn_is_no_longer_measured() {
         });
         started.filter(|it| world.conduct(*it) == Conduct::NotAsked).count()
     };
-    world.play_until(PERIOD_S / 2);
+    world.run_until(PERIOD_S / 2);
     let before = public(&world);
     world.withdraw_consent();
-    world.play_period();
+    world.run_period();
     assert!(before > 0, "some were measured while they were listed");
     assert_eq!(public(&world), before);
 }

@@ -1,7 +1,7 @@
 //! The fastest plan (§7).
 
 use super::room::Share;
-use super::{Entry, Machine, Plan, TeamRoom, biggest_first};
+use super::{Entry, Machine, Plan, TeamRoom, largest_first};
 use crate::campaign::Priority;
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ impl Plan {
     #[must_use]
     pub fn greedy(teams: &[TeamRoom], excess_factor: f64, machines: Vec<Machine>) -> Self {
         let mut plan = Self::empty(None, 0, teams, excess_factor);
-        let mut entries: Vec<Entry> = biggest_first(machines)
+        let mut entries: Vec<Entry> = largest_first(machines)
             .into_iter()
             .map(|machine| Entry::new(machine, Priority::Known, teams.len()))
             .collect();

@@ -2,7 +2,7 @@ use super::*;
 use netdoc::descriptor::parse_all;
 
 /// Descriptors of two relays of tor 0.4.9.11: `member` is in two families, `other` in the first of them.
-const STOCK: &[u8] = include_bytes!("../../tests/data/family-descriptors");
+const DESCRIPTORS: &[u8] = include_bytes!("../../tests/data/family-descriptors");
 /// Their names, as `tor --keygen-family` printed them.
 const ONE: &str = "JH11G3aA3hpxvBfNQRC44xWGVFqzbQkC+2wO1oRQb4I";
 const TWO: &str = "Bd2udpXhGN/uqks1N5DQbr7O8G0EKxQ4r1K7sBvPkH8";
@@ -10,8 +10,8 @@ const TWO: &str = "Bd2udpXhGN/uqks1N5DQbr7O8G0EKxQ4r1K7sBvPkH8";
 const THEN: u64 = 1_795_440_942;
 const END: u64 = 499_454 * 3600;
 
-fn stock() -> Vec<ServerDescriptor<'static>> {
-    let (good, bad) = parse_all(STOCK);
+fn tor_descriptors() -> Vec<ServerDescriptor<'static>> {
+    let (good, bad) = parse_all(DESCRIPTORS);
     assert!(bad.is_empty(), "{bad:?}");
     good
 }
@@ -26,7 +26,7 @@ fn problems(descriptor: &ServerDescriptor<'_>, now_unix_s: u64) -> Vec<String> {
 
 #[test]
 fn certificates_of_unmodified_tor_prove_its_families_until_they_expire() {
-    let [member, other] = &stock()[..] else { panic!("two") };
+    let [member, other] = &tor_descriptors()[..] else { panic!("two") };
     assert_eq!(names(member, THEN), [TWO, ONE]);
     assert_eq!(names(other, THEN), [ONE]);
     assert!(problems(member, THEN).is_empty());
@@ -38,7 +38,7 @@ fn certificates_of_unmodified_tor_prove_its_families_until_they_expire() {
 
 #[test]
 fn the_certificate_of_another_relay_proves_nothing() {
-    let [member, other] = &stock()[..] else { panic!("two") };
+    let [member, other] = &tor_descriptors()[..] else { panic!("two") };
     // Another relay copies a member's certificates.
     let copycat = ServerDescriptor { family_certs: member.family_certs.clone(), ..other.clone() };
     assert!(names(&copycat, THEN).is_empty());
@@ -50,7 +50,7 @@ fn the_certificate_of_another_relay_proves_nothing() {
 
 #[test]
 fn no_certificate_survives_a_change_of_any_bit() {
-    let other = stock().pop().expect("two");
+    let other = tor_descriptors().pop().expect("two");
     let cert = &other.family_certs[0];
     assert_eq!(names(&other, THEN), [ONE]);
     for bit in 0..cert.len() * 8 {

@@ -231,8 +231,8 @@ fn a_node_never_gets_more_than_it_accepts_and_everything_before_the_close() {
     let to = Some((destination(), Security::Plain));
     let party = Party { to, slowly: Some(20_000), ..Party::default() };
     let mut dialler = threaded(Party { sends: Some(1), ..party }, &[], 2);
-    let mut nobody = threaded(Party::default(), &[], 1);
-    turn(&mut dialler, &mut nobody, |dialler, _| dialler.done == CONNS);
+    let mut mirror = threaded(Party::default(), &[], 1);
+    turn(&mut dialler, &mut mirror, |dialler, _| dialler.done == CONNS);
     assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
     assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
 }

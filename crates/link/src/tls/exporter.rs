@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// Keeps the exporter secret of one session, from which keying material is exported.
 ///
 /// rustls' unbuffered connections have no exporter, but pass their secrets to a key log; this one
-/// discloses them to nobody. It relies on the only cipher suite offered, whose hash is SHA-256.
+/// discloses them to no one. It relies on the only cipher suite offered, whose hash is SHA-256.
 #[derive(Debug, Default)]
 pub(super) struct Exporter {
     secret: OnceLock<[u8; 32]>,

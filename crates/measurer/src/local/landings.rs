@@ -64,8 +64,8 @@ pub(super) enum LandingError {
     #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
     Listen { address: IpAddr, source: std::io::Error },
     #[error(
-        "no port of `landing_ports` {ports} is free on {address}; a measurer needs two for each socket of its rounds, since ports \
-         of ended rounds rest: use a wider range, outside net.ipv4.ip_local_port_range"
+        "no port of `landing_ports` {ports} is free on {address}; a measurer needs two for each socket of its rounds, since the \
+         ports of ended rounds are not reused at once: use a wider range, outside net.ipv4.ip_local_port_range"
     )]
     NoPort { address: IpAddr, ports: PortRange },
     #[error("no route from this machine to {target}: {source}")]

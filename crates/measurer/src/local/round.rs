@@ -80,7 +80,7 @@ impl Sums {
                 let kind = kind_of(&failure, self.has_started);
                 self.fail(kind, describe(&failure));
             }
-            Report::InVain(failure) => self.fail(FailureKind::Stalled, describe(&failure)),
+            Report::StalledRelay(failure) => self.fail(FailureKind::Stalled, describe(&failure)),
             Report::Load(load) => {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
@@ -134,7 +134,7 @@ impl Sums {
 fn describe(failure: &LoadFailure) -> String {
     match failure {
         LoadFailure::Stalled { silent_ms } => {
-            format!("no cell for {silent_ms} ms with cells under way")
+            format!("no cell for {silent_ms} ms with cells in flight")
         }
         other => other.to_string(),
     }

@@ -26,8 +26,8 @@ pub(crate) enum Report {
     Event(Event),
     /// A second is over; with the kernel's account of the sockets, if any.
     Second(Second, Option<Account>),
-    /// The pump has given up for silence, though the relay had data to send and its host was reachable.
-    InVain(LoadFailure),
+    /// The pump has given up because of silence, although the relay had data to send and its host was reachable.
+    StalledRelay(LoadFailure),
     /// Before the last second is reported.
     Load(WorkerLoad),
     /// The worker itself failed.
@@ -119,7 +119,7 @@ impl<R: Fn(Report) + Send> Observer<LoadGenerator<StdRng>> for Reporter<R> {
                 Event::Failed(failure @ LoadFailure::Stalled { .. })
                     if self.accountant.shows_stalled_relay() =>
                 {
-                    Report::InVain(failure)
+                    Report::StalledRelay(failure)
                 }
                 other => Report::Event(other),
             });

@@ -2,7 +2,7 @@ use super::*;
 use crate::pieces;
 use proptest::prelude::*;
 
-/// What authorities of stock tor 0.4.9 serve in a private network: an exit, and one that is none.
+/// Microdescriptors from authorities of C tor 0.4.9 in a private network: of an exit, and of a relay that is not one.
 const REAL: &[u8] = include_bytes!("../../tests/data/microdescs");
 
 const KEY: &str = "ntor-onion-key AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";

@@ -254,7 +254,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             return;
         }
         self.report(ClientEvent::LegLost { circuit: number, leg, cause });
-        self.tell_gone(number, leg);
+        self.report_lost_leg_on_all(number, leg);
         self.resend(number);
         self.finish_set(number);
     }
@@ -270,9 +270,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// A leg is lost: reports it on all linked legs if the set retransmits. The relays between may not know it,
     /// and the last hop would continue to send on it.
-    fn tell_gone(&mut self, number: CircuitNumber, leg: u8) {
+    fn report_lost_leg_on_all(&mut self, number: CircuitNumber, leg: u8) {
         let Some(set) = self.set_mut(number) else { return };
-        set.conflux.handle_gone(&[leg]);
+        set.conflux.handle_lost_legs(&[leg]);
         let linked: Vec<u8> = set.conflux.legs().collect();
         for leg in linked {
             self.report_lost_leg(number, leg);

@@ -331,7 +331,7 @@ impl Target {
                 sent_back.map(|(it, bytes)| SentBack { measurer: *it, bytes }).collect();
             running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
             running.empty_seconds = if measured_bytes > 0 { 0 } else { running.empty_seconds + 1 };
-            let is_in_vain = running.empty_seconds >= EMPTY_SECONDS_MAX;
+            let has_no_traffic = running.empty_seconds >= EMPTY_SECONDS_MAX;
             let is_last = running.current.second >= active.order.seconds;
             let conn = active.coordinator;
             self.events.push_back(TargetEvent::Report {
@@ -343,7 +343,7 @@ impl Target {
             });
             if is_last {
                 self.end(None);
-            } else if is_in_vain {
+            } else if has_no_traffic {
                 self.end(Some(Refusal::new(ErrorCode::NO_TRAFFIC)));
             }
         }

@@ -86,7 +86,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             ConfluxNote::LostLegs(numbers) => {
                 let set = self.set_of(index).ok_or(ConfluxError::Handshake)?;
-                let gone = set.conflux.handle_gone(numbers);
+                let gone = set.conflux.handle_lost_legs(numbers);
                 if gone.contains(&index) {
                     return Err(ConfluxError::Handshake);
                 }

@@ -172,7 +172,7 @@ impl ClientAddresses {
     }
 
     /// A counted link from this address has closed.
-    pub(super) fn handle_gone(&mut self, from: IpAddr) {
+    pub(super) fn handle_closed(&mut self, from: IpAddr) {
         if let Some(neighbour) = self.by_place.get_mut(&Place::of(from)) {
             neighbour.links = neighbour.links.saturating_sub(1);
         }
@@ -334,15 +334,15 @@ mod tests {
         assert_eq!(count(&mut it, at(0), 100), 40, "at once");
         assert_eq!(count(&mut it, at(10), 100), 10, "50 in all");
         assert!(admit(&mut it, at(10), ip("2001:db8:0:2::1"), 0), "another network");
-        (0..30).for_each(|host| it.handle_gone(from(host)));
+        (0..30).for_each(|host| it.handle_closed(from(host)));
         assert_eq!(count(&mut it, at(20), 100), 30);
         // Measurers are expected.
         let measurers = (0..500).filter(|host| admit(&mut it, at(20), from(*host), 160)).count();
         assert_eq!(measurers, 160);
-        (0..160).for_each(|host| it.handle_gone(from(host)));
+        (0..160).for_each(|host| it.handle_closed(from(host)));
         // An address without links is forgotten, unless it is refused.
-        (0..50).for_each(|host| it.handle_gone(from(host)));
-        it.handle_gone(ip("2001:db8:0:2::1"));
+        (0..50).for_each(|host| it.handle_closed(from(host)));
+        it.handle_closed(ip("2001:db8:0:2::1"));
         it.expire(at(700));
         assert!(it.by_place.is_empty());
     }
@@ -366,7 +366,7 @@ mod tests {
         for number in 0..=KNOWN_MAX as u128 {
             let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
             assert!(admit(&mut it, at(0), from, 0));
-            it.handle_gone(from);
+            it.handle_closed(from);
         }
         let honest = ip("192.0.2.1");
         assert!(admit(&mut it, at(0), honest, 0));

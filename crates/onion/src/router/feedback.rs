@@ -22,7 +22,7 @@
 //! complete before the first cell of a circuit: a cell would race with circuits being created, and both ends
 //! would have to agree on which of them began before it. And tor-spec defines how unmodified peers treat an
 //! unknown number, and C tor and Arti follow it. VPADDING with content would be a covert use of cells whose
-//! content nobody may inspect.
+//! content no one may inspect.
 
 use super::circuits::{CircuitIndex, Direction, OnLink, QueueId};
 use super::links::Control;

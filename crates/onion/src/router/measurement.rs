@@ -116,7 +116,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub fn handle_violation(&mut self, now: Instant, conn: ConnId, violation: Violation) {
         self.outputs.set_now(now);
         self.target.handle_violation(conn, violation.to_string());
-        self.drain_target(); // so that it still hears why
+        self.drain_target(); // so that it still receives the reason
         self.close(conn);
         self.drain_target();
     }

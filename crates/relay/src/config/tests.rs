@@ -318,7 +318,7 @@ fn an_exit_follows_its_rules_and_refuses_private_addresses() {
 }
 
 #[test]
-fn only_a_relay_with_a_private_address_extends_to_private_addresses() {
+fn extending_to_private_addresses_is_allowed_by_default_only_at_a_private_address() {
     let allows = |text: &str| settings(text).expect("sound").allows_private_addresses;
     let public = LEAST.replace("127.0.0.1", "203.0.113.1");
     assert!(allows(LEAST) && !allows(&public));

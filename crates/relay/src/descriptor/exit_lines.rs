@@ -135,7 +135,7 @@ mod tests {
         ];
         let expected = ["reject 192.0.2.0/24:25", "accept *:20-23", "accept *:443", "reject *:*"];
         assert_eq!(lines(&mixed), expected);
-        assert_eq!(lines(&["accept *:*", "reject *:25"]), ["accept *:*"], "the rest says nothing");
+        assert_eq!(lines(&["accept *:*", "reject *:25"]), ["accept *:*"], "the rest has no effect");
         assert_eq!(lines(&["reject 192.0.2.1:25"]), ["reject *:*"], "nothing is accepted");
         let open = exit(&["accept *:80"]);
         let own = "198.51.100.7".parse().expect("an address");

@@ -75,7 +75,7 @@ fn announcement() -> impl Strategy<Value = Announcement> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn what_is_written_is_read_back(announced in announcement()) {
+    fn a_descriptor_survives_a_round_trip(announced in announcement()) {
         let text = written(&announced);
         let (good, bad) = netdoc::descriptor::parse_all(text.as_bytes());
         prop_assert_eq!(bad, vec![]);

@@ -39,7 +39,7 @@ impl Directory {
             let result = publish::post(authority, &both, self.clock, Patience::default());
             let sent = match &result {
                 Ok(Answer::Accepted) => Sent::Known,
-                Ok(Answer::NotNew) => self.look_at_what_it_has(authority),
+                Ok(Answer::NotNew) => self.check_kept_descriptor(authority),
                 // The authority is busy or shutting down.
                 Ok(Answer::Refused { status: 500.., .. }) | Err(_) => Sent::Failed,
                 Ok(Answer::Refused { .. }) => Sent::Refused,
@@ -86,13 +86,13 @@ impl Directory {
     /// Handles an authority that keeps its present descriptor. That is fine if its content is the
     /// same. Otherwise it has the same date, from before a restart, or a later one, from when this
     /// clock was ahead; the new descriptor then needs a later date.
-    fn look_at_what_it_has(&mut self, authority: SocketAddr) -> Sent {
+    fn check_kept_descriptor(&mut self, authority: SocketAddr) -> Sent {
         let resource = Resource::Descriptors(vec![self.fingerprint()]);
         let Ok(text) = FETCHER.get(authority, &resource) else { return Sent::Failed };
         let theirs = descriptor::iter(&text).next().and_then(Result::ok);
         let ours = descriptor::iter(self.descriptor.as_bytes()).next().and_then(Result::ok);
         let (Some(theirs), Some(ours)) = (theirs, ours) else { return Sent::Failed };
-        if says_the_same(&theirs, &ours) {
+        if have_same_content(&theirs, &ours) {
             return Sent::Known;
         }
         let now = self.clock.now();
@@ -137,7 +137,7 @@ impl Directory {
 }
 
 /// Whether two descriptors differ only in dates, certificates and observed bandwidth.
-fn says_the_same(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
+fn have_same_content(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
     (a.nickname, a.address, a.or_port, a.ed25519, a.ntor_onion_key)
         == (b.nickname, b.address, b.or_port, b.ed25519, b.ntor_onion_key)
         && (a.bandwidth_avg_bytes_s, a.bandwidth_burst_bytes_s)

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_bounded_and_keeps_unexpired_answers() {
+    fn the_number_of_cached_answers_is_limited_and_expired_ones_are_removed() {
         let mut cache = Cache::new(StdRng::seed_from_u64(2));
         let begin = Instant::from_millis(7);
         for number in 0..ANSWERS_MAX + 100 {

@@ -59,12 +59,12 @@ fn server() -> (SocketAddr, mpsc::Receiver<String>) {
 
 /// A node that sends queries.
 #[derive(Default)]
-struct Asker {
+struct QueryNode {
     questions: VecDeque<Lookup>,
     answer: Option<DnsAnswer>,
 }
 
-impl Node for Asker {
+impl Node for QueryNode {
     fn handle_connected(&mut self, _: Instant, _: ConnId, _: &dyn TlsSession) {}
     fn handle_accepted(&mut self, _: Instant, _: ListenerId, _: &dyn TlsSession) -> Option<ConnId> {
         None
@@ -96,7 +96,7 @@ impl Node for Asker {
 }
 
 struct World {
-    driver: Driver<Asker>,
+    driver: Driver<QueryNode>,
     health: Arc<Health>,
 }
 
@@ -105,7 +105,7 @@ impl World {
         let issuer = IdentityIssuer::new([1; 32], link::unix_time_s()).expect("keys");
         let tls = TlsConfigs::new(&issuer).expect("usable");
         let options = DriverOptions::default();
-        let driver = Driver::new(Asker::default(), Clock::start(), tls, vec![], options);
+        let driver = Driver::new(QueryNode::default(), Clock::start(), tls, vec![], options);
         let mut driver = driver.expect("a driver");
         let health = Arc::new(Health::new(mpsc::channel().0));
         let names = Names::start(servers, Arc::clone(&health)).expect("started");
@@ -175,16 +175,16 @@ fn nonexistent_names_are_distinguished_from_failures() {
 }
 
 /// A name server that answers every query with this code, or not at all.
-fn other_server(says: Option<ResponseCode>) -> SocketAddr {
+fn other_server(code: Option<ResponseCode>) -> SocketAddr {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
     let address = socket.local_addr().expect("bound");
     thread::spawn(move || {
         let mut buffer = [0; 1500];
         while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-            let Some(says) = says else { continue };
+            let Some(code) = code else { continue };
             let mut message = Message::from_vec(&buffer[..len]).expect("a question");
             message.metadata.message_type = MessageType::Response;
-            message.metadata.response_code = says;
+            message.metadata.response_code = code;
             socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
         }
     });
@@ -196,17 +196,17 @@ async fn a_refusing_failing_or_silent_server_is_bypassed() {
     let (good, _asked) = server();
     let expected = DnsAnswer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
     let question = DnsQuery::Addresses("both.test".to_owned());
-    for says in [
+    for code in [
         None,
         Some(ResponseCode::Refused),
         Some(ResponseCode::ServFail),
         Some(ResponseCode::NotImp),
         Some(ResponseCode::FormErr),
     ] {
-        for addresses in [[other_server(says), good], [good, other_server(says)]] {
+        for addresses in [[other_server(code), good], [good, other_server(code)]] {
             let servers = Servers::new(&addresses).expect("servers");
             let found = (expected.clone(), Outcome::Success);
-            assert_eq!(servers.ask(&question).await, found, "{says:?}");
+            assert_eq!(servers.ask(&question).await, found, "{code:?}");
             let first = addresses[servers.first.load(Ordering::Relaxed)];
             assert_eq!(first, good, "the next question goes to the one that answered");
         }
@@ -215,13 +215,13 @@ async fn a_refusing_failing_or_silent_server_is_bypassed() {
 
 #[tokio::test]
 async fn a_query_that_all_servers_refuse_fails_with_the_reason() {
-    for (says, outcome) in [
+    for (code, outcome) in [
         (ResponseCode::Refused, Outcome::Refused),
         (ResponseCode::ServFail, Outcome::ServerFailed),
         (ResponseCode::NotImp, Outcome::NotImplemented),
     ] {
         for count in [1, 2, 3] {
-            let addresses: Vec<_> = (0..count).map(|_| other_server(Some(says))).collect();
+            let addresses: Vec<_> = (0..count).map(|_| other_server(Some(code))).collect();
             let servers = Servers::new(&addresses).expect("servers");
             let question = DnsQuery::Addresses("both.test".to_owned());
             assert_eq!(servers.ask(&question).await, (DnsAnswer::Failed, outcome));

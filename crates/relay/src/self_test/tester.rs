@@ -132,7 +132,7 @@ impl Tester {
         self.driver.node_mut().open(now, &CircuitPlan::new(hops))
     }
 
-    /// Waits until a circuit is open; the inner error is the reason of a failure.
+    /// Waits until a circuit is open; the inner error is the reason for a failure.
     fn wait_until_built(
         &mut self,
         circuit: CircuitNumber,

@@ -73,7 +73,7 @@ fn each_test_uses_other_known_relays() {
 }
 
 #[test]
-fn a_directory_has_answered_when_it_says_200_and_not_before() {
+fn only_a_response_with_status_200_completes_a_fetch() {
     let mut request = Fetch::default();
     let mut sent = vec![0; 100];
     let len = request.fill(0, &mut sent[..5]);

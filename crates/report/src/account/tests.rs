@@ -78,7 +78,7 @@ fn an_account_is_described_in_words() {
         found.in_words(),
         "cells were queued mostly at the relay or on the return path; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
          our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of the cells not returned yet the relay has acknowledged 90 %; \
-         retransmitted 0.02 %, out of order on the return path 0 %; round trips minimum 20.0 ms, mean 24.0 ms"
+         retransmitted 0.02 %, out of order on the return path 0 %; round trip: minimum 20.0 ms, mean 24.0 ms"
     );
     let without = RoundAccount { min_rtt_ms: None, ..found };
     assert!(!without.in_words().contains("round trips"));

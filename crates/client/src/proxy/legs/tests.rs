@@ -15,16 +15,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// What a strategy was informed of.
-type Told = Arc<Mutex<Vec<([Fingerprint; 3], bool)>>>;
+/// The paths and outcomes that a strategy was informed of.
+type Outcomes = Arc<Mutex<Vec<([Fingerprint; 3], bool)>>>;
 
 /// A strategy that records outcomes.
 #[derive(Debug)]
-struct Noting(Told);
+struct Recording(Outcomes);
 
-impl Strategy for Noting {
+impl Strategy for Recording {
     fn name(&self) -> &'static str {
-        "noting"
+        "recording"
     }
 
     fn weight(&self, netdir: &NetDir, relay: &RelayInfo, at: Position, path: &[&RelayInfo]) -> f64 {
@@ -61,7 +61,7 @@ fn dials(proxy: &mut Proxy, now: Instant) -> BTreeMap<ConnId, SocketAddr> {
     std::iter::from_fn(|| proxy.poll_dial(now)).map(|dial| (dial.conn, dial.to)).collect()
 }
 
-/// The guard of a set that stands dies, and cannot be reached: its legs go by others, one after another until one can be.
+/// The guard of a linked set dies and cannot be reached: other guards are tried one after another.
 #[test]
 fn a_leg_of_a_linked_set_is_replaced_through_another_guard() {
     let mut proxy = proxy(20);
@@ -71,7 +71,7 @@ fn a_leg_of_a_linked_set_is_replaced_through_another_guard() {
     for number in &sets {
         let set = proxy.pool.get_mut(*number).expect("it is there");
         assert_eq!(set.legs.len(), 3);
-        // It has failed as often as it may before it stood.
+        // It has used up its retries before it was linked.
         (set.took, set.retries) = (Some(Duration::from_secs(1)), RETRIES_MAX);
     }
     let mut dead = vec![];
@@ -102,7 +102,7 @@ fn an_exit_with_silent_legs_does_not_make_the_client_use_other_guards() {
     let mut proxy = proxy(20);
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
-    // Whom it would take, one after another.
+    // The guards that the client would use, in order.
     let order = |proxy: &Proxy| -> Vec<Fingerprint> {
         let mut order = vec![];
         for _ in 0..5 {
@@ -121,7 +121,7 @@ fn an_exit_with_silent_legs_does_not_make_the_client_use_other_guards() {
     assert_eq!(order(&proxy), before);
 }
 
-/// C tor's bug 40811: legs were launched without end while a set did not come to stand. An exit that lets them fail sees no more guards.
+/// C tor's bug 40811: legs of an unlinked set were launched without end. An exit that lets them fail sees no more guards.
 #[test]
 fn an_unlinked_set_gets_at_most_three_replacement_legs() {
     let mut proxy = proxy(20);
@@ -140,8 +140,8 @@ fn an_unlinked_set_gets_at_most_three_replacement_legs() {
 /// Each leg has its own path, and its outcome is reported once.
 #[test]
 fn a_strategy_is_informed_once_of_each_legs_outcome() {
-    let told = Told::default();
-    let mut proxy = proxy_by(20, Box::new(Noting(Arc::clone(&told))));
+    let outcomes = Outcomes::default();
+    let mut proxy = proxy_by(20, Box::new(Recording(Arc::clone(&outcomes))));
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
     let legs = proxy.pool.get(number).expect("it is there").legs.clone();
@@ -150,13 +150,13 @@ fn a_strategy_is_informed_once_of_each_legs_outcome() {
     proxy.handle_leg_built(now, number, 0, Duration::from_millis(100));
     let closed = Loss::Link(CloseCause::Reset);
     proxy.handle_leg_lost(now, number, 1, &closed);
-    // One that has stood is no failure, nor one whose exit may have wished it to be silent.
+    // A leg that was open is no failure, nor is a silent one, which may be due to the exit.
     proxy.handle_leg_lost(now, number, 0, &closed);
     proxy.handle_leg_lost(now, number, 2, &Loss::Silent);
     let so_far = vec![(first, true), (second, false)];
-    assert_eq!(*told.lock().expect("no panic"), so_far);
+    assert_eq!(*outcomes.lock().expect("no panic"), so_far);
     assert!(legs.values().all(|leg| *leg == third || so_far.iter().any(|it| it.0 == *leg)));
-    // Those that were tried for them are given up together, and later words change nothing.
+    // Their replacements are given up together, and later reports change nothing.
     let left: Vec<_> =
         proxy.pool.get(number).expect("it is there").legs.clone().into_iter().collect();
     assert_eq!(left.len(), 3);
@@ -164,7 +164,7 @@ fn a_strategy_is_informed_once_of_each_legs_outcome() {
     assert_eq!(given_up, left.iter().map(|it| it.1).collect::<Vec<_>>());
     proxy.handle_leg_built(now, number, left[0].0, Duration::from_millis(100));
     proxy.handle_leg_lost(now, number, left[1].0, &closed);
-    assert_eq!(told.lock().expect("no panic").len(), 2);
+    assert_eq!(outcomes.lock().expect("no panic").len(), 2);
 }
 
 /// C tor's bug 40862: once sets had failed, no more were built ahead.
@@ -175,7 +175,7 @@ fn spare_sets_are_built_again_after_all_have_failed() {
     let mut links = dials(&mut proxy, now);
     let first = proxy.pool.numbers();
     assert!(!first.is_empty());
-    // Its legs, and those that are tried for them; long before anybody would give it up for the time that it takes.
+    // Its legs and their replacements, long before the set would time out.
     for _ in 0..2 {
         for conn in std::mem::take(&mut links).into_keys() {
             proxy.handle_closed(now, conn, CloseCause::Reset);
@@ -184,7 +184,7 @@ fn spare_sets_are_built_again_after_all_have_failed() {
         proxy.handle_timeout(now);
         links.extend(dials(&mut proxy, now));
     }
-    // Tries come with pauses.
+    // There are pauses between attempts.
     for _ in 0..15 {
         now += Duration::from_secs(2);
         proxy.handle_timeout(now);
@@ -197,7 +197,7 @@ fn spare_sets_are_built_again_after_all_have_failed() {
     assert!(later.iter().all(is_whole) && !links.is_empty());
 }
 
-/// C tor's bug 40876: what guards had done was lost for circuits that were linked, and others were sampled in their place.
+/// C tor's bug 40876: the success of guards was not recorded for linked circuits, so that others were sampled in their place.
 #[test]
 fn guards_of_linked_legs_are_confirmed_and_kept() {
     let mut proxy = proxy(20);
@@ -215,7 +215,7 @@ fn guards_of_linked_legs_are_confirmed_and_kept() {
     proxy.handle_built(Instant::ORIGIN, number, Duration::from_millis(120));
     let guards: BTreeSet<Fingerprint> = legs.values().map(|path| path[0]).collect();
     assert_eq!((confirmed(&proxy), guards.len()), (guards, 3));
-    assert!(proxy.has_state_changed, "it is to be written");
+    assert!(proxy.has_state_changed, "the state must be saved");
 }
 
 /// C tor's bug 40801: streams that waited for a set were not begun in the order in which they had been asked for.
@@ -230,7 +230,7 @@ fn streams_that_wait_for_a_set_begin_in_order_of_request() {
         proxy.handle_bytes(now, *conn, b"\x05\x01\x00");
         proxy.handle_bytes(now, *conn, b"\x05\x01\x00\x03\x0bexample.org\x01\xbb");
     }
-    assert!(proxy.by_stream.is_empty(), "no set stands");
+    assert!(proxy.by_stream.is_empty(), "no set is linked");
     for number in proxy.pool.numbers() {
         proxy.handle_built(now, number, Duration::from_millis(100));
     }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 /// A program on this machine.
 const FROM: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-/// What becomes of a conversation whose parts of the program's come cut at every `step` bytes; and what was answered.
+/// The result of a conversation in which the program's bytes arrive in pieces of `step` bytes, and the replies.
 fn talk(parts: &[&[u8]], step: usize) -> (Step, Vec<u8>) {
     let mut greeting = Greeting::new(FROM);
     let mut answer = Vec::new();
@@ -210,11 +210,11 @@ proptest! {
     ) {
         let request = [&[5, command, 0][..], &tail].concat();
         let parts: [&[u8]; 3] = [WITH_NAME, ALICE, &request];
-        let told = |(step, answer): (Step, Vec<u8>)| match step {
+        let result = |(step, answer): (Step, Vec<u8>)| match step {
             Step::More => (answer, "more".to_owned()),
             Step::Wants(request, _) => (answer, request.target),
             Step::Refused(refusal) => (answer, format!("{refusal:?}")),
         };
-        prop_assert_eq!(told(talk(&parts, step)), told(talk(&parts, 1000)));
+        prop_assert_eq!(result(talk(&parts, step)), result(talk(&parts, 1000)));
     }
 }

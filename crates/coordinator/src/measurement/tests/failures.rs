@@ -532,10 +532,10 @@ fn an_invalid_report_is_attributed_to_its_sender() {
         (|m| m.handle_second(NOW, MeasurerId(3), report(0)), "a measurer that is not in the team"),
     ];
     const NOW: Instant = Instant::from_millis(1000);
-    for (report_, text) in cases {
+    for (send_report, text) in cases {
         let mut measurement = running();
         measurement.handle_second(now, MeasurerId(0), report(0));
-        report_(&mut measurement);
+        send_report(&mut measurement);
         let (failure, blame) = ended(&mut measurement);
         assert!(failure.contains("measurer ") && failure.ends_with(text), "{failure}");
         assert!(matches!(blame, Some(Blame::Measurer | Blame::Us)));
@@ -545,13 +545,13 @@ fn an_invalid_report_is_attributed_to_its_sender() {
 /// Measurers of 25,000,000 bytes per second each, with 80 sockets.
 #[test]
 fn a_measurer_that_got_back_more_than_it_was_assigned_is_named() {
-    let notify = |measurement: &mut Measurement, second: u32, bytes: u64| {
+    let report_second = |measurement: &mut Measurement, second: u32, bytes: u64| {
         let now = Instant::from_millis(1000 * u64::from(second + 1));
         let report = SecondReport { round: 1, second, bytes, checked_cells: 0, account: None };
         measurement.handle_second(now, MeasurerId(1), report);
     };
     let mut wild = running();
-    notify(&mut wild, 0, u64::MAX);
+    report_second(&mut wild, 0, u64::MAX);
     let (text, blame) = ended(&mut wild);
     assert!(
         text.contains("measurer 1: the measurer got 18446744073709551615 bytes back"),
@@ -565,7 +565,7 @@ fn a_measurer_that_got_back_more_than_it_was_assigned_is_named() {
     let mut second = 0;
     // A tenth more than assigned, each second.
     while !careful.is_done() && second < 29 {
-        notify(&mut careful, second, rate + rate / 10);
+        report_second(&mut careful, second, rate + rate / 10);
         second += 1;
     }
     assert!(ended(&mut careful).0.contains("that it may have sent"));
@@ -573,10 +573,10 @@ fn a_measurer_that_got_back_more_than_it_was_assigned_is_named() {
 
     // Bytes that a relay delayed return all at once: no one is to blame.
     let mut held = running();
-    (0..9).for_each(|second| notify(&mut held, second, 0));
-    notify(&mut held, 9, 10 * rate);
+    (0..9).for_each(|second| report_second(&mut held, second, 0));
+    report_second(&mut held, 9, 10 * rate);
     assert!(!held.is_done());
-    notify(&mut held, 10, 2 * rate);
+    report_second(&mut held, 10, 2 * rate);
     assert!(held.is_done());
 }
 

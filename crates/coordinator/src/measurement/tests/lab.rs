@@ -100,7 +100,7 @@ impl Lab {
                         let rates: Vec<String> =
                             assignments.iter().map(|it| format!("{}", it.rate)).collect();
                         self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
-                        if self.rounds_allowed.is_some_and(|wanted| round > wanted) {
+                        if self.rounds_allowed.is_some_and(|allowed| round > allowed) {
                             let reason = Failure::RelayNotNow { detail: String::new() };
                             measurement.handle_failure(now, None, reason);
                         }

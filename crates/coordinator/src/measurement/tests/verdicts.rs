@@ -62,15 +62,15 @@ impl Found {
     }
 }
 
-/// Calls `notify` for all teams at all distances, with all relays and all guesses.
-fn each_scene(mut notify: impl FnMut(&Scene, f64, &[f64])) {
+/// Calls `visit` for all teams at all distances, with all relays and all guesses.
+fn each_scene(mut visit: impl FnMut(&Scene, f64, &[f64])) {
     for team in TEAMS {
         for rtts_ms in RTTS_MS {
             for relay in RELAYS {
                 let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::of(host, rtt_ms));
                 let paths: Vec<Path> = paths.take(team.len()).collect();
                 let scene = Scene::of(relay, &paths);
-                GUESSES.iter().for_each(|guess| notify(&scene, guess * relay, team));
+                GUESSES.iter().for_each(|guess| visit(&scene, guess * relay, team));
             }
         }
     }
@@ -96,8 +96,8 @@ fn a_bottleneck_of_one_measurer_is_not_taken_for_the_relays_unless_it_has_no_que
                 let is_wrong = all.entry(name).or_default().add(&scene, guess, team, Some(place));
                 // If no other has as much as it gets back, there is nothing to compare with.
                 let others = (0..team.len()).filter(|it| *it != place).map(|it| team[it]);
-                let is_like_alone = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
-                let may_be_wrong = kind != Kind::Queue && is_like_alone;
+                let is_incomparable = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
+                let may_be_wrong = kind != Kind::Queue && is_incomparable;
                 assert!(!is_wrong || may_be_wrong, "{name}: {guess} Mbit/s, {team:?}, {scene:?}");
             }
         }

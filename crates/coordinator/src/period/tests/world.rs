@@ -1,6 +1,6 @@
 //! Relays and measurers in virtual time, around one period.
 //!
-//! [`World::play_until`] performs the actions of the period (`act`), and delivers each answer at its time (`happen`). `network` has the
+//! [`World::run_until`] performs the actions of the period (`act`), and delivers each answer at its time (`happen`). `network` has the
 //! relays, `team` the reports of measurers on a round, `disturbances` crashes, losses and lies, and `checks` the invariants.
 
 mod checks;
@@ -172,13 +172,13 @@ impl World {
         self.events.insert((self.now + after, self.sequence), event);
     }
 
-    pub(super) fn play_period(&mut self) {
-        self.play_until(2 * PERIOD_S);
+    pub(super) fn run_period(&mut self) {
+        self.run_until(2 * PERIOD_S);
         assert!(self.ended.is_some(), "it has not ended");
     }
 
     /// Until this second, or the period's end.
-    pub(super) fn play_until(&mut self, second: u64) {
+    pub(super) fn run_until(&mut self, second: u64) {
         let end = Instant::ORIGIN + Duration::from_secs(second);
         let mut steps = 0u32;
         while self.ended.is_none() && self.now < end {

@@ -149,15 +149,15 @@ fn due_slot(last: u64, begin: u64) -> Option<u32> {
 
 /// The strategies that are run by both rules.
 fn both(name: &str, strategy: Strategy) -> (Gain, Gain) {
-    let played = [Rules::Before, Rules::Now].map(|rules| simulate_years(strategy, rules));
-    for (rules, it) in ["before", "now"].iter().zip(played) {
+    let gains = [Rules::Before, Rules::Now].map(|rules| simulate_years(strategy, rules));
+    for (rules, it) in ["before", "now"].iter().zip(gains) {
         let Gain { weight, fast, measured, accepted } = it;
         println!(
             "{name:42} {rules:6} weight {weight:5.3}, fast {fast:5.3}, not served {:5.3}, {measured:4.2} a day, {accepted:4.2} accepted",
             weight - fast
         );
     }
-    (played[0], played[1])
+    (gains[0], gains[1])
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn one_stalled_pump_is_enough() {
     sums.handle_report(1, ready(1, 1));
     sums.start();
     take(&reports);
-    sums.handle_report(1, Report::InVain(LoadFailure::Stalled { silent_ms: 5000 }));
+    sums.handle_report(1, Report::StalledRelay(LoadFailure::Stalled { silent_ms: 5000 }));
     let failed = take(&reports);
     let [MemberReport::Failed { kind, .. }] = &failed[..] else { panic!("{failed:?}") };
     assert_eq!(*kind, FailureKind::Stalled);

@@ -87,7 +87,7 @@ fn a_warning_is_quoted_as_tor_logs_it() {
     };
     let file = |line: &[u8]| [format!("{NOW}\nversion=1.4.0\n=====\n").as_bytes(), line].concat();
     let relay = |rest: &[u8]| file(&[RELAY.as_bytes(), rest].concat());
-    // What tor 0.4.9.11 logs; `as_tor_logs` in the crate `relay` asks the real one.
+    // What tor 0.4.9.11 logs; `tor_logs_the_warnings_that_the_check_quotes` in the crate `relay` compares them with tor.
     for (bytes, line, expected) in [
         (Vec::new(), 1, "Empty bandwidth file".to_owned()),
         (b"100".to_vec(), 1, r#"Long or truncated time in bandwidth file: "100""#.to_owned()),

@@ -52,7 +52,7 @@ fn each_hop_answers_its_own_requests_in_both_cell_models() {
     each_hop_answers::<HeaderOnly>();
 }
 
-fn other_hops_have_no_say<S: Played>()
+fn other_hops_cannot_answer<S: Played>()
 where
     Transfer: Application<S>,
 {
@@ -66,6 +66,6 @@ where
 
 #[test]
 fn a_hop_cannot_answer_for_another_in_both_cell_models() {
-    other_hops_have_no_say::<Tor>();
-    other_hops_have_no_say::<HeaderOnly>();
+    other_hops_cannot_answer::<Tor>();
+    other_hops_cannot_answer::<HeaderOnly>();
 }

@@ -94,5 +94,5 @@ pub(crate) fn write_refusal(
     text: &str,
 ) -> fmt::Result {
     write!(f, "the relay ends the measurement: {code} (error {})", code.get())?;
-    if text.is_empty() { Ok(()) } else { write!(f, "; it says: {text}") }
+    if text.is_empty() { Ok(()) } else { write!(f, "; its reason: {text}") }
 }

@@ -223,8 +223,8 @@ impl<S: CellModel> Circuit<S> {
 
     /// Both queues with the links that they belong to.
     pub(crate) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
-        let forth = self.next_link.on_link().map(|at| (at, &self.forward_queue));
-        core::iter::once((self.back, &self.backward_queue)).chain(forth)
+        let forward = self.next_link.on_link().map(|at| (at, &self.forward_queue));
+        core::iter::once((self.back, &self.backward_queue)).chain(forward)
     }
 
     /// Since when the oldest cell of both queues has been queued, as far as known.

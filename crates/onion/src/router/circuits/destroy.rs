@@ -98,7 +98,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
         if let Some(from) = link.from.filter(|_| link.is_counted) {
-            self.client_addresses.handle_gone(from);
+            self.client_addresses.handle_closed(from);
         }
         self.handshakes.cancel_link(id);
         self.waiting -= link.waiting.len();

@@ -67,7 +67,7 @@ impl<S: CellModel> Conns<S> {
     ///
     /// Canonical links are preferred, and among them the oldest: nobody can attract circuits to a new link. A
     /// link that is being dialled is only used for the same address, so that a client that names a wrong
-    /// address affects nobody else.
+    /// address affects no one else.
     pub(crate) fn to_relay(
         &self,
         ids: &RelayIds,

@@ -47,8 +47,8 @@ impl KnownRelays {
     /// Whether a relay's circuits may have streams; any relay's, as long as no consensus is known.
     #[must_use]
     pub fn trust(&self, relay: &RsaId) -> bool {
-        let is_unknown = self.identities.is_empty();
-        self.allow_unknown || is_unknown || self.list(relay)
+        let has_no_consensus = self.identities.is_empty();
+        self.allow_unknown || has_no_consensus || self.list(relay)
     }
 
     /// Whether the consensus lists this relay.

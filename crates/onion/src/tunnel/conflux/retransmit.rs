@@ -188,7 +188,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// These legs are lost, by their numbers. Returns those of them that exist here and are to be removed. None
     /// of the numbers will be linked again.
-    pub fn handle_gone(&mut self, numbers: &[u8]) -> Vec<L> {
+    pub fn handle_lost_legs(&mut self, numbers: &[u8]) -> Vec<L> {
         self.gone.extend(numbers);
         let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
         self.legs.iter().filter(is_gone).map(|it| it.leg).collect()

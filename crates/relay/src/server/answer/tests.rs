@@ -183,7 +183,7 @@ fn earlier_consensuses_are_kept_within_bounds() {
     let found: Vec<_> = digests.iter().map(|digest| earlier.find(&[*digest]).is_some()).collect();
     assert_eq!(found.iter().filter(|found| **found).count(), PAST_MAX);
     assert_eq!(found[..2], [false, false], "the oldest are gone");
-    assert!(!found[PAST_MAX + 2], "nobody needs one to what he has");
+    assert!(!found[PAST_MAX + 2], "a client needs no diff to its own consensus");
 }
 
 #[test]

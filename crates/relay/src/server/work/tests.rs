@@ -25,7 +25,7 @@ async fn compression_for_single_requests_is_rate_limited() {
     let ask = async |bytes| held(&work).finish(found(bytes)).await;
     for _ in 0..10 * BURST_BYTES / TEXT_MAX {
         let answer = ask(TEXT_MAX).await;
-        assert_eq!(answer.status, 200, "nobody is refused");
+        assert_eq!(answer.status, 200, "no request is refused");
         assert!(answer.is_deflated || answer.body.len() == TEXT_MAX);
     }
     assert_eq!(work.compressed_bytes(), BURST_BYTES);

@@ -1,4 +1,4 @@
-/// A round-trip time this many times the average is discarded: a clock or a machine stood still.
+/// A round-trip time this many times the average is discarded: a clock or the machine was suspended.
 const JUMP_RATIO: u64 = 5000;
 
 /// The round-trip times of a circuit (proposal 324 §2.1), in microseconds. Zero for none yet.

@@ -151,10 +151,10 @@ fn sent<S: CellModel, C: Behavior<S>>(
         .collect()
 }
 
-fn the_same_is_answered_elsewhere_as_on_the_spot<S: Staged>() {
-    let (mut on_the_spot, conn) = relay::<S>(0);
-    ask(&mut on_the_spot, conn, 1);
-    let expected = sent(&mut on_the_spot, conn);
+fn check_that_a_worker_answers_like_the_router<S: Staged>() {
+    let (mut without_workers, conn) = relay::<S>(0);
+    ask(&mut without_workers, conn, 1);
+    let expected = sent(&mut without_workers, conn);
     assert_eq!(expected.first().map(|it| it.1), Some(Command::CREATED2));
 
     let (mut relay, conn) = relay::<S>(2);
@@ -171,8 +171,8 @@ fn the_same_is_answered_elsewhere_as_on_the_spot<S: Staged>() {
 
 #[test]
 fn a_worker_answers_a_handshake_like_the_router_itself() {
-    the_same_is_answered_elsewhere_as_on_the_spot::<Tor>();
-    the_same_is_answered_elsewhere_as_on_the_spot::<HeaderOnly>();
+    check_that_a_worker_answers_like_the_router::<Tor>();
+    check_that_a_worker_answers_like_the_router::<HeaderOnly>();
 }
 
 #[test]

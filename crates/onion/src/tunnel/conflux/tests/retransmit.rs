@@ -171,7 +171,7 @@ fn lost_legs_are_not_linked() {
     end.set_resumes(true);
     let link =
         |end: &Conflux<usize, u64>, leg| ConfluxLink { leg, ..end.link(DesiredUx::NoOpinion) };
-    assert_eq!(end.handle_gone(&[5, 9]), [] as [usize; 0]);
+    assert_eq!(end.handle_lost_legs(&[5, 9]), [] as [usize; 0]);
     let mut add = |it, number| {
         let link = link(&end, number);
         end.add_leg(it, &link, &link, NOW)
@@ -179,7 +179,7 @@ fn lost_legs_are_not_linked() {
     assert_eq!(add(50, 5), Err(ConfluxError::Handshake));
     assert_eq!(add(60, 6), Ok(()));
     assert_eq!(add(61, 6), Err(ConfluxError::Handshake));
-    assert_eq!(end.handle_gone(&[6, 5]), [60]);
+    assert_eq!(end.handle_lost_legs(&[6, 5]), [60]);
 }
 
 /// A relay that lost all legs has discarded the set, and its LINKED states another first leg. LINKEDs of the earlier state may

@@ -1,18 +1,18 @@
-//! What an exit has said on a set, and what a program may have had of it: an account of its own, that shares no code with the engine.
+//! The messages that an exit has sent on a set, and the data that a program may receive from them. It shares no code with the engine.
 
 use onion::cell::relay::RelayCommand;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was said under each number, by the client's count; under some more than one thing.
+/// The messages with each sequence number, as the client counts; some numbers have more than one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct Transcript {
     stream: u16,
     /// The number of the stream's first message.
     first: u64,
     messages: BTreeMap<u64, Vec<Vec<u8>>>,
 }
 
-impl Said {
+impl Transcript {
     /// A stream begins after this number of messages of others.
     pub(crate) fn begin(&mut self, stream: u16, before: u64) {
         (self.stream, self.first) = (stream, before + 1);
@@ -25,15 +25,15 @@ impl Said {
         self.messages.entry(number).or_default().push(data);
     }
 
-    /// All that was said, if it was said as the protocol has it.
+    /// All data, if the exit followed the protocol.
     pub(crate) fn whole(&self) -> Vec<u8> {
         self.messages.values().flat_map(|all| all.first().cloned().unwrap_or_default()).collect()
     }
 
-    /// Whether a program that has had these bytes has had what was said, from the first message on, each once and in their order, and
+    /// Whether a program may have received these bytes: the data of the messages from the first one on, each once and in order, and
     /// nothing else.
-    pub(crate) fn may_have_given(&self, got: &[u8]) -> bool {
-        // Where under each number one of several things may have been believed: the places where it may be.
+    pub(crate) fn permits(&self, got: &[u8]) -> bool {
+        // The client may have accepted any of several messages with one number: all possible positions.
         let mut places = BTreeSet::from([0]);
         for number in self.first.. {
             if places.contains(&got.len()) {
