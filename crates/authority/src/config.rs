@@ -324,7 +324,7 @@ impl Config {
         self.consent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the opt-in list again. On an error, the old one stays.
+    /// Reloads the opt-in list. On an error, the old one stays in effect.
     pub fn reload_consent(&self) -> Result<(), Error> {
         let consent = read_consent(self.opt_in.as_deref())?;
         *self.consent.lock().unwrap_or_else(PoisonError::into_inner) = consent;

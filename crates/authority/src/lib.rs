@@ -273,14 +273,14 @@ pub fn one_by_one(
     })
 }
 
-/// Reads the opt-in list again, if the operator requested it. Returns whether it was read.
+/// Reloads the opt-in list, if the operator requested it. Returns whether it was requested.
 fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
         match config.reload_consent() {
             Ok(()) => {
                 team.hand_out(&config.consent());
-                tracing::info!("read the opt-in list again");
+                tracing::info!("reloaded the opt-in list");
             }
             Err(error) => log_error(&error, output),
         }

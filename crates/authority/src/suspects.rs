@@ -14,9 +14,9 @@ pub(super) fn look(
     before_unix_s: u64,
     together: &BTreeMap<RsaId, RsaId>,
 ) {
-    let go_on = || !interrupt.is_requested();
-    let found =
-        Reader::open(&config.store).and_then(|it| it.co_location_test(before_unix_s, go_on));
+    let should_continue = || !interrupt.is_requested();
+    let found = Reader::open(&config.store)
+        .and_then(|it| it.co_location_test(before_unix_s, should_continue));
     let mut test = match found {
         Ok(test) => test,
         Err(error) => {

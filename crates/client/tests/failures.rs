@@ -38,7 +38,7 @@ fn a_killed_relay_ends_the_stream_with_an_error_and_the_next_stream_works() {
         let mut rest = Vec::new();
         // The stream is ended or reset before it is complete.
         let _ended = stream.read_to_end(&mut rest);
-        assert!(rest.len() < 50_000_000, "{killed} was killed, and {} bytes came", rest.len());
+        assert!(rest.len() < 50_000_000, "{killed} was killed, and {} bytes arrived", rest.len());
         ours.wait_for("end of the stream", |event| match event {
             Event::StreamClosed { is_ok: false, received_bytes, .. } => {
                 (*received_bytes > 0 && *received_bytes < 50_000_000).then_some(())

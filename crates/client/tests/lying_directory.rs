@@ -122,9 +122,9 @@ impl Liar {
                 let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
                 count.fetch_add(1, Ordering::Relaxed);
                 let is_signed = path.starts_with(CONSENSUS) || path.starts_with("/tor/keys/");
-                let told = (!is_partly || !is_signed).then_some(lie);
+                let current_lie = (!is_partly || !is_signed).then_some(lie);
                 // A client that has enough closes the connection.
-                let _ = answer(told, honest, &path, stream);
+                let _ = answer(current_lie, honest, &path, stream);
             }
         };
         let thread = Some(thread::spawn(serve));

@@ -66,18 +66,18 @@ fn each_hop_of_circuits_of_two_to_four_hops_answers_probes_and_links_get_rtts() 
     }
     let model = seen.model(1);
     // Links on one machine have almost no latency. If a far hop answered first, there is no value for the link.
-    let mut said = BTreeSet::new();
+    let mut measured = BTreeSet::new();
     for observed in all.iter().map(Probed::observed) {
         for (pair, rtts) in observed.path.windows(2).zip(observed.rtts.windows(2)) {
             assert!(model.links().contains_key(&Pair::new(pair[0], pair[1])));
             if rtts[0] <= rtts[1] {
-                said.insert(Pair::new(pair[0], pair[1]));
+                measured.insert(Pair::new(pair[0], pair[1]));
             }
         }
     }
     let with_rtt = model.links().iter().filter(|(_, link)| link.rtt_ms.is_some());
-    assert_eq!(with_rtt.map(|(pair, _)| *pair).collect::<BTreeSet<_>>(), said);
-    assert!(model.links().len() >= 3 && !said.is_empty(), "{model:?}");
+    assert_eq!(with_rtt.map(|(pair, _)| *pair).collect::<BTreeSet<_>>(), measured);
+    assert!(model.links().len() >= 3 && !measured.is_empty(), "{model:?}");
     assert!(!model.is_empty());
 }
 
@@ -86,12 +86,12 @@ fn a_killed_relay_is_a_failure_and_not_a_low_number() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let netdir = netdir(&network, folder.path(), 5);
-    let gone = network.node("exita").expect("there");
+    let killed = network.node("exita").expect("there");
     let of = |rsa: [u8; 20]| netdir.find(&netdoc::Fingerprint::from_bytes(rsa)).expect("listed");
     let [first, second, ..] = network.authorities() else { panic!("no authorities") };
-    let path = [of(first.rsa()), of(gone.rsa()), of(second.rsa())];
+    let path = [of(first.rsa()), of(killed.rsa()), of(second.rsa())];
     let healthy = [of(first.rsa()), of(second.rsa())];
-    gone.kill();
+    killed.kill();
     let subjects = vec![Subject::new(&path), Subject::new(&healthy)];
     let plan = ProbePlan { pause: Duration::from_millis(1), ..ProbePlan::default() };
     let mut all: Vec<Probed> = Vec::new();
@@ -129,5 +129,5 @@ fn a_client_by_latency_probes_its_circuits_and_downloads_are_complete() {
         assert!(done.expect("downloaded").is_right);
     }
     let is_stream = |event: &&Event| matches!(event, Event::StreamClosed { .. });
-    assert!(ours.all_events().iter().filter(is_stream).count() <= 5, "questions are no streams");
+    assert!(ours.all_events().iter().filter(is_stream).count() <= 5, "probes are no streams");
 }

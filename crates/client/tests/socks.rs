@@ -53,14 +53,14 @@ impl Tor {
         let mut child = command.spawn().map_err(|it| format!("the program tor: {it}"))?;
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut tor = Self { child, socks: Vec::new() };
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         while tor.socks.len() < addresses.len() {
-            let line = lines.next().unwrap_or_else(|| panic!("tor has ended: {said:#?}"));
+            let line = lines.next().unwrap_or_else(|| panic!("tor has ended: {printed:#?}"));
             let line = line.expect("text");
             if let Some((_, at)) = line.split_once("Opened Socks listener connection (ready) on ") {
                 tor.socks.push(at.trim().parse().expect("an address"));
             }
-            said.push(line);
+            printed.push(line);
         }
         // tor must not block on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));

@@ -269,9 +269,9 @@ impl Record {
     pub fn followed_by(self, later: Self) -> Self {
         let Self { mut rounds, .. } = self;
         let is_refused = matches!(&later.end, End::Failed { reason, .. } if reason.is_not_now());
-        let stands = is_refused && matches!(self.end, End::Measured { .. });
+        let remains_valid = is_refused && matches!(self.end, End::Measured { .. });
         rounds.extend(later.rounds);
-        if stands { Self { rounds, ..self } } else { Self { rounds, ..later } }
+        if remains_valid { Self { rounds, ..self } } else { Self { rounds, ..later } }
     }
 
     /// The verdict.

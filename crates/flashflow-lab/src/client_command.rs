@@ -192,7 +192,7 @@ pub(crate) fn run(
             Ok(event) => print(&event, output),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(ended("its threads are gone: a bug"));
+                return Err(ended("its threads have ended: a bug"));
             }
         }
     }

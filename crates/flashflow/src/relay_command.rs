@@ -298,7 +298,7 @@ impl Run<'_> {
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(ended("its threads are gone: a bug"));
+                return Err(ended("its threads have ended: a bug"));
             }
         }
         Ok(false)

@@ -223,7 +223,7 @@ fn relays_that_are_terminated_under_load_abort_no_transfer() {
         let under_way = |client: &Client<StdRng>| {
             transfers.iter().filter(|stream| client.figures(**stream).is_some()).count()
         };
-        assert!(under_way(clients.driver.node()) > 0, "told to end when all was over");
+        assert!(under_way(clients.driver.node()) > 0, "the signal came after all transfers");
 
         // No new circuit: the guard reports that the next relay has refused (tor-spec, section 5.4).
         let late = clients.open(path.clone());

@@ -87,7 +87,7 @@ fn a_c_tor_network_lists_a_relay_configured_by_file_and_flags() {
     let ended = relay.end();
     ended.assert_code(0);
     let values = ended.values();
-    let listening = values.iter().find(|value| value["type"] == "listening").expect("told");
+    let listening = values.iter().find(|value| value["type"] == "listening").expect("an event");
     let consensus = network.consensus().expect("an answer").expect("a consensus");
     let consensus = netdoc::Consensus::parse(consensus.as_bytes()).expect("a consensus");
     let listed = consensus.find(text(listening, "fingerprint")).expect("listed");
@@ -227,7 +227,7 @@ fn a_download_survives_the_termination_of_its_relays() {
         });
     }
     hasty.signal(Signal::INT);
-    assert!(!downloading.is_finished(), "told to end in the middle of it");
+    assert!(!downloading.is_finished(), "the signal comes during the download");
 
     // A circuit over an open link is refused with a reason, and new connections are refused.
     let (is_built, text) = build(&mut client, [a, b, z]);

@@ -96,7 +96,7 @@ fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_no_other() {
     assert!(one[last].get("seed").is_none(), "it is known");
     let drawn = plan(&[]);
     assert_ne!(drawn[last]["fingerprint"], one[last]["fingerprint"]);
-    let seed = drawn[last]["seed"].as_str().expect("told");
+    let seed = drawn[last]["seed"].as_str().expect("a seed");
     assert_eq!(plan(&["--seed", seed])[..last], drawn[..last]);
     let newcomers = &one[last - 1];
     // Counted with grep and comm.

@@ -35,7 +35,7 @@ pub enum DiffError {
         problem: &'static str,
     },
     /// The diff would be as long as the target.
-    #[error("the difference is as long as the consensus")]
+    #[error("the diff is as long as the consensus")]
     Useless,
     /// The diff has another source.
     #[error("the diff has another source than the present consensus; request a complete one")]
@@ -49,7 +49,7 @@ pub enum DiffError {
         problem: &'static str,
     },
     /// The result exceeds the limit.
-    #[error("the consensus that the difference makes is longer than {most_bytes} bytes")]
+    #[error("the consensus that the diff produces is longer than {most_bytes} bytes")]
     TooLong {
         /// The limit.
         most_bytes: usize,

@@ -32,14 +32,14 @@ mod tests {
 
     #[test]
     fn a_line_has_the_estimate_or_the_reason_for_none() {
-        let said = line(&testing::conclusive());
-        assert_eq!(said, "steady: 240.00 Mbit/s after 2 rounds, conclusive");
+        let text = line(&testing::conclusive());
+        assert_eq!(text, "steady: 240.00 Mbit/s after 2 rounds, conclusive");
         let starved =
             RelayReport { relay_cpu_share: Some(0.5), rounds: 1, ..testing::inconclusive() };
-        let said = line(&starved);
+        let text = line(&starved);
         let expected = "unbounded: 240.00 Mbit/s after 1 round (its process at 50 % of a core), \
                         inconclusive: the team is too small";
-        assert_eq!(said, expected);
+        assert_eq!(text, expected);
         assert_eq!(line(&testing::failed()), "broken: the relay forged a cell");
     }
 }

@@ -67,12 +67,12 @@ fn series(record: &Record) -> Vec<SecondPoint> {
     let mut series = Vec::new();
     for round in &record.rounds {
         for totals in record.totals(round) {
-            let said = round.seconds.iter().find(|it| it.second == totals.second);
+            let second = round.seconds.iter().find(|it| it.second == totals.second);
             series.push(SecondPoint {
                 round: round.number,
                 second: totals.second,
                 measured_mbit_per_s: Rate::from_byte_per_s(totals.total()).as_mbit_per_s(),
-                relay_reported_mbit_per_s: mbit(said.and_then(|it| it.relay_reported)),
+                relay_reported_mbit_per_s: mbit(second.and_then(|it| it.relay_reported)),
             });
         }
     }

@@ -100,13 +100,13 @@ fn reasons(relays: &[RelayReport]) -> String {
         let last = relay.accounts.last().map(|last| last.round);
         let of_it = relay.accounts.iter().filter(move |it| Some(it.round) == last);
         let is_open = relay.verdict().reason().is_some();
-        let told: Vec<_> = of_it
+        let lines: Vec<_> = of_it
             .filter(|it| is_open || it.limited_by.is_some())
             .map(|it| {
                 [String::new(), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
             })
             .collect();
-        told
+        lines
     };
     let mut table = new_table(NO_LINES);
     for relay in relays {
@@ -232,17 +232,17 @@ mod tests {
             ..RoundAccount::default()
         };
         let accounts = vec![account(1, 0), account(2, 0), account(2, 1)];
-        let said = table(&[RelayReport { accounts: accounts.clone(), ..inconclusive() }]);
-        let waited = said.matches("the relay’s window 71 %").count();
-        assert_eq!(waited, 2, "of the last round, each measurer: {said}");
-        assert!(said.contains("sockets of measurer 1:"), "{said}");
-        assert!(said.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{said}");
-        let said = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
-        assert!(!said.contains("sockets"), "{said}");
+        let text = table(&[RelayReport { accounts: accounts.clone(), ..inconclusive() }]);
+        let waited = text.matches("the relay’s window 71 %").count();
+        assert_eq!(waited, 2, "of the last round, each measurer: {text}");
+        assert!(text.contains("sockets of measurer 1:"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+        let text = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
+        assert!(!text.contains("sockets"), "{text}");
         let by = Some(coordinator::Bottleneck::Path { queue_ms: 80 });
         let accounts = [accounts, vec![RoundAccount { limited_by: by, ..account(2, 1) }]].concat();
-        let said = table(&[RelayReport { accounts, ..conclusive() }]);
-        assert!(said.contains("sockets of measurer 1: held back by a bottleneck"), "{said}");
+        let text = table(&[RelayReport { accounts, ..conclusive() }]);
+        assert!(text.contains("sockets of measurer 1: held back by a bottleneck"), "{text}");
     }
 
     #[test]

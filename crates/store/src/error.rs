@@ -17,7 +17,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The file is no store.
-    #[error("{} is no store of a coordinator; name another file", path.display())]
+    #[error("{} is not a store of a coordinator; choose another file", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,

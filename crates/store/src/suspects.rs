@@ -38,11 +38,11 @@ impl Reader {
     pub fn co_location_test(
         &self,
         before_unix_s: u64,
-        mut go_on: impl FnMut() -> bool,
+        mut should_continue: impl FnMut() -> bool,
     ) -> Result<CoLocationTest, StoreError> {
         let mut test = CoLocationTest::default();
         for (first, second) in self.pairs_of_periods(before_unix_s)? {
-            if !go_on() {
+            if !should_continue() {
                 break;
             }
             // For a relay that was measured again with its machine, the last estimate counts.
@@ -179,8 +179,8 @@ mod tests {
         store.write([&Entry::Suspicions(Vec::new())]).expect("room");
         assert_eq!(store.suspects(None).expect("read"), []);
         // A test that ends at once has read nothing, and an unfinished period does not count.
-        for (at, go_on) in [(after, false), (first() + DAY, true)] {
-            let none = store.co_location_test(at, || go_on).expect("read");
+        for (at, should_continue) in [(after, false), (first() + DAY, true)] {
+            let none = store.co_location_test(at, || should_continue).expect("read");
             assert_eq!(none.suspicions(|_, _| false), []);
         }
     }

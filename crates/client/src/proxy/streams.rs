@@ -178,7 +178,7 @@ impl Proxy {
         for conn in overdue {
             match self.apps.get(&conn).map(|app| &app.stage) {
                 Some(Stage::Draining(_)) => {
-                    let why = "the program has gone, and its last bytes are not taken";
+                    let why = "the program has disconnected, and its last bytes are not accepted";
                     self.finish_app(now, conn, why, false);
                 }
                 _ => self.to_close.push_back(conn),

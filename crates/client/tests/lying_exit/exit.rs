@@ -458,8 +458,8 @@ impl Node for LyingExit {
     fn handle_closed(&mut self, _: Instant, conn: ConnId, _: CloseCause) {
         self.links.remove(&conn);
         let of_link = |at: &&(ConnId, CircId)| at.0 == conn;
-        let gone: Vec<_> = self.circuits.keys().filter(of_link).copied().collect();
-        gone.into_iter().for_each(|at| self.forget(at));
+        let closed: Vec<_> = self.circuits.keys().filter(of_link).copied().collect();
+        closed.into_iter().for_each(|at| self.forget(at));
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a program sends, and how many bytes of an answer it awaits before it sends more. C tor writes the answer to a message over the
-/// one before if both messages came at once.
+/// one before if both messages arrived at once.
 pub(crate) struct Conversation {
     pub(crate) name: String,
     pub(crate) parts: Vec<(Vec<u8>, usize)>,
@@ -279,7 +279,7 @@ pub(crate) fn conversations() -> Vec<Conversation> {
         );
         add(format!("one byte {command}"), &[(&[command], 0)]);
         let asked = to_ipv4(0xf0, SOMEWHERE, 80);
-        // A user and a password may come although they were not agreed upon.
+        // A user and a password may be sent although they were not negotiated.
         if command != 1 {
             add(
                 format!("request of version {command}"),
@@ -350,7 +350,7 @@ pub(crate) fn conversations() -> Vec<Conversation> {
         let name = format!("{} {}", shown(user), shown(password));
         let both = credentials(user, password);
         add(format!("user {name}"), &[(WITH_USER, 2), (&both, 2), (&resolve, 0)]);
-        add(format!("user {name}, not agreed upon"), &[(PLAIN, 2), (&both, 2), (&resolve, 0)]);
+        add(format!("user {name}, not negotiated"), &[(PLAIN, 2), (&both, 2), (&resolve, 0)]);
         add(format!("user {name}, before the methods"), &[(&both, 0)]);
         add(
             format!("user {name}, and no password"),
@@ -418,10 +418,7 @@ pub(crate) fn conversations() -> Vec<Conversation> {
         ("methods twice", &[(PLAIN, 2), (PLAIN, 0)]),
         ("methods twice, and a request", &[(PLAIN, 2), (PLAIN, 0), (&resolve, 0)]),
         ("methods twice, with a user", &[(WITH_USER, 2), (WITH_USER, 0)]),
-        (
-            "a request without the authentication that was agreed upon",
-            &[(WITH_USER, 2), (&resolve, 0)],
-        ),
+        ("a request without the negotiated authentication", &[(WITH_USER, 2), (&resolve, 0)]),
         ("SOCKS 4 after methods", &[(PLAIN, 2), (&socks4(0xf0, 80, SOMEWHERE, b"", None), 0)]),
         (
             "SOCKS 4 after authentication",

@@ -60,8 +60,8 @@ pub enum ConnectError {
         /// Our key.
         own: PublicKey,
     },
-    /// The other side is no measurer.
-    #[error("what listens at {at} is no measurer: {source}")]
+    /// The other side is not a measurer.
+    #[error("the server at {at} is not a measurer: {source}")]
     OtherProtocol {
         /// The address.
         at: SocketAddr,

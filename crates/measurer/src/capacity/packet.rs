@@ -3,7 +3,7 @@
 //! | packet | bytes |
 //! |---|---|
 //! | hello | kind 1 or 2, version 1, from u16, to u16, nonce 16, echo 16, tag 16 |
-//! | frame | kind 3 to 5, zero, length u16, tick u16, heard u16, sequence u64, tag 16, filler |
+//! | frame | kind 3 to 5, zero, length u16, tick u16, echoed tick u16, sequence u64, tag 16, filler |
 //!
 //! A parsed packet is not authentic yet: its tag must be compared with the one by the keys of its direction.
 
@@ -71,7 +71,7 @@ pub struct Frame {
     /// The sender's time, in ticks since its part began, from one.
     pub tick: u16,
     /// The newest tick that the sender has received from the addressee; zero if none.
-    pub heard: u16,
+    pub echoed_tick: u16,
     /// Counts the frames of a direction from zero.
     pub sequence: u64,
 }
@@ -145,7 +145,7 @@ impl Frame {
         };
         let [l0, l1] = self.len.to_be_bytes();
         let [t0, t1] = self.tick.to_be_bytes();
-        let [h0, h1] = self.heard.to_be_bytes();
+        let [h0, h1] = self.echoed_tick.to_be_bytes();
         let mut bytes = [kind, 0, l0, l1, t0, t1, h0, h1, 0, 0, 0, 0, 0, 0, 0, 0];
         bytes[8..].copy_from_slice(&self.sequence.to_be_bytes());
         bytes
@@ -163,7 +163,7 @@ impl Frame {
             kind,
             len: u16::from_be_bytes([l0, l1]),
             tick: u16::from_be_bytes([t0, t1]),
-            heard: u16::from_be_bytes([h0, h1]),
+            echoed_tick: u16::from_be_bytes([h0, h1]),
             sequence: u64::from_be_bytes(sequence),
         };
         (zero == 0).then_some(frame)
@@ -222,12 +222,12 @@ mod tests {
 
         #[test]
         fn a_frame_survives_encoding(
-            kind in kind(), filler in 0..=FRAME_LEN_MAX - FRAME_LEN_MIN, tick: u16, heard: u16,
+            kind in kind(), filler in 0..=FRAME_LEN_MAX - FRAME_LEN_MIN, tick: u16, echoed_tick: u16,
             sequence: u64, tag: Tag,
         ) {
             let filler = if kind == FrameKind::Data { filler } else { 0 };
             let len = u16::try_from(FRAME_LEN_MIN + filler).expect("short");
-            let frame = Frame { kind, len, tick, heard, sequence };
+            let frame = Frame { kind, len, tick, echoed_tick, sequence };
             let mut bytes = frame.to_bytes().to_vec();
             bytes.extend(tag);
             bytes.resize(usize::from(len), 0x55);

@@ -86,7 +86,7 @@ struct Session {
     next_sequence: u64,
     window: ReplayWindow,
     /// The newest tick of the peer's.
-    heard: u16,
+    echoed_tick: u16,
 }
 
 pub(super) struct Peer {
@@ -189,7 +189,7 @@ impl Peer {
             inward: FrameKey::new(&self.token, there.reversed(), [&theirs, ours]),
             next_sequence: 0,
             window: ReplayWindow::new(),
-            heard: 0,
+            echoed_tick: 0,
         }
     }
 
@@ -216,9 +216,9 @@ impl Peer {
         if !session.window.accept(frame.sequence) {
             return Verdict::Repeated;
         }
-        session.heard = session.heard.max(frame.tick);
+        session.echoed_tick = session.echoed_tick.max(frame.tick);
         self.prove(now);
-        self.proof_at = self.proof_at.max(ticks.began(frame.heard, now));
+        self.proof_at = self.proof_at.max(ticks.began(frame.echoed_tick, now));
         let place = second.and_then(|second| usize::try_from(second).ok());
         if let Some(second) = place.and_then(|place| self.seconds.get_mut(place)) {
             second.received_bytes += u64::from(frame.len);
@@ -373,7 +373,7 @@ impl Peer {
                 kind,
                 len: u16::try_from(len).ok()?,
                 tick: ticks.at(now),
-                heard: session.heard,
+                echoed_tick: session.echoed_tick,
                 sequence: session.next_sequence,
             };
             session.next_sequence += 1;

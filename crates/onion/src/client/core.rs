@@ -58,7 +58,7 @@ pub struct Core<S: CellModel, A, R> {
     /// When a rate-limited stream may send again.
     pub(super) room_at: Option<Instant>,
     /// When the sets are to be checked for legs that have timed out.
-    pub(super) look_at: Option<Instant>,
+    pub(super) leg_check_at: Option<Instant>,
     pub(super) congestion: Arc<CongestionParams>,
     pub(super) flows: Arc<dyn FlowFactory>,
     pub(super) received_bytes: u64,
@@ -81,7 +81,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             writable: VecDeque::new(),
             to_close: VecDeque::new(),
             room_at: None,
-            look_at: None,
+            leg_check_at: None,
             congestion: Arc::new(CongestionParams::default()),
             flows: Arc::new(TorFlows),
             received_bytes: 0,
@@ -214,13 +214,13 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             let links: Vec<ConnId> = self.links.keys().copied().collect();
             links.into_iter().for_each(|conn| self.wake(conn));
         }
-        self.look_at_sets();
+        self.check_leg_timeouts();
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), unless something happens earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.room_at.into_iter().chain(self.look_at).min()
+        self.room_at.into_iter().chain(self.leg_check_at).min()
     }
 
     /// The next event.

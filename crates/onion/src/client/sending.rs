@@ -4,7 +4,7 @@ use super::application::Application;
 use super::circuit::Passage;
 use super::core::Core;
 use super::event::CircuitNumber;
-use super::set::{LOOK_EVERY, leg_state};
+use super::set::{LEG_CHECK_INTERVAL, leg_state};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELLS_PER_RECORD, CircId, Command};
 use crate::cell_model::{Cell, CellModel, Layers, StreamId};
@@ -104,7 +104,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             let is_marked = up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
             if let (Some(set), Some(copy)) = (set, copy) {
                 set.conflux.keep(circuit.leg, copy, is_marked);
-                self.look_at.get_or_insert(self.now + LOOK_EVERY);
+                self.leg_check_at.get_or_insert(self.now + LEG_CHECK_INTERVAL);
             }
             let Some(switch) = switched else {
                 circuit.handle_left(self.now, 1);

@@ -6,7 +6,7 @@ mod leg_timeout;
 mod receiving;
 mod retransmit;
 
-pub(super) use leg_timeout::LOOK_EVERY;
+pub(super) use leg_timeout::LEG_CHECK_INTERVAL;
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
@@ -283,9 +283,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// another leg.
     pub(super) fn report_lost_leg(&mut self, number: CircuitNumber, leg: u8) {
         let Some(set) = self.set_mut(number).filter(|set| set.conflux.resumes()) else { return };
-        let gone = set.conflux.gone();
-        if !gone.is_empty() {
-            self.queue_note(number, leg, ConfluxNote::LostLegs(&gone));
+        let lost = set.conflux.lost_legs();
+        if !lost.is_empty() {
+            self.queue_note(number, leg, ConfluxNote::LostLegs(&lost));
         }
     }
 

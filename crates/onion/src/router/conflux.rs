@@ -86,11 +86,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             ConfluxNote::LostLegs(numbers) => {
                 let set = self.set_of(index).ok_or(ConfluxError::Handshake)?;
-                let gone = set.conflux.handle_lost_legs(numbers);
-                if gone.contains(&index) {
+                let lost = set.conflux.handle_lost_legs(numbers);
+                if lost.contains(&index) {
                     return Err(ConfluxError::Handshake);
                 }
-                for leg in gone {
+                for leg in lost {
                     self.destroy(leg, DestroyReason::FINISHED, None);
                 }
             }

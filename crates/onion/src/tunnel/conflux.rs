@@ -115,7 +115,7 @@ pub struct Conflux<L, M> {
     look: Look,
     looked_at: Option<Instant>,
     /// Lost legs that the client has reported, by their numbers.
-    gone: BTreeSet<u8>,
+    lost_legs: BTreeSet<u8>,
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
@@ -143,7 +143,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             overdue_at: order::overdue_at(0, early_max),
             look: Look::default(),
             looked_at: None,
-            gone: BTreeSet::new(),
+            lost_legs: BTreeSet::new(),
         }
     }
 

@@ -69,7 +69,7 @@ fn a_report_has_the_results_of_the_last_round() {
     let expected = [(1, 0, 20.0), (1, 1, 20.0), (2, 0, 50.0), (2, 1, 52.0), (2, 2, 48.0)];
     assert_eq!(points, expected);
     assert!(report.series.iter().all(|it| {
-        it.relay_reported_mbit_per_s.is_some_and(|said| said > it.measured_mbit_per_s)
+        it.relay_reported_mbit_per_s.is_some_and(|reported| reported > it.measured_mbit_per_s)
     }));
 }
 

@@ -205,7 +205,7 @@ impl Greeting {
         let refused = |reason| Stop::refused(self.failure(), reason);
         if message.u8()? != 1 {
             return Err(refused(
-                "SOCKS 5: user and password were agreed upon, and something else came",
+                "SOCKS 5: user and password were negotiated, but another message arrived",
             ));
         }
         let (user, password) = (message.counted()?, message.counted()?);
@@ -214,7 +214,7 @@ impl Greeting {
             return Err(refused(reason));
         }
         if !self.is_version5 {
-            return Err(refused("SOCKS 5: user and password came before the methods"));
+            return Err(refused("SOCKS 5: user and password arrived before the methods"));
         }
         self.credentials = Some((user.to_vec(), password.to_vec()));
         Ok(())
@@ -258,7 +258,7 @@ impl Greeting {
         };
         let has_address = host.as_ref().is_some_and(|host| host.address().is_some());
         if act == Act::ResolveName && !has_address {
-            let reason = "SOCKS 5: RESOLVE_PTR is for addresses, and came with something else";
+            let reason = "SOCKS 5: RESOLVE_PTR requires an address";
             return Err(refused(Status::ADDRESS_TYPE_NOT_SUPPORTED, reason.to_owned()));
         }
         let host = host.ok_or_else(|| failed("SOCKS 5: the host name is malformed".to_owned()))?;

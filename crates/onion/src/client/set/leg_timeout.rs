@@ -10,21 +10,21 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// The interval of checks of sets that wait for a leg.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const LEG_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A set waits for a leg: schedules a check.
-    pub(crate) fn look_soon(&mut self) {
-        self.look_at.get_or_insert(self.now + LOOK_EVERY);
+    pub(crate) fn schedule_leg_check(&mut self) {
+        self.leg_check_at.get_or_insert(self.now + LEG_CHECK_INTERVAL);
     }
 
     /// Gives up legs that block their sets, if a check is due.
-    pub(crate) fn look_at_sets(&mut self) {
+    pub(crate) fn check_leg_timeouts(&mut self) {
         let now = self.now;
-        if self.look_at.is_none_or(|at| now < at) {
+        if self.leg_check_at.is_none_or(|at| now < at) {
             return;
         }
-        self.look_at = None;
+        self.leg_check_at = None;
         let mut silent = Vec::new();
         for (number, Passage { set, .. }) in &mut self.passages {
             let Some(set) = set else { continue };
@@ -36,7 +36,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let is_waiting =
             |it: &Passage<S>| it.set.as_ref().is_some_and(|it| it.conflux.is_waiting());
         if self.passages.values().any(is_waiting) {
-            self.look_soon();
+            self.schedule_leg_check();
         }
     }
 

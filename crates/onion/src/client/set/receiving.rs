@@ -87,7 +87,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 if let Some(silent) = set.conflux.take_overdue() {
                     self.give_up_leg(number, silent);
                 }
-                self.look_soon();
+                self.schedule_leg_check();
                 Ok(())
             }
             Order::Duplicate => Ok(()),

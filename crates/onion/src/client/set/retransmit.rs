@@ -69,7 +69,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 is_data && up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
             link.push(cell);
             set.conflux.keep(leg, held, is_marked);
-            self.look_soon();
+            self.schedule_leg_check();
             self.wake(conn);
         }
     }

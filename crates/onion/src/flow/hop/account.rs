@@ -29,7 +29,7 @@ pub(crate) struct HopAccount {
     /// Cells that the next hop received and has not reported as forwarded.
     in_flight: u32,
     /// When the next hop last reported cells, or received the first of those in flight.
-    heard_at: Instant,
+    feedback_at: Instant,
     /// Whether forwarded cells are reported to the previous hop.
     reports: bool,
     /// Cells from the previous hop that are still here.
@@ -67,7 +67,7 @@ impl HopAccount {
         if let Some(window) = &mut self.window {
             window.handle_sent(now, cells);
             if self.in_flight == 0 {
-                self.heard_at = now;
+                self.feedback_at = now;
             }
             self.in_flight += cells;
         }
@@ -92,7 +92,7 @@ impl HopAccount {
     /// The next hop reports this number of forwarded cells.
     pub(crate) fn handle_feedback(&mut self, now: Instant, cells: u32) -> Result<(), Excess> {
         self.in_flight = self.in_flight.checked_sub(cells).ok_or(Excess)?;
-        self.heard_at = now;
+        self.feedback_at = now;
         if let Some(window) = &mut self.window {
             window.handle_feedback(now, cells);
         }
@@ -101,7 +101,7 @@ impl HopAccount {
 
     /// Whether the next hop holds cells and has not reported any for several seconds.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
-        self.in_flight > 0 && now - self.heard_at >= SILENCE
+        self.in_flight > 0 && now - self.feedback_at >= SILENCE
     }
 
     pub(crate) const fn in_flight(&self) -> u32 {

@@ -159,7 +159,7 @@ pub(crate) struct Circuit<S: CellModel> {
     /// Whether a relay cell has arrived on it.
     pub(crate) is_used: bool,
     /// Whether the link towards the origin has noted everything about its use that matters for padding.
-    pub(crate) has_told_use: bool,
+    pub(crate) is_use_noted: bool,
     /// RELAY_EARLY cells received.
     pub(crate) early_cells: u8,
     /// Cells queued for the link towards the origin.
@@ -179,7 +179,7 @@ impl<S: CellModel> Circuit<S> {
             agreed,
             used_at: now,
             is_used: false,
-            has_told_use: false,
+            is_use_noted: false,
             early_cells: 0,
             backward_queue: CellQueue::default(),
             forward_queue: CellQueue::default(),

@@ -11,7 +11,7 @@ use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Notifies clients, on another leg, of legs that block their sets. Called every few seconds.
-    pub(crate) fn look_at_sets(&mut self) {
+    pub(crate) fn check_leg_timeouts(&mut self) {
         for (tunnel, leg) in self.sets.take_timed_out_legs(self.outputs.now()) {
             self.announce_timed_out(tunnel, leg);
         }

@@ -162,7 +162,7 @@ impl Padder {
         circuit: &mut Circuit<S>,
         command: Command,
     ) {
-        if !circuit.has_told_use {
+        if !circuit.is_use_noted {
             self.note_use(conns, circuit, command);
         }
     }
@@ -179,8 +179,8 @@ impl Padder {
         if !link.is_relays() && circuit.next_link.on_link().is_none() {
             return;
         }
-        circuit.has_told_use = command == Command::RELAY;
-        let used_for = if circuit.has_told_use { Use::Traffic } else { Use::Circuits };
+        circuit.is_use_noted = command == Command::RELAY;
+        let used_for = if circuit.is_use_noted { Use::Traffic } else { Use::Circuits };
         if link.padding.used_for < used_for {
             link.padding.used_for = used_for;
             self.consider(id, link);

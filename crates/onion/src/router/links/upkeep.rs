@@ -64,7 +64,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.close(id);
         }
         self.expire_streams();
-        self.look_at_sets();
+        self.check_leg_timeouts();
         self.circuits.rest();
         self.drain_target();
     }

@@ -189,7 +189,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// These legs are lost, by their numbers. Returns those of them that exist here and are to be removed. None
     /// of the numbers will be linked again.
     pub fn handle_lost_legs(&mut self, numbers: &[u8]) -> Vec<L> {
-        self.gone.extend(numbers);
+        self.lost_legs.extend(numbers);
         let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
         self.legs.iter().filter(is_gone).map(|it| it.leg).collect()
     }
@@ -202,13 +202,13 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// The numbers of all lost legs, ascending.
     #[must_use]
-    pub fn gone(&self) -> Vec<u8> {
-        self.gone.iter().copied().collect()
+    pub fn lost_legs(&self) -> Vec<u8> {
+        self.lost_legs.iter().copied().collect()
     }
 
     /// Whether a leg with this number exists or is known to be lost.
     pub(super) fn has_had(&self, number: u8) -> bool {
-        self.gone.contains(&number) || self.legs.iter().any(|it| it.number == number)
+        self.lost_legs.contains(&number) || self.legs.iter().any(|it| it.number == number)
     }
 
     /// A leg is lost: its unacknowledged messages are to be retransmitted.

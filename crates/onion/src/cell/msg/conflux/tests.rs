@@ -63,7 +63,7 @@ proptest! {
     #[test]
     fn conflux_messages_survive_a_round_trip(
         nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, resumes: bool,
-        leg: u8, first_leg: u8, skipped: u32, gone: Vec<u8>,
+        leg: u8, first_leg: u8, skipped: u32, lost: Vec<u8>,
     ) {
         let desired = DesiredUx::ALL[desired];
         let nonce = ConfluxNonce(nonce);
@@ -76,7 +76,7 @@ proptest! {
         let mut data = vec![];
         ConfluxSwitch { skipped }.encode_into(&mut data);
         prop_assert_eq!(ConfluxSwitch::parse(&data), Ok(ConfluxSwitch { skipped }));
-        for note in [ConfluxNote::LostLegs(&gone), ConfluxNote::Arrived(last_sent)] {
+        for note in [ConfluxNote::LostLegs(&lost), ConfluxNote::Arrived(last_sent)] {
             let mut data = vec![];
             note.encode_into(&mut data);
             prop_assert_eq!(ConfluxNote::parse(&data), Ok(note));
