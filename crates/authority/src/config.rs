@@ -109,7 +109,7 @@ pub struct Config {
     pub certificates: Option<PathBuf>,
     /// The relays' descriptors, if the consensus is a file.
     pub descriptors: Option<PathBuf>,
-    /// By fingerprint or nickname; `None` for all permitted relays.
+    /// The relays to measure, by fingerprint or nickname; `None` for all permitted relays.
     pub relays: Option<Vec<String>>,
     /// The participating relays, by fingerprint or nickname.
     pub echo: Vec<String>,

@@ -71,7 +71,7 @@ pub trait Observer<N> {
     fn reloaded_consent(&mut self) -> Option<Consent>;
 }
 
-/// What a period begins with.
+/// The initial state of a period.
 pub struct Beginning {
     /// Its configuration.
     pub config: PeriodConfig,

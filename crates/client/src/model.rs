@@ -36,7 +36,7 @@ pub struct Node {
     pub throughput_kb_s: Option<f64>,
     /// Circuits through it that were attempted.
     pub circuits: u32,
-    /// Those that failed.
+    /// Attempted circuits through it that failed.
     pub failed: u32,
 }
 

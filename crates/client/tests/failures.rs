@@ -13,7 +13,7 @@ fn kill_hop(network: &Network, ours: &mut Ours, place: usize) -> String {
     let circuit = ours.last_circuit();
     let hop = ours.path(circuit)[place];
     let node = network.nodes().iter().find(|node| node.rsa() == *hop.fingerprint.as_bytes());
-    let node = node.expect("a stock relay");
+    let node = node.expect("a C tor relay");
     node.kill();
     node.nickname().to_owned()
 }

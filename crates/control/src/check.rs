@@ -20,7 +20,7 @@ pub(crate) const DELAY_MAX: Duration = Duration::from_secs(60);
 const QUEUE_LIMIT_MIN_CELLS: u32 = 50;
 
 const SOCKETS_MAX: u32 = 100_000;
-/// Of a single socket or pump in one second, and of a round trip.
+/// The maximum time of a single socket or pump in one second, and of a round trip.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 
 /// A message with a value that is out of range.

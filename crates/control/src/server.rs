@@ -170,7 +170,7 @@ impl MeasurerServer {
         Ok(())
     }
 
-    /// For metrics.
+    /// A reader of the current state, for metrics.
     #[must_use]
     pub fn status(&self) -> StatusReader {
         self.status.clone()

@@ -53,7 +53,7 @@ pub struct Launch {
     pub vantages: Vec<MeasurerPath>,
 }
 
-/// What follows a measurement that has ended.
+/// The action after a measurement has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: the relay is done.
@@ -70,7 +70,7 @@ pub enum Next {
 }
 
 impl Next {
-    /// What follows an outcome.
+    /// The action after an outcome.
     #[must_use]
     pub const fn after(outcome: &Outcome) -> Self {
         match outcome {
@@ -143,7 +143,7 @@ pub struct Campaign {
     /// The host of each measurer, where known.
     hosts: Vec<Option<u32>>,
     paths: BTreeMap<(RelayIndex, MeasurerId), PathSeen>,
-    /// Those of the paths that a turn of this campaign has measured.
+    /// The paths that a turn of this campaign has measured.
     observed: BTreeSet<(RelayIndex, MeasurerId)>,
     /// Measurers that no longer take part in measurements of a relay. They could not reach it and others could, or they
     /// failed in another way that the relay can cause.
@@ -171,9 +171,9 @@ struct MachineId(u32);
 /// The expected capacity of the relays of a machine.
 #[derive(Clone, Copy, Debug, Default)]
 struct MachineLoad {
-    /// Of the queued relays.
+    /// The sum for the queued relays.
     waiting: Rate,
-    /// Of the running relays.
+    /// The sum for the running relays.
     running: Rate,
     /// The number of running relays.
     runs: usize,

@@ -61,7 +61,7 @@ pub struct Suspicion {
     pub relays: (RsaId, RsaId),
     /// Pairs of periods in which both were measured.
     pub moves: u32,
-    /// Those in which both went up, or both down.
+    /// Pairs of periods in which both went up, or both down.
     pub alike: u32,
     /// The expected number of pairs with this similarity by chance in this network: at most a hundredth.
     pub by_chance: f64,
@@ -157,8 +157,9 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
 struct Table {
     /// Moves that both made.
     moves: u32,
-    /// Those in which the one went up; the other; both.
+    /// Moves in which the one went up, and in which the other did.
     ups: (u32, u32),
+    /// Moves in which both went up.
     both_up: u32,
 }
 

@@ -470,7 +470,7 @@ fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
     items.iter().position(is_it).and_then(|index| u32::try_from(index).ok())
 }
 
-/// Of `count` totals, with zero for missing ones; rounded up, so that it is zero only if all are.
+/// The mean of `count` totals, with zero for missing ones; rounded up, so that it is zero only if all are.
 fn mean(totals: &[u64], count: usize) -> u64 {
     let sum: u128 = totals.iter().map(|it| u128::from(*it)).sum();
     u64::try_from(sum.div_ceil(count.max(1) as u128)).unwrap_or(u64::MAX)

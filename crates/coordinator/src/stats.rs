@@ -30,7 +30,7 @@ impl Percentile {
 
 /// The median of `sorted`, which ascends; `None` if it is empty.
 ///
-/// Of an even count it is the mean of the two middle values, rounded down.
+/// For an even count it is the mean of the two middle values, rounded down.
 #[must_use]
 pub fn median(sorted: &[u64]) -> Option<u64> {
     let upper = *sorted.get(sorted.len() / 2)?;

@@ -315,7 +315,7 @@ fn missing_pages_are_reported_and_nothing_can_be_changed() {
     assert_eq!(running.ask("/", "localhost").0, 200);
 }
 
-/// With limits so short that a test need not wait for long.
+/// A dashboard with short limits, so that tests are fast.
 fn impatient() -> Running {
     let short = Duration::from_millis(200);
     let folder = tempfile::tempdir().expect("a folder");

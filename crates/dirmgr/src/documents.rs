@@ -320,7 +320,7 @@ fn fits<K>(documents: &BTreeMap<K, CachedDocument>, text: &[u8]) -> bool {
 pub enum Wanted<'a, T> {
     /// All: they come from the relay's own disk.
     All,
-    /// Those that were requested.
+    /// The requested documents.
     These(&'a BTreeSet<T>),
 }
 

@@ -136,7 +136,7 @@ pub(crate) fn run(
 enum Team {
     /// Threads of this process.
     Local(LocalTeam),
-    /// Those of a coordinator's configuration, with at most this number of sockets to the relay.
+    /// The measurers of a coordinator's configuration, with at most this number of sockets to the relay.
     Remote(Box<RemoteTeam>, u32),
 }
 

@@ -89,7 +89,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// With this key, and the default number of rounds that relays allow.
+    /// A coordinator with this key, and the default number of rounds that relays allow.
     #[must_use]
     pub const fn new(key_seed: [u8; 32]) -> Self {
         Self { key_seed, rounds_max: ROUNDS_ALLOWED }

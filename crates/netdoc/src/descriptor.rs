@@ -56,7 +56,7 @@ pub struct ServerDescriptor<'a> {
     /// The average bandwidth that it is willing to carry, in bytes/s: the minimum of its rate,
     /// burst and `MaxAdvertisedBandwidth`. No measured bandwidth may exceed it.
     pub bandwidth_avg_bytes_s: u64,
-    /// What it is willing to carry for a short while, in bytes/s.
+    /// The burst bandwidth that it is willing to carry, in bytes/s.
     pub bandwidth_burst_bytes_s: u64,
     /// The maximum that it carried for ten seconds within the last days, in bytes/s.
     pub bandwidth_observed_bytes_s: u64,

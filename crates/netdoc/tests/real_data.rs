@@ -47,7 +47,7 @@ fn two_real_consensuses_are_read() {
     }
 }
 
-/// What CollecTor puts before a document.
+/// The annotation that CollecTor puts before a document.
 fn without_annotation(bytes: &[u8]) -> &[u8] {
     let rest = bytes.split_inclusive(|byte| *byte == b'\n').next().map(|line| &bytes[line.len()..]);
     rest.filter(|_| bytes.starts_with(b"@type")).unwrap_or(bytes)

@@ -30,7 +30,7 @@ pub enum FamilyIds {
     None,
     /// All keys in the folder of keys: `FamilyId *`.
     All,
-    /// Those with these public keys.
+    /// The keys with these IDs.
     These(Vec<FamilyId>),
 }
 

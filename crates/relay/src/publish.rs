@@ -63,9 +63,9 @@ pub enum PublishError {
 /// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For connecting.
+    /// The limit for connecting.
     pub connect: Duration,
-    /// For the whole request.
+    /// The limit for the whole request.
     pub total: Duration,
 }
 

@@ -43,7 +43,7 @@ pub struct RoundAccount {
     pub mean_rtt_ms: Option<f64>,
     /// Mean number of bytes of cells that were sent and had not returned.
     pub outstanding_bytes: u64,
-    /// Those of them that the relay's kernel had acknowledged.
+    /// Mean number of those bytes that the relay's kernel had acknowledged.
     pub taken_bytes: u64,
     /// Mean number of bytes in the measurer's kernel that were not sent yet.
     pub unsent_bytes: u64,

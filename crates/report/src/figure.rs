@@ -119,9 +119,9 @@ pub struct Band {
     pub from: f64,
     /// The upper end.
     pub to: f64,
-    /// What it is; may be empty.
+    /// The label; may be empty.
     pub label: String,
-    /// What it shows.
+    /// The role, which determines the colour.
     pub role: Role,
 }
 
@@ -132,9 +132,9 @@ pub struct Mark {
     pub on: On,
     /// The position.
     pub at: f64,
-    /// What it is; may be empty.
+    /// The label; may be empty.
     pub label: String,
-    /// What it shows.
+    /// The role, which determines the colour.
     pub role: Role,
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub struct Overview {
     /// The last recorded progress of the period.
     pub progress: Option<PeriodProgress>,
-    /// That period.
+    /// The period of that progress.
     pub period: Option<PeriodEntry>,
     /// The newest consensus.
     pub consensus: Option<Consensus>,

@@ -59,7 +59,7 @@ pub struct Measurement {
     pub rounds: u32,
     /// The name of the reason why it is not conclusive.
     pub cause: Option<String>,
-    /// That reason, in words.
+    /// The reason why it is not conclusive, as text.
     pub reason: Option<String>,
     /// The component to blame for a failure: `relay`, `measurer`, `configuration` or `coordinator`.
     pub blame: Option<String>,

@@ -42,7 +42,7 @@ impl Store {
     /// Removes some old data. Call it again later if there is more.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub fn remove_old(
         &mut self,
         retention: Retention,

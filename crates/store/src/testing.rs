@@ -60,7 +60,7 @@ pub(crate) fn closed(
     with_end(begun(ids, period_unix_s, number), bytes_s, end)
 }
 
-/// One that failed.
+/// A failed measurement.
 pub(crate) fn failed(
     ids: RelayIds,
     period_unix_s: u64,

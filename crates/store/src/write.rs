@@ -32,7 +32,7 @@ impl Store {
     /// their number.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub fn close_unfinished(&mut self) -> Result<usize, StoreError> {
         self.change(|db| {
             let interrupted = "UPDATE measurement SET state = ?1, is_final = 0 WHERE state = ?2";

@@ -52,7 +52,7 @@ pub(super) fn record(relay: u8, end: coordinator::End) -> Record {
     }
 }
 
-/// With a round, by measurers with these round trips.
+/// The record with a round, by measurers with these round trips.
 pub(super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
     let assignment = |measurer| Assignment {
         measurer: MeasurerId(measurer),

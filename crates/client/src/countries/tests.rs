@@ -7,7 +7,7 @@ fn country(code: &str) -> Country {
     code.parse().expect("a country")
 }
 
-/// As tor's files are: numbers for IPv4, addresses for IPv6.
+/// A table in the format of tor's files: numbers for IPv4, addresses for IPv6.
 const TABLE: &str = "# a comment\n16777216,16777471,AU\n16777472,16778239,CN\n2001:db8::,2001:db8::ffff,DE\n16778240,16779263,??\n";
 
 #[test]

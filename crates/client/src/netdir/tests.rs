@@ -39,7 +39,7 @@ pub(crate) fn netdir(relays: impl IntoIterator<Item = RelayInfo>) -> NetDir {
     NetDir { relays, ..NetDir::default() }
 }
 
-/// With these weights of positions.
+/// The network with these weights of positions.
 pub(crate) fn weighted(netdir: NetDir, weights: &[(&str, i32)]) -> NetDir {
     NetDir { weights: weights.iter().map(|(name, value)| (*name, *value)).collect(), ..netdir }
 }

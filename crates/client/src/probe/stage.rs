@@ -61,7 +61,7 @@ impl Stage {
 /// The client's end of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
-    /// For a stream that will be refused: sends nothing.
+    /// A stream that will be refused: sends nothing.
     Nothing,
     /// A download.
     Transfer(Transfer),

@@ -12,9 +12,9 @@ use std::rc::Rc;
 /// Bytes in both directions, and what the stream has reported.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
-    /// For the program.
+    /// Bytes for the program.
     pub(super) to_app: VecDeque<u8>,
-    /// For the stream.
+    /// Bytes for the stream.
     pub(super) to_tor: VecDeque<u8>,
     pub(super) is_connected: bool,
     /// The data of a RESOLVED.

@@ -3,7 +3,7 @@ use crate::model::Model;
 use crate::netdir::{NetDir, RelayInfo};
 use std::sync::Arc;
 
-/// By latency, according to a [`Model`] (Panchenko et al., §V-A): a middle by the RTTs of its links
+/// Selects relays by latency, according to a [`Model`] (Panchenko et al., §V-A): a middle by the RTTs of its links
 /// to both neighbours, a first hop by its RTT from the client if known, other positions by the mean
 /// of the relay's links. Unknown values count as the median.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
 use std::collections::BTreeMap;
 
-/// By the weights of a bandwidth file, such as FlashFlow's, instead of consensus weights, times the
+/// Selects relays by the weights of a bandwidth file, such as FlashFlow's, instead of consensus weights, times the
 /// position weight (dir-spec §3.8.3). A relay without a measurement in the file has weight zero.
 #[derive(Clone, Debug)]
 pub struct Measured {

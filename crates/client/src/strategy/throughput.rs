@@ -4,7 +4,7 @@ use crate::model::Model;
 use crate::netdir::{NetDir, RelayInfo};
 use std::sync::Arc;
 
-/// By throughput, according to a [`Model`] (Panchenko et al., §V-B): a middle by the slower of its
+/// Selects relays by throughput, according to a [`Model`] (Panchenko et al., §V-B): a middle by the slower of its
 /// links to both neighbours, other positions by the relay's fastest link. Unknown values count as
 /// the median.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 use super::{Position, Strategy};
 use crate::netdir::{NetDir, RelayInfo};
 
-/// By bandwidth, as unmodified clients do: the consensus weight times the position weight (dir-spec
+/// Selects relays by bandwidth, as C tor does: the consensus weight times the position weight (dir-spec
 /// §3.8.3).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Weighted;

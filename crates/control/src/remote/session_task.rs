@@ -74,7 +74,7 @@ pub(super) struct SessionTask {
     session: Option<Session>,
     /// The opt-in list for a measurer that takes it.
     list: watch::Receiver<Arc<[String]>>,
-    /// By their numbers in the session.
+    /// The rounds by their numbers in the session.
     rounds: BTreeMap<u64, Round>,
     /// Numbers continue from one session to the next.
     newest: u64,

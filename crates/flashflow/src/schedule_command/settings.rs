@@ -25,7 +25,7 @@ pub(super) struct Settings {
     pub(super) families: bool,
     /// Pairs of relays that the operator declares to be measured together.
     pub(super) together: Vec<(RsaId, RsaId)>,
-    /// By fingerprint or nickname; all relays if `None`.
+    /// The relays to plan, by fingerprint or nickname; all relays if `None`.
     pub(super) relays: Option<Vec<String>>,
     /// The relays that may be measured; all if `None`.
     pub(super) consent: Option<Consent>,

@@ -29,7 +29,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// For sending it to the members. Secret.
+    /// The secret bytes, to send to the members.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 32] {
         self.0

@@ -13,11 +13,11 @@ const VERSION: u8 = 1;
 pub const TAG_LEN: usize = 16;
 /// Length of a nonce.
 pub const NONCE_LEN: usize = 16;
-/// What the tag of a hello covers.
+/// The bytes of a hello that its tag covers.
 pub const HELLO_BODY_LEN: usize = 6 + 2 * NONCE_LEN;
 /// Length of a hello, and of the answer to one.
 pub const HELLO_LEN: usize = HELLO_BODY_LEN + TAG_LEN;
-/// What the tag of a frame covers: one block of AES.
+/// The bytes of a frame that its tag covers: one block of AES.
 pub const FRAME_BODY_LEN: usize = 16;
 /// Length of a frame without filler.
 pub const FRAME_LEN_MIN: usize = FRAME_BODY_LEN + TAG_LEN;
@@ -107,7 +107,7 @@ impl Packet {
 }
 
 impl Hello {
-    /// What the tag covers.
+    /// The bytes that the tag covers.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HELLO_BODY_LEN] {
         let mut bytes = [0; HELLO_BODY_LEN];
@@ -135,7 +135,7 @@ impl Hello {
 }
 
 impl Frame {
-    /// What the tag covers.
+    /// The bytes that the tag covers.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; FRAME_BODY_LEN] {
         let kind = match self.kind {

@@ -55,7 +55,7 @@ impl fmt::Display for Lost {
 pub struct PeerReport {
     /// The peer.
     pub peer: CapacityPeer,
-    /// What was sent and received in each second: bytes of UDP payload, without headers of IP.
+    /// The bytes sent and received in each second: UDP payload, without headers of IP.
     pub seconds: Vec<PairSecond>,
     /// The reason why it ended early, if it did.
     pub lost: Option<Lost>,

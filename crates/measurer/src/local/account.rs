@@ -35,7 +35,7 @@ struct Sample {
     at: Instant,
     /// Sockets to the relay.
     out: BTreeMap<ConnId, TcpAccount>,
-    /// Those of them that have not started to send.
+    /// The sockets to the relay that have not started to send.
     held_back: BTreeSet<ConnId>,
     /// Sockets over which cells come back: the same ones in echo.
     back: BTreeMap<ConnId, TcpAccount>,

@@ -33,7 +33,7 @@ const REST: Duration = Duration::from_secs(5);
 
 struct Slot {
     landing: Arc<OwnIdentity>,
-    /// For a link that authenticates.
+    /// The identity for a link that authenticates.
     authenticating: Option<Arc<OwnIdentity>>,
     listener: Option<(IpAddr, TcpListener)>,
 }

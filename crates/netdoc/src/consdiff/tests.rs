@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
 
-/// What is in it, but for the digests.
+/// Checks the content, except for the digests.
 #[test]
 fn a_diff_is_the_ed_script_of_c_tor() {
     let from = consensus(&numbered(1..40), "AAAA");

@@ -23,7 +23,7 @@ pub struct Client<R, A = Transfer> {
     /// For the validity of certificates.
     unix_time_s: u64,
     core: Core<Tor, A, R>,
-    /// Of the links whose TLS handshake is complete.
+    /// The channels of links whose TLS handshake is complete.
     channels: BTreeMap<ConnId, Channel>,
 }
 

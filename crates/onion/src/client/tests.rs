@@ -28,9 +28,9 @@ struct World<S: Played> {
     core: Core<S, Transfer, ChaCha8Rng>,
     now: Instant,
     conn: ConnId,
-    /// By circuit IDs, from the first on.
+    /// The circuits in the order of their IDs.
     chains: Vec<Chain<S>>,
-    /// What the relays saw, in order.
+    /// The cells that the relays received, in order.
     seen: Vec<Seen>,
     events: Vec<ClientEvent>,
     /// Cells that may leave at once.
@@ -122,7 +122,7 @@ where
     }
 }
 
-/// What is tried: circuits with their streams, and how many cells leave at once.
+/// A test case: circuits with their streams, and the number of cells that leave at once.
 #[derive(Clone, Debug)]
 struct Plan {
     circuits: Vec<(bool, bool, Vec<Transfer>)>,

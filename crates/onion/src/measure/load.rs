@@ -142,7 +142,7 @@ pub struct LoadGenerator<R> {
     ended_for_room: u32,
     /// Unsolicited cells of the relay.
     unsolicited_cells: u64,
-    /// Those among them on unfinished circuits, in the plaintext being handled.
+    /// Unsolicited cells on unfinished circuits, in the plaintext being handled.
     strays: u64,
 }
 

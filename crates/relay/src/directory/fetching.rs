@@ -18,9 +18,9 @@ const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// When fetches are due.
 #[derive(Debug)]
 pub(super) struct Times {
-    /// For consensuses.
+    /// When consensuses are due.
     listings_at: Instant,
-    /// For documents that no authority had at the last fetch.
+    /// When documents are due that no authority had at the last fetch.
     documents_at: Option<Instant>,
     pause: Duration,
 }

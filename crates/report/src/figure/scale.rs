@@ -15,7 +15,7 @@ impl ExperimentFigure {
         }
     }
 
-    /// From and to of an axis, as [`Axis::place`] counts.
+    /// The ends of an axis, in units of [`Axis::place`].
     pub(super) fn span(&self, on: On) -> (f64, f64) {
         let axis = self.axis(on);
         let points = self.series.iter().flat_map(|series| &series.points);

@@ -30,7 +30,7 @@ fn wanted(parts: &[&[u8]], step: usize) -> (Request, Vec<u8>, Vec<u8>) {
     }
 }
 
-/// Where a request leads.
+/// The destination of a request.
 fn carried(request: &Request) -> Destination {
     match request.verdict(false) {
         Verdict::Carry(destination) => destination,

@@ -89,7 +89,7 @@ struct Exiting {
 #[derive(Debug)]
 pub(super) struct Chain<S: Played> {
     circ_id: CircId,
-    /// What will be asked for, in turn.
+    /// The transfers that will be requested, in order.
     transfers: VecDeque<Transfer>,
     liar: Liar,
     offered: Agreed,

@@ -22,7 +22,7 @@ pub enum HopWindows {
         /// The number of cells sent at once.
         cells: u32,
     },
-    /// Of a fixed size.
+    /// A window of a fixed size.
     Fixed {
         /// The size in cells.
         cells: u32,

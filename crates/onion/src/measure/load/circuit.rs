@@ -21,9 +21,9 @@ pub(super) struct Circuit {
 pub(super) enum State {
     /// Waits for its link to open.
     Waiting,
-    /// Of two hops.
+    /// A circuit of two hops is being built.
     Building(Builder),
-    /// Of one hop.
+    /// A circuit of one hop is being created.
     Creating(fast::Client),
     Up(Flow),
     Dead,

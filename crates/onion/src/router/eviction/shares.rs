@@ -71,7 +71,7 @@ impl Neighbour {
     }
 }
 
-/// What one link holds.
+/// The amount that one link holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Holding {
     pub(super) neighbour: Neighbour,
@@ -79,12 +79,12 @@ pub(super) struct Holding {
     pub(super) amount: u64,
 }
 
-/// What all links keep together at this level. `holdings` are sorted.
+/// The total amount that all links keep at this level. `holdings` are sorted.
 pub(super) fn kept(holdings: &[Holding], level: u64) -> u64 {
     kept_within(holdings, level, Scope::Provider)
 }
 
-/// What each link keeps at this level, in the order of `holdings`, which are sorted.
+/// The amount that each link keeps at this level, in the order of `holdings`, which are sorted.
 pub(super) fn quotas(holdings: &[Holding], level: u64) -> Vec<u64> {
     let mut quotas = vec![0; holdings.len()];
     fill_quotas(holdings, level, Scope::Provider, &mut quotas);
@@ -113,7 +113,7 @@ fn kept_within(holdings: &[Holding], level: u64, scope: Scope) -> u64 {
     groups.map(|group| kept_inside(group, level, scope).min(limit(group, level, scope))).sum()
 }
 
-/// What the members of one group keep, without the group's own limit.
+/// The amount that the members of one group keep, without the group's own limit.
 fn kept_inside(group: &[Holding], level: u64, scope: Scope) -> u64 {
     match scope.inner() {
         Some(inner) => kept_within(group, level, inner),

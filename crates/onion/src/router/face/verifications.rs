@@ -16,7 +16,7 @@ const EARLY_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
-    /// What arrived behind the handshake.
+    /// Bytes that arrived after the handshake.
     early: Vec<u8>,
 }
 

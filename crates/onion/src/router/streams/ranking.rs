@@ -107,7 +107,7 @@ mod tests {
         Some(Neighbour::Unknown(ConnId(number)))
     }
 
-    /// Of this number of neighbours, each with some tunnels.
+    /// The source of a tunnel, one of this number of neighbours with some tunnels each.
     fn source_of(tunnel: TunnelIndex, neighbours: u32) -> Source {
         neighbour(tunnel.0 % neighbours).filter(|_| neighbours > 1)
     }
