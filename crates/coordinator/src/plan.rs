@@ -523,7 +523,8 @@ impl Entry {
     }
 }
 
-/// Of equal machines, the one with the smaller identity comes first, so the order is the same for all coordinators with the same relays.
+/// Of equal machines, the one with the smaller identity comes first, so the order is the same for all coordinators with
+/// the same relays.
 fn largest_first(mut machines: Vec<Machine>) -> Vec<Machine> {
     machines.sort_by_key(|machine| (core::cmp::Reverse(machine.guess()), machine.key()));
     machines

@@ -1,4 +1,5 @@
-//! The messages that an exit has sent on a set, and the data that a program may receive from them. It shares no code with the engine.
+//! The messages that an exit has sent on a set, and the data that a program may receive from them. It shares no code with
+//! the engine.
 
 use onion::cell::relay::RelayCommand;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +31,8 @@ impl Transcript {
         self.messages.values().flat_map(|all| all.first().cloned().unwrap_or_default()).collect()
     }
 
-    /// Whether a program may have received these bytes: the data of the messages from the first one on, each once and in order, and
-    /// nothing else.
+    /// Whether a program may have received these bytes: the data of the messages from the first one on, each once and in
+    /// order, and nothing else.
     pub(crate) fn permits(&self, got: &[u8]) -> bool {
         // The client may have accepted any of several messages with one number: all possible positions.
         let mut places = BTreeSet::from([0]);
