@@ -40,7 +40,8 @@ use watch::{Witness, memory};
   flashflow-lab experiment dos --quick --attacks sniper-wide,create2-flood --out results
 
 A relay withstands an attack if honest downloads keep 80 % of their rate, 99 % of honest circuits survive (open ones and those requested
-during the attack), 95 % of honest directory requests are answered, and its memory grows by at most its memory limit.")]
+during the attack), 95 % of honest directory requests are answered, and its memory grows by at most its memory limit. In dns-probing, the TTLs
+of its answers must not classify more than 75 % of names correctly as requested before or not.")]
 pub(super) struct Options {
     /// Attacks to run; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ATTACK,…")]
@@ -123,7 +124,7 @@ fn plan(options: &Options, session: Session<'_>) -> Plan {
     Plan {
         attacks,
         sides: sides.into_iter().collect(),
-        peace_s: seconds.min(session.or(None, 4, 15)),
+        undisturbed_s: seconds.min(session.or(None, 4, 15)),
         seconds,
         rate: Rate::from_mbit_per_s(options.limits.rate),
         demand: Rate::from_mbit_per_s(options.limits.demand),
@@ -139,7 +140,7 @@ fn parameters(plan: &Plan) -> Vec<(String, String)> {
     vec![
         parameter("attacker's rate", plan.rate),
         parameter("honest downloads take", plan.demand),
-        parameter("quiet time before each attack", format!("{} s", plan.peace_s)),
+        parameter("quiet time before each attack", format!("{} s", plan.undisturbed_s)),
         parameter("length of each attack", format!("{} s", plan.seconds)),
         parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
         parameter("parameters of the consensus", scene::PARAMETERS),
@@ -178,16 +179,16 @@ fn attack(
     output.doing(format!("{name}: before the attack"));
     let reader = Reader::start(target.clone(), clock)?;
     let mut wait = || interrupt.wait(Duration::from_millis(50));
-    let peace_from = clock.now();
+    let undisturbed_from = clock.now();
     let cpu = || lab::cpu_time(pid).unwrap_or_default();
-    let (in_peace, under_attack) =
+    let (before_attack, under_attack) =
         if kind.targets_dials() { (0..2, 2..FRESH) } else { (0..FRESH, 0..FRESH) };
     let cpu_before = cpu();
-    let watched = Watched { subject, paths: in_peace, seconds: plan.peace_s };
+    let watched = Watched { subject, paths: before_attack, seconds: plan.undisturbed_s };
     let interval = circuits.watch(scene, watched, &downloads, interrupt)?;
-    let peace_cpu = cpu().saturating_sub(cpu_before);
-    let peace = circuits.settle(scene, interval, interrupt);
-    let reads_peace = reader.reads(peace_from, clock.now(), &mut wait);
+    let cpu_while_undisturbed = cpu().saturating_sub(cpu_before);
+    let undisturbed = circuits.settle(scene, interval, interrupt);
+    let reads_before = reader.reads(undisturbed_from, clock.now(), &mut wait);
     let before_mib = memory(pid)?.now_mib;
     output.doing(format!("{name}: under attack"));
     let witness = Witness::start(pid)?;
@@ -213,15 +214,15 @@ fn attack(
     Ok(Finding {
         kind,
         side,
-        peace,
+        undisturbed,
         attacked,
-        reads_peace,
+        reads_before,
         reads,
         open_before,
         before_mib,
         peak_mib,
         limit_mib: f64::from(plan.memory_mib),
-        peace_cpu,
+        cpu_while_undisturbed,
         attacked_cpu,
         load,
         spent,
@@ -301,7 +302,7 @@ fn figure(kind: Kind, plan: &Plan, findings: &[&Finding]) -> ExperimentFigure {
         (1..).map(|second| from + f64::from(second)).zip(mbit.iter().copied()).collect()
     };
     findings.iter().enumerate().fold(figure, |figure, (nth, finding)| {
-        let mut points = series(&finding.peace.mbit, -f64::from(plan.peace_s));
+        let mut points = series(&finding.undisturbed.mbit, -f64::from(plan.undisturbed_s));
         points.extend(series(&finding.attacked.mbit, 0.0));
         figure.with(Series::line(finding.side.word(), Role::Nth(nth), points))
     })

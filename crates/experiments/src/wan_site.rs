@@ -24,7 +24,7 @@ const PRIORITY: i32 = -14;
 /// Relays of one kind in the network namespace of this thread.
 pub(crate) enum Relays {
     /// C tor relays in a private network, whose consensus sets these defences.
-    Stock(Network, Defences),
+    CTor(Network, Defences),
     /// FlashFlow relays that a testbed's coordinator may measure.
     Own(Vec<OwnRelay>),
 }
@@ -43,7 +43,7 @@ impl Relays {
             Mode::Transit => {
                 let relay = |(number, limit): (u32, Option<Rate>)| RelaySpec {
                     limit,
-                    ..RelaySpec::new(&format!("stock{number}"))
+                    ..RelaySpec::new(&format!("tor{number}"))
                 };
                 let spec = NetworkSpec {
                     bandwidth_file: false,
@@ -56,7 +56,7 @@ impl Relays {
                 let consensus = Consensus::parse(text.as_bytes())
                     .map_err(|source| Error::Consensus { what: what(), source })?;
                 let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-                Ok(Self::Stock(network, defences))
+                Ok(Self::CTor(network, defences))
             }
             Mode::Echo => {
                 let start = |(number, limit): (u32, Option<Rate>)| {
@@ -76,7 +76,7 @@ impl Relays {
         testbed: &Testbed,
     ) -> Result<(Request, u32, RelayReports<'_>)> {
         match self {
-            Self::Stock(network, defences) => {
+            Self::CTor(network, defences) => {
                 let node = &network.relays()[relay];
                 let ids = Subject::ids(Fingerprint::from_bytes(node.rsa()), Some(node.ed25519()));
                 let target = Target { address: node.or_addr(), ids };
@@ -94,7 +94,7 @@ impl Relays {
 
     pub(crate) fn stop(self) -> Result<()> {
         match self {
-            Self::Stock(network, _) => Ok(network.stop()?),
+            Self::CTor(network, _) => Ok(network.stop()?),
             Self::Own(_) => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ fn a_c_tor_client_downloads_through_distant_relays_of_both_kinds_in_each_positio
     assert_eq!(places, ["guard", "middle", "exit"]);
     for case in &cases {
         assert_ne!(text(case, "verdict"), "failed", "{case}");
-        for who in ["stock", "ours"] {
+        for who in ["tor", "ours"] {
             let rate = number(case, &format!("{who}_low_mbit_per_s"));
             // At least three round trips.
             assert!(rate > 0.0 && rate < 0.5 * 8.0 / 0.06, "{case}");

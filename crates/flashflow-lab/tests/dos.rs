@@ -25,7 +25,7 @@ fn honest_clients_are_served_and_measured_during_an_attack() {
         assert!(number(case, "witnessed_mb") > 0.3, "{case}");
         assert!(number(case, "honest_circuits_alive_share") >= 0.9, "{case}");
         assert!(number(case, "honest_throughput_share") > 0.3, "{case}");
-        assert!(number(case, "circuits_stood") >= 20.0, "{case}");
+        assert!(number(case, "circuits_open_before") >= 20.0, "{case}");
         assert!(number(case, "build_time_ms") > 0.0, "{case}");
         assert!(number(case, "directory_requests") >= 5.0, "{case}");
         let memory = number(case, "peak_memory_mib");

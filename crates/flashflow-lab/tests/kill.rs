@@ -29,8 +29,8 @@ fn after_a_kill_of_any_victim_the_others_end_and_nothing_is_left() {
     // If the machine pauses, the result is a lower bound.
     let is_conclusive = control["conclusive"] == true;
     let least = if is_conclusive { 0.9 } else { 0.0 };
-    assert!((least..=1.05).contains(&number(control, "ratio_to_got")), "{control}");
-    assert!((0.1..=1.05).contains(&number(control, "got_over_allowed")), "{control}");
+    assert!((least..=1.05).contains(&number(control, "ratio_to_received")), "{control}");
+    assert!((0.1..=1.05).contains(&number(control, "ratio_received_to_allowed")), "{control}");
     for case in cases {
         match text(case, "verdict") {
             "held" if text(case, "victim") == "nobody" => {

@@ -97,7 +97,7 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
     assert_eq!((&users["users"], &users["failed"]), (&2.into(), &0.into()), "{users}");
     assert!(number(users, "circuits") >= 1.0 && number(users, "slow_relays_used") > 0.0, "{users}");
     for (who, factor) in [
-        ("stock tor", Some("stock tor over no anonymity")),
+        ("C tor", Some("C tor over no anonymity")),
         ("our client", Some("our client over no anonymity")),
         ("no anonymity", None),
     ] {
@@ -153,7 +153,7 @@ fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays
         ("figure-2", "streams", [1, 2]),
         ("figure-3", "penetrators", [0, 2]),
     ] {
-        for relays in ["stock", "ours"] {
+        for relays in ["tor", "ours"] {
             let [few, many] =
                 levels.map(|level| case(&format!("{figure}: {relays}, {level} {others}")));
             for (it, level) in [few, many].into_iter().zip(levels) {
@@ -170,7 +170,7 @@ fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays
             let shown = number(many, "value") / number(few, "value");
             assert!((factor / shown - 1.0).abs() < 1e-2, "{factor}: {shown}");
         }
-        case(&format!("{figure}: ours over stock, {} {others}", levels[1]));
+        case(&format!("{figure}: ours over tor, {} {others}", levels[1]));
         assert!(scratch.path("results").join(format!("cross-traffic-{figure}.svg")).is_file());
     }
 }

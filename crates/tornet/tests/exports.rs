@@ -8,7 +8,7 @@ use tornet::Error;
 use tornet::export::{Programs, write};
 use tornet::network::{Client, Network, Relay, Users};
 
-/// Stock tor's programs, where there are any.
+/// C tor's programs, where there are any.
 fn has_tor() -> bool {
     let runs = |program: &str| Command::new(program).arg("--version").output().is_ok();
     runs("tor") && runs("tor-gencert")

@@ -180,7 +180,7 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
         .column("kind", "relay")
         .column("lie", part.description())
         .column("clients", part.has_clients)
-        .column("really_sent_mbit_per_s", sent)
+        .column("sent_mbit_per_s", sent)
         .column("conclusive", outcome.estimate().map(coordinator::Estimate::is_conclusive));
     Ok(match client_failure {
         Some(problem) => case.ended(CaseVerdict::Failed, format!("its clients failed: {problem}")),

@@ -58,7 +58,7 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
                 "rtt_ms": options.rtt_ms, "loss_percent": options.loss_percent,
                 "connections": options.connections, "congestion": options.congestion.name(),
                 "mbit_per_s": rate, "path_cpu_s_per_gbit": path, "process_cpu_s_per_gbit": process,
-                "unordered_losses": losses,
+                "unintended_losses": losses,
             })
         },
     );
@@ -84,7 +84,7 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
                 "type": "run", "run": run, "mbit_per_s": rate.as_mbit_per_s(),
                 "path_cpu_s_per_gbit": path_cpu_s_per_gbit,
                 "process_cpu_s_per_gbit": process_cpu_s_per_gbit,
-                "out": out, "back": back, "unordered": unintended,
+                "out": out, "back": back, "unintended": unintended,
             })
         },
     );

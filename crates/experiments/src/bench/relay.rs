@@ -133,7 +133,7 @@ fn conclude(
     let trip = |subject: Subject, of: Subject| {
         quiet.iter().find(|it| it.subject == subject && it.of == of)
     };
-    let [stock, own] = SUBJECTS;
+    let [c_tor, own] = SUBJECTS;
     let median_ms = |it: Option<&Quiet>| it.map(|it| it.median_ms);
     output.result(
         format!(
@@ -145,8 +145,8 @@ fn conclude(
                 "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
                 "tls_forwarder_gbit_per_cpu_s": limit, "ratio": ratio,
                 "share_of_tls_forwarder": of_limit,
-                "tor_quiet_round_trip_ms": median_ms(trip(stock, stock)),
-                "ours_quiet_round_trip_ms": median_ms(trip(own, stock)),
+                "tor_quiet_round_trip_ms": median_ms(trip(c_tor, c_tor)),
+                "ours_quiet_round_trip_ms": median_ms(trip(own, c_tor)),
                 "ours_quiet_round_trip_at_own_load_ms": median_ms(trip(own, own)),
                 "runs": runs, "seconds": seconds,
             })

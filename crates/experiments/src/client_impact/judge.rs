@@ -94,17 +94,17 @@ impl Rates {
             }
             _ => case.ended(CaseVerdict::Failed, "nothing was downloaded"),
         };
-        let [stock, ours] = [&self.c_tor, &self.ours].map(|it| range(it).unzip());
+        let [c_tor, ours] = [&self.c_tor, &self.ours].map(|it| range(it).unzip());
         case.with(&Columns {
-            stock_low_mbit_per_s: stock.0,
-            stock_high_mbit_per_s: stock.1,
+            tor_low_mbit_per_s: c_tor.0,
+            tor_high_mbit_per_s: c_tor.1,
             ours_low_mbit_per_s: ours.0,
             ours_high_mbit_per_s: ours.1,
             pairs: ratio.pairs,
             paired_ratio: ratio.factor.value,
             paired_ratio_low: ratio.factor.interval.map(|it| it.0),
             paired_ratio_high: ratio.factor.interval.map(|it| it.1),
-            stock_to_first_byte_s: median(self.c_tor_first_s.iter().copied()),
+            tor_to_first_byte_s: median(self.c_tor_first_s.iter().copied()),
             ours_to_first_byte_s: median(self.ours_first_s.iter().copied()),
         })
     }
@@ -113,15 +113,15 @@ impl Rates {
 /// Columns of a case besides its cell.
 #[derive(Serialize)]
 struct Columns {
-    stock_low_mbit_per_s: Option<f64>,
-    stock_high_mbit_per_s: Option<f64>,
+    tor_low_mbit_per_s: Option<f64>,
+    tor_high_mbit_per_s: Option<f64>,
     ours_low_mbit_per_s: Option<f64>,
     ours_high_mbit_per_s: Option<f64>,
     pairs: usize,
     paired_ratio: f64,
     paired_ratio_low: Option<f64>,
     paired_ratio_high: Option<f64>,
-    stock_to_first_byte_s: Option<f64>,
+    tor_to_first_byte_s: Option<f64>,
     ours_to_first_byte_s: Option<f64>,
 }
 

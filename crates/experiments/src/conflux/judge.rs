@@ -201,7 +201,7 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
         ExperimentFigure::new("figure-4", title, x, y).mark(On::Y, 0.0, "plain Tor", Role::Truth);
     let mut nth = 0;
     for size_mb in plan.sizes_mb.iter().copied() {
-        for exit in [ExitOf::Ours, ExitOf::Stock] {
+        for exit in [ExitOf::Ours, ExitOf::Tor] {
             let points = gains(plan, trials, exit, size_mb);
             if points.len() > 1 {
                 let name = format!("{size_mb} MB, exit: {}", exit.name());
@@ -247,7 +247,7 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
         (!gains.is_empty())
             .then(|| format!("{size_mb} MB, exit {}: {}", exit.name(), gains.join(", ")))
     };
-    let all: Vec<String> = [ExitOf::Ours, ExitOf::Stock]
+    let all: Vec<String> = [ExitOf::Ours, ExitOf::Tor]
         .into_iter()
         .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| answer(*size, exit)))
         .collect();
@@ -268,7 +268,7 @@ mod tests {
             runs: 3,
             sizes_mb: vec![5.0],
             methods: vec![
-                method(ClientKind::Tor, ExitOf::Stock, 1),
+                method(ClientKind::Tor, ExitOf::Tor, 1),
                 method(ClientKind::Ours, ExitOf::Ours, 1),
                 method(ClientKind::Ours, ExitOf::Ours, 2),
             ],

@@ -47,14 +47,14 @@ pub(super) enum ExitOf {
     /// Our relay.
     Ours,
     /// C tor's.
-    Stock,
+    Tor,
 }
 
 impl ExitOf {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ours => "ours",
-            Self::Stock => "stock",
+            Self::Tor => "tor",
         }
     }
 }
@@ -131,7 +131,7 @@ impl ConfluxSettings {
         let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
         legs.sort_unstable();
         legs.dedup();
-        let both = [ExitOf::Ours, ExitOf::Stock];
+        let both = [ExitOf::Ours, ExitOf::Tor];
         let mut exits = values_or(&options.exits, is_quick, &both, &both);
         exits.sort_unstable();
         exits.dedup();
@@ -146,16 +146,16 @@ impl ConfluxSettings {
             legs.retain(|legs| *legs > 1);
             exits = vec![ExitOf::Ours];
         } else {
-            methods.push(one(ClientKind::Tor, ExitOf::Stock));
+            methods.push(one(ClientKind::Tor, ExitOf::Tor));
             // C tor clients link two circuits.
-            if exits.contains(&ExitOf::Stock) && legs.contains(&2) {
-                methods.push(Method { who: ClientKind::TorLinked, exit: ExitOf::Stock, legs: 2 });
+            if exits.contains(&ExitOf::Tor) && legs.contains(&2) {
+                methods.push(Method { who: ClientKind::TorLinked, exit: ExitOf::Tor, legs: 2 });
             }
         }
         // --quick tries C tor's exit with two legs only.
-        let two_at_stock = is_quick && options.exits.is_empty();
+        let two_at_tor = is_quick && options.exits.is_empty();
         for exit in exits {
-            let is_left_out = |legs: usize| two_at_stock && exit == ExitOf::Stock && legs != 2;
+            let is_left_out = |legs: usize| two_at_tor && exit == ExitOf::Tor && legs != 2;
             let legs = legs.iter().copied().filter(|legs| !is_left_out(*legs));
             methods.extend(legs.map(|legs| Method { who: ClientKind::Ours, exit, legs }));
         }
@@ -226,11 +226,9 @@ mod tests {
         let plan = ConfluxSettings::new(&options(false), false);
         assert_eq!(plan.sizes_mb, [0.4, 5.0]);
         let quick = ConfluxSettings::new(&options(false), true);
-        let of_stock_exits = quick
-            .methods
-            .iter()
-            .filter(|it| it.who == ClientKind::Ours && it.exit == ExitOf::Stock);
-        assert_eq!(of_stock_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
+        let of_tor_exits =
+            quick.methods.iter().filter(|it| it.who == ClientKind::Ours && it.exit == ExitOf::Tor);
+        assert_eq!(of_tor_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
         assert_eq!(plan.methods.len(), 8, "C tor twice, and three numbers of legs with each exit");
         assert!(plan.methods[0].who.is_baseline());
         let mut runs: Vec<u32> = (0..4).flat_map(|first| plan.runs_from(first, 4)).collect();

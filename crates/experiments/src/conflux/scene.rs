@@ -178,7 +178,7 @@ impl BridgeNetwork {
     pub(super) fn start_clients(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
         self.ours.clear();
         self.first = first;
-        let [entry, middle, exit] = self.stock_path();
+        let [entry, middle, exit] = self.c_tor_path();
         if let Some(linked) = &mut self.linked_tor {
             let bridges = self.bridges.iter().cycle().skip(first).take(2);
             let entry = bridges.map(JoinedRelay::rsa).collect();
@@ -232,7 +232,7 @@ impl BridgeNetwork {
             // Discards earlier paths.
             self.tor.used_paths()?;
             let done = warmed(self.tor.socks(), server, content, &isolation);
-            let [entry, _, exit] = self.stock_path();
+            let [entry, _, exit] = self.c_tor_path();
             let is_it =
                 |path: &Vec<[u8; 20]>| path.first() == entry.first() && path.last() == exit.first();
             let used = self.tor.used_paths()?;
@@ -256,7 +256,7 @@ impl BridgeNetwork {
     }
 
     /// The relays that C tor clients may use at each position.
-    fn stock_path(&self) -> [Vec<[u8; 20]>; 3] {
+    fn c_tor_path(&self) -> [Vec<[u8; 20]>; 3] {
         let entry = vec![self.bridges[self.first].rsa()];
         let relays = self.network.relays();
         let middle = relays.iter().take(BRIDGES).map(Node::rsa).collect();
@@ -267,10 +267,10 @@ impl BridgeNetwork {
     fn only(&self, method: Method) -> Only {
         let known = |all: Vec<[u8; 20]>| all.into_iter().map(Fingerprint::from_bytes).collect();
         let bridges = self.bridges.iter().cycle().skip(self.first).take(method.legs);
-        let [_, middles, stock] = self.stock_path();
+        let [_, middles, exits] = self.c_tor_path();
         let exit = match method.exit {
             ExitOf::Ours => self.exit.rsa(),
-            ExitOf::Stock => stock.first().copied().unwrap_or_default(),
+            ExitOf::Tor => exits.first().copied().unwrap_or_default(),
         };
         let exit = Fingerprint::from_bytes(exit);
         Only {

@@ -66,8 +66,8 @@ impl CrashRound {
             .column("deadline_at_s", self.deadline.as_secs_f64())
             .column("kill_to_end_s", seconds(killed.and_then(|_| self.took())))
             .column("control", self.kill.is_none())
-            .column("ratio_to_got", self.ratio_to_received())
-            .column("got_over_allowed", self.ratio_to_allowed(limit))
+            .column("ratio_to_received", self.ratio_to_received())
+            .column("ratio_received_to_allowed", self.ratio_to_allowed(limit))
             .column("conclusive", self.verdict.as_ref().map(|verdict| verdict.is_conclusive))
             .column("error", error)
     }

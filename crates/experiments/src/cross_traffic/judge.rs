@@ -128,8 +128,8 @@ pub(super) fn cases(points: &[Point]) -> Vec<Case> {
             (least.level < most.level).then_some((least, most))
         };
         cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| over_lowest(a, b)));
-        let last = of(Software::Ours).zip(of(Software::Stock));
-        cases.extend(last.map(|((_, ours), (_, stock))| over_stock(ours, stock)));
+        let last = of(Software::Ours).zip(of(Software::Tor));
+        cases.extend(last.map(|((_, ours), (_, c_tor))| over_tor(ours, c_tor)));
     }
     cases
 }
@@ -167,10 +167,10 @@ fn over_lowest(least: &Point, most: &Point) -> Case {
 }
 
 /// Our relays compared with C tor's at the highest level. A higher throughput and a shorter set-up are better.
-fn over_stock(ours: &Point, stock: &Point) -> Case {
+fn over_tor(ours: &Point, c_tor: &Point) -> Case {
     let (figure, _) = ours.what.figure();
-    let name = format!("{figure}: ours over stock, {} {}", ours.level, ours.what.others());
-    compared(name, ours, stock, ours.what.expected().recip())
+    let name = format!("{figure}: ours over tor, {} {}", ours.level, ours.what.others());
+    compared(name, ours, c_tor, ours.what.expected().recip())
 }
 
 pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {
@@ -214,7 +214,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
 
 /// Whether the claim holds. It does not include the comparison of our relays with C tor's.
 pub(super) fn held(cases: &[Case]) -> bool {
-    let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
+    let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over tor");
     claim_holds(cases.iter().filter(promised))
 }
 
@@ -245,24 +245,24 @@ mod tests {
     fn the_highest_level_is_compared_with_the_lowest_for_each_kind_of_relay() {
         use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
         let points = [
-            point(What::Node, Software::Stock, 0, 900.0),
+            point(What::Node, Software::Tor, 0, 900.0),
             point(What::Node, Software::Ours, 0, 900.0),
-            point(What::Node, Software::Stock, 9, 600.0),
+            point(What::Node, Software::Tor, 9, 600.0),
             point(What::Node, Software::Ours, 9, 901.0),
-            point(What::SetUp, Software::Stock, 0, 10.0),
-            point(What::SetUp, Software::Stock, 4, 90.0),
+            point(What::SetUp, Software::Tor, 0, 10.0),
+            point(What::SetUp, Software::Tor, 4, 90.0),
             point(What::SetUp, Software::Ours, 0, 10.0),
             point(What::SetUp, Software::Ours, 4, 5.0),
         ];
         let cases = cases(&points);
         let verdict = |name| verdict_of(&cases, name);
-        assert_eq!(verdict("figure-1: stock, 0 penetrators"), Skipped, "a single point");
-        assert_eq!(verdict("figure-1: stock, 9 penetrators over 0"), Held);
+        assert_eq!(verdict("figure-1: tor, 0 penetrators"), Skipped, "a single point");
+        assert_eq!(verdict("figure-1: tor, 9 penetrators over 0"), Held);
         assert_eq!(verdict("figure-1: ours, 9 penetrators over 0"), Inconclusive, "the same");
-        assert_eq!(verdict("figure-1: ours over stock, 9 penetrators"), Held);
-        assert_eq!(verdict("figure-3: stock, 4 penetrators over 0"), Held);
+        assert_eq!(verdict("figure-1: ours over tor, 9 penetrators"), Held);
+        assert_eq!(verdict("figure-3: tor, 4 penetrators over 0"), Held);
         assert_eq!(verdict("figure-3: ours, 4 penetrators over 0"), Missed, "faster under load");
-        assert_eq!(verdict("figure-3: ours over stock, 4 penetrators"), Held);
+        assert_eq!(verdict("figure-3: ours over tor, 4 penetrators"), Held);
         assert_eq!(cases.len(), points.len() + 6, "no case without points");
         assert!(!held(&cases));
         assert!(held(&cases[..points.len() + 3]));
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_single_level_has_no_comparison() {
         let points = [
-            point(What::Streams, Software::Stock, 4, 9.0),
+            point(What::Streams, Software::Tor, 4, 9.0),
             point(What::Streams, Software::Ours, 4, 9.0),
         ];
         assert_eq!(cases(&points).len(), 2);

@@ -18,16 +18,16 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The software of a circuit's relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Software {
-    Stock,
+    Tor,
     Ours,
 }
 
 impl Software {
-    pub(super) const ALL: [Self; 2] = [Self::Stock, Self::Ours];
+    pub(super) const ALL: [Self; 2] = [Self::Tor, Self::Ours];
 
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Stock => "stock",
+            Self::Tor => "tor",
             Self::Ours => "ours",
         }
     }
@@ -36,7 +36,7 @@ impl Software {
 /// All processes of the experiment.
 pub(super) struct SharedNetwork {
     view: Arc<NetDir>,
-    stock: Vec<Fingerprint>,
+    c_tor: Vec<Fingerprint>,
     ours: Vec<Fingerprint>,
     server: ProbeServer,
     // Dropped before the network.
@@ -48,22 +48,22 @@ pub(super) struct SharedNetwork {
 impl SharedNetwork {
     pub(super) fn start(output: &Output) -> Result<Self> {
         // Three for the measured circuit, and one as the first hop of penetrators.
-        let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
-        let network = network::start(&NetworkSpec::new(stock), output)?;
+        let c_tor = (1..=4).map(|it| RelaySpec::open_exit(&format!("tor{it}"))).collect();
+        let network = network::start(&NetworkSpec::new(c_tor), output)?;
         let folder = testbed::temporary_folder()?;
         let relays = testbed::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
         let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
-        let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
+        let c_tor: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
         let ours: Vec<Fingerprint> = all(own);
         let knows =
-            |view: &NetDir| stock.iter().chain(&ours).all(|relay| view.find(relay).is_some());
+            |view: &NetDir| c_tor.iter().chain(&ours).all(|relay| view.find(relay).is_some());
         let (authorities, known) = (network.directory_addrs(), folder.path().join("client"));
         let directories = Directories::default();
         let view =
             probe::learn(authorities, directories, [].into(), known, PATIENCE, knows, || false)?;
         let server = ProbeServer::start((Ipv4Addr::LOCALHOST, 0).into())?;
-        Ok(Self { view, stock, ours, server, relays, network, _folder: folder })
+        Ok(Self { view, c_tor, ours, server, relays, network, _folder: folder })
     }
 
     pub(super) fn view(&self) -> Arc<NetDir> {
@@ -86,7 +86,7 @@ impl SharedNetwork {
     /// The measured circuit.
     pub(super) fn path(&self, kind: Software) -> Result<Subject> {
         self.subject(match kind {
-            Software::Stock => &self.stock[..3],
+            Software::Tor => &self.c_tor[..3],
             Software::Ours => &self.ours,
         })
     }
@@ -94,10 +94,10 @@ impl SharedNetwork {
     /// A circuit that ends at the middle relay of the measured one, and shares no other relay with it.
     pub(super) fn crossing_path(&self, kind: Software) -> Result<Subject> {
         let middle = match kind {
-            Software::Stock => &self.stock[1],
+            Software::Tor => &self.c_tor[1],
             Software::Ours => &self.ours[1],
         };
-        self.subject(&[self.stock[3], *middle])
+        self.subject(&[self.c_tor[3], *middle])
     }
 
     pub(super) fn stop(self) -> Result<()> {

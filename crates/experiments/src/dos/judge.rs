@@ -36,11 +36,11 @@ pub(super) struct Finding {
     pub(super) kind: Kind,
     pub(super) side: Side,
     /// The service before the attack.
-    pub(super) peace: Service,
+    pub(super) undisturbed: Service,
     /// The service during the attack.
     pub(super) attacked: Service,
     /// The results of an honest client of the relay's directory.
-    pub(super) reads_peace: Reads,
+    pub(super) reads_before: Reads,
     pub(super) reads: Reads,
     /// Of the circuits that were open when the attack began: the number that are open at its end, and their total.
     pub(super) open_before: (usize, usize),
@@ -49,7 +49,7 @@ pub(super) struct Finding {
     pub(super) peak_mib: f64,
     pub(super) limit_mib: f64,
     /// CPU time of the relay.
-    pub(super) peace_cpu: Duration,
+    pub(super) cpu_while_undisturbed: Duration,
     pub(super) attacked_cpu: Duration,
     /// The use of the processors during the attack.
     pub(super) load: Load,
@@ -68,7 +68,7 @@ impl Finding {
 
     /// The rate of honest downloads as a share of their rate before the attack.
     pub(super) fn throughput_share(&self) -> f64 {
-        self.attacked.mean_mbit() / self.peace.mean_mbit()
+        self.attacked.mean_mbit() / self.undisturbed.mean_mbit()
     }
 
     /// The share of circuits that are open at the end, of those open before and those requested during the attack.
@@ -153,21 +153,21 @@ impl Finding {
         if self.kind.uses_requests() && self.spent.requests == 0 {
             return Some("the attack contained no directory request".to_owned());
         }
-        let Reads { asked, answered, .. } = self.reads_peace;
+        let Reads { asked, answered, .. } = self.reads_before;
         if asked == 0 || share((answered + 1).min(asked), asked) < ANSWERED {
             return Some(format!(
                 "before the attack, {answered} of {asked} directory requests were answered"
             ));
         }
-        let Service { requested, alive, .. } = self.peace;
+        let Service { requested, alive, .. } = self.undisturbed;
         // One circuit may fail by chance, which is more than 1 % of a small number.
         if requested == 0 || share((alive + 1).min(requested), requested) < ALIVE {
-            let reasons = reasons(&self.peace);
+            let reasons = reasons(&self.undisturbed);
             return Some(format!(
                 "before the attack, {alive} of {requested} circuits were built{reasons}"
             ));
         }
-        let mean = self.peace.mean_mbit();
+        let mean = self.undisturbed.mean_mbit();
         (mean <= 0.0).then(|| "nothing was downloaded before the attack".to_owned())
     }
 
@@ -179,23 +179,26 @@ impl Finding {
             .column("honest_throughput_share", rounded(self.throughput_share(), 3))
             .column("honest_circuits_alive_share", rounded(self.alive_share(), 4))
             .column("build_time_ms", some(self.attacked.median_build_ms()))
-            .column("build_time_peace_ms", some(self.peace.median_build_ms()))
+            .column("build_time_before_ms", some(self.undisturbed.median_build_ms()))
             .column("peak_memory_mib", rounded(self.peak_mib, 1))
             .column("memory_before_mib", rounded(self.before_mib, 1))
             .column("attacker_mbit_per_s", rounded(self.attacker_mbit(), 2))
             .column("held", self.held() && self.problem().is_none())
-            .column("honest_peace_mbit_per_s", rounded(self.peace.mean_mbit(), 2))
+            .column("honest_before_mbit_per_s", rounded(self.undisturbed.mean_mbit(), 2))
             .column("broken_downloads", self.attacked.broken_downloads)
-            .column("circuits_stood", self.open_before.1)
-            .column("circuits_stood_alive", self.open_before.0)
-            .column("circuits_asked", self.attacked.requested)
-            .column("circuits_built_alive", self.attacked.alive)
+            .column("circuits_open_before", self.open_before.1)
+            .column("circuits_open_before_alive", self.open_before.0)
+            .column("circuits_requested", self.attacked.requested)
+            .column("circuits_requested_alive", self.attacked.alive)
             .column("directory_answers_share", rounded(self.reads.share(), 3))
             .column("directory_requests", self.reads.asked)
             .column("directory_answer_ms", some(median(self.reads.ms.iter().copied())))
-            .column("directory_answer_peace_ms", some(median(self.reads_peace.ms.iter().copied())))
+            .column(
+                "directory_answer_before_ms",
+                some(median(self.reads_before.ms.iter().copied())),
+            )
             .column("relay_cpu_s", rounded(self.attacked_cpu.as_secs_f64(), 2))
-            .column("relay_cpu_peace_s", rounded(self.peace_cpu.as_secs_f64(), 2))
+            .column("relay_cpu_before_s", rounded(self.cpu_while_undisturbed.as_secs_f64(), 2))
             .column("relay_waited_percent", rounded(self.load.waited * 100.0, 1))
             .column("machine_busy_percent", rounded(self.load.machine * 100.0, 1))
             .column("attacker_cpu_s", rounded(self.spent.cpu.as_secs_f64(), 2))
@@ -209,11 +212,11 @@ impl Finding {
             .column("witnessed_connections", self.witnessed_connections);
         let case = match self.leak() {
             Some(leak) => case
-                .column("names_told_by_time", rounded(leak.by_time, 3))
-                .column("names_told_by_ttl", rounded(leak.by_ttl, 3))
+                .column("names_classified_by_time", rounded(leak.by_time, 3))
+                .column("names_classified_by_ttl", rounded(leak.by_ttl, 3))
                 .column("answer_asked_ms", rounded(leak.asked_ms, 1))
                 .column("answer_fresh_ms", rounded(leak.fresh_ms, 1))
-                .column("ttls_told_s", format!("{:?}", leak.ttls_s)),
+                .column("ttls_s", format!("{:?}", leak.ttls_s)),
             None => case,
         };
         if let Some(problem) = self.problem() {
@@ -226,7 +229,7 @@ impl Finding {
             self.alive_share() * 100.0,
             self.reads.share() * 100.0,
             self.attacked.median_build_ms().unwrap_or(f64::NAN),
-            self.peace.median_build_ms().unwrap_or(f64::NAN),
+            self.undisturbed.median_build_ms().unwrap_or(f64::NAN),
             self.peak_mib,
             self.attacker_mbit(),
         );
@@ -296,15 +299,15 @@ mod tests {
         Finding {
             kind: Kind::SniperWide,
             side: Side::Ours,
-            peace: service(20.0, 50, 50, 10.0),
+            undisturbed: service(20.0, 50, 50, 10.0),
             attacked: service(16.0, 50, 50, 20.0),
-            reads_peace: reads(20, 20),
+            reads_before: reads(20, 20),
             reads: reads(20, 19),
             open_before: (50, 50),
             before_mib: 20.0,
             peak_mib: 84.0,
             limit_mib: 64.0,
-            peace_cpu: Duration::ZERO,
+            cpu_while_undisturbed: Duration::ZERO,
             attacked_cpu: Duration::from_secs(1),
             load: Load::default(),
             spent: Spent { sent_bytes: 25_000_000, ..Spent::default() },
@@ -356,9 +359,9 @@ mod tests {
     fn without_good_service_before_or_without_an_attack_there_is_no_result() {
         let failed = [
             Finding { witnessed_bytes: 0, witnessed_connections: 0, ..finding() },
-            Finding { peace: service(20.0, 50, 40, 10.0), ..finding() },
-            Finding { peace: service(0.0, 50, 50, 10.0), ..finding() },
-            Finding { reads_peace: reads(20, 10), ..finding() },
+            Finding { undisturbed: service(20.0, 50, 40, 10.0), ..finding() },
+            Finding { undisturbed: service(0.0, 50, 50, 10.0), ..finding() },
+            Finding { reads_before: reads(20, 10), ..finding() },
             Finding { kind: Kind::DirectoryWork, ..finding() },
         ];
         for it in failed {

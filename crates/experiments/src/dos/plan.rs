@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) attacks: Vec<Kind>,
     pub(super) sides: Vec<Side>,
     /// The time before each attack, in seconds.
-    pub(super) peace_s: u32,
+    pub(super) undisturbed_s: u32,
     /// The duration of each attack; some [last longer](Self::seconds_of).
     pub(super) seconds: u32,
     /// The maximum rate of the attacker.

@@ -203,7 +203,7 @@ impl Scene {
         self.authority(usize::from(subject.side == Side::Tor))
     }
 
-    fn stock(&self, nickname: &str) -> Result<&Node> {
+    fn c_tor(&self, nickname: &str) -> Result<&Node> {
         let none = || LabError::Spec(format!("a network without {nickname}"));
         Ok(self.network.node(nickname).ok_or_else(none)?)
     }
@@ -212,16 +212,16 @@ impl Scene {
     /// which the first such circuit must open a link.
     pub(super) fn path(&self, subject: &Subject, number: usize) -> Result<[[u8; 20]; 3]> {
         let (rsa, kind) = (subject.rsa(), subject.kind);
-        let exit = self.stock(EXIT)?.rsa();
+        let exit = self.c_tor(EXIT)?.rsa();
         Ok(if kind.targets_exit() {
             // DoS defences count honest clients at the guard as well, so each of two guards gets half of the circuits.
             let entry =
-                if number.is_multiple_of(2) { self.entry(subject)? } else { self.stock(EXIT)? };
+                if number.is_multiple_of(2) { self.entry(subject)? } else { self.c_tor(EXIT)? };
             [entry.rsa(), self.authority(2)?.rsa(), rsa]
         } else if kind.uses_another_relay() {
             [self.entry(subject)?.rsa(), rsa, exit]
         } else if kind.targets_dials() {
-            [rsa, self.stock(&fresh(number % FRESH))?.rsa(), exit]
+            [rsa, self.c_tor(&fresh(number % FRESH))?.rsa(), exit]
         } else {
             [rsa, self.authority(number % 3)?.rsa(), exit]
         })
@@ -231,7 +231,7 @@ impl Scene {
     pub(super) fn pin(&mut self, subject: &Subject) -> Result<()> {
         let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
         let entry = vec![self.entry(subject)?.rsa()];
-        let (rsa, exit) = (subject.rsa(), self.stock(EXIT)?.rsa());
+        let (rsa, exit) = (subject.rsa(), self.c_tor(EXIT)?.rsa());
         let pins = if subject.kind.targets_exit() {
             Pins { entry, middle: vec![authority(2)?], exit: vec![rsa] }
         } else if subject.kind.uses_another_relay() {

@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let plan = Plan {
         attacks: vec![POSITION],
         sides: vec![Side::Ours],
-        peace_s: seconds.div_ceil(2),
+        undisturbed_s: seconds.div_ceil(2),
         seconds,
         rate: Rate::from_mbit_per_s(options.limits.rate),
         demand: Rate::from_mbit_per_s(options.limits.demand),
@@ -87,7 +87,7 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
             parameter("seed", options.seed),
             parameter("attacker's rate", plan.rate),
             parameter("honest downloads take", plan.demand),
-            parameter("quiet time before each attack", format!("{} s", plan.peace_s)),
+            parameter("quiet time before each attack", format!("{} s", plan.undisturbed_s)),
             parameter("length of each attack", format!("{} s", plan.seconds)),
             parameter("bound on memory", format!("{} MiB", plan.memory_mib)),
         ],
@@ -210,10 +210,12 @@ struct History {
 impl History {
     /// Adds an attack that has just ended.
     fn add(&mut self, now_s: f64, finding: &Finding) {
-        let (peace, attacked) = (&finding.peace, &finding.attacked);
+        let (undisturbed, attacked) = (&finding.undisturbed, &finding.attacked);
         let attacked_at = now_s - attacked.seconds;
         self.attacks.push((attacked_at, finding.kind));
-        for (service, from) in [(peace, attacked_at - peace.seconds), (attacked, attacked_at)] {
+        for (service, from) in
+            [(undisturbed, attacked_at - undisturbed.seconds), (attacked, attacked_at)]
+        {
             let seconds = (1..).map(f64::from).map(|second| from + second);
             self.mbit.extend(seconds.zip(service.mbit.iter().copied()));
             let middle = from + service.seconds / 2.0;

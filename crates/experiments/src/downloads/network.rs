@@ -37,8 +37,8 @@ pub(super) struct Cost {
 
 impl DownloadNetwork {
     pub(super) fn start(output: &Output) -> Result<Self> {
-        let stock = RelaySpec::open_exit("stockexit");
-        let spec = NetworkSpec::new(vec![stock]);
+        let c_tor = RelaySpec::open_exit("torexit");
+        let spec = NetworkSpec::new(vec![c_tor]);
         let network = network::start(&spec, output)?;
         let folder = testbed::temporary_folder()?;
         let ours = testbed::start_exits(&OURS, &network, &folder, output)?;
@@ -64,11 +64,11 @@ impl DownloadNetwork {
 
     /// Restricts the client to one path, and returns it.
     pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3]> {
-        let stock = testbed::path_of(&self.network)?;
+        let c_tor = testbed::path_of(&self.network)?;
         let is_ours = placement.ours();
         let path = std::array::from_fn(|place| {
             let ours = self.ours.get(place).filter(|_| is_ours[place]);
-            ours.map_or(stock[place], OwnRelay::rsa)
+            ours.map_or(c_tor[place], OwnRelay::rsa)
         });
         testbed::pin(&mut self.client, path)?;
         Ok(path)

@@ -8,7 +8,7 @@ const SMALLEST: u64 = 1024;
 /// The positions of our relays on a client's circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Placement {
-    Stock,
+    CTor,
     Guard,
     Middle,
     Exit,
@@ -17,12 +17,12 @@ pub(super) enum Placement {
 
 impl Placement {
     pub(super) const ALL: [Self; 5] =
-        [Self::Stock, Self::Guard, Self::Middle, Self::Exit, Self::AllThree];
+        [Self::CTor, Self::Guard, Self::Middle, Self::Exit, Self::AllThree];
 
     /// Whether guard, middle and exit are ours.
     pub(super) const fn ours(self) -> [bool; 3] {
         match self {
-            Self::Stock => [false; 3],
+            Self::CTor => [false; 3],
             Self::Guard => [true, false, false],
             Self::Middle => [false, true, false],
             Self::Exit => [false, false, true],
@@ -36,14 +36,14 @@ impl Placement {
             Self::Guard => 3,
             Self::Middle => 2,
             Self::Exit => 1,
-            Self::AllThree | Self::Stock => 0,
+            Self::AllThree | Self::CTor => 0,
         };
         (count + more) / 4
     }
 
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Stock => "stock relays",
+            Self::CTor => "C tor relays",
             Self::Guard => "our guard",
             Self::Middle => "our middle",
             Self::Exit => "our exit",
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn the_placements_of_our_relays_share_all_downloads() {
         for count in 4..110 {
-            let ours = Placement::ALL.iter().filter(|placement| **placement != Placement::Stock);
+            let ours = Placement::ALL.iter().filter(|placement| **placement != Placement::CTor);
             assert_eq!(ours.map(|placement| placement.share_of(count)).sum::<u32>(), count);
         }
     }

@@ -31,7 +31,7 @@ impl Results {
         let case = Case::named(format!("{placement}, {}", size(len)))
             .column("placement", placement.word())
             .column("content_bytes", len);
-        let is_ours = placement != Placement::Stock;
+        let is_ours = placement != Placement::CTor;
         self.ours += usize::from(is_ours);
         let case = match done.result {
             Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
@@ -105,7 +105,7 @@ impl Results {
             rate(Placement::Middle),
             rate(Placement::Exit),
             rate(Placement::AllThree),
-            rate(Placement::Stock),
+            rate(Placement::CTor),
         );
         let costs = costs.iter().map(|cost| {
             let cpu = cost.cpu.map_or("–".to_owned(), |cpu| format!("{:.1}", cpu.as_secs_f64()));

@@ -203,7 +203,7 @@ fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case
     let case = Case::named(format!("round trips: {faster} below {slower}"));
     let case = with(case, "rtt_ms", fast);
     let detail = format!("{fast:.0} ms, compared with {slow:.0} ms");
-    with(case, "rtt_beside_ms", slow).ended(verdict, detail)
+    with(case, "compared_rtt_ms", slow).ended(verdict, detail)
 }
 
 /// Tables I and II, and figure 4.

@@ -42,7 +42,7 @@ impl Via {
 
     const fn words(self) -> &'static str {
         match self {
-            Self::Tor => "stock tor",
+            Self::Tor => "C tor",
             Self::Ours => "our client",
             Self::Direct => "no anonymity",
         }
@@ -188,7 +188,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
         found.map(|it| Interval::of(it.seconds()))
     };
     let pairs = [
-        ("stock tor over no anonymity", Via::Tor, Via::Direct, 4.04 / 0.39),
+        ("C tor over no anonymity", Via::Tor, Via::Direct, 4.04 / 0.39),
         ("our client over no anonymity", Via::Ours, Via::Direct, 4.04 / 0.39),
     ];
     for (name, part, whole, paper) in pairs {
@@ -264,11 +264,7 @@ mod tests {
         assert_eq!(column("header_s_deviation"), Some(2.1602));
         assert!(cases[0].detail.ends_with("the first failure: no answer"), "{:?}", cases[0]);
         let names: Vec<&str> = cases.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(
-            names[2..],
-            ["table V: stock tor over no anonymity"],
-            "our client has no results"
-        );
+        assert_eq!(names[2..], ["table V: C tor over no anonymity"], "our client has no results");
         assert_eq!(cases[2].verdict, CaseVerdict::Held);
     }
 

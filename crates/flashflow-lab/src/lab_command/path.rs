@@ -130,7 +130,7 @@ fn print(
     ];
     output.result(rows.join("\n"), || {
         json!({
-            "type": "summary", "out": out, "back": back, "unordered": unintended,
+            "type": "summary", "out": out, "back": back, "unintended": unintended,
             "exit_status": ended.and_then(|status| status.code()),
         })
     });

@@ -59,7 +59,7 @@ pub trait Behavior<S: CellModel = Tor> {
         None
     }
 
-    /// Whether the relay understands the measurement protocol. Stock tor ignores its messages.
+    /// Whether the relay understands the measurement protocol. C tor ignores its messages.
     fn understands_measurements(&self) -> bool {
         true
     }

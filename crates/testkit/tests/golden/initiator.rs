@@ -81,7 +81,7 @@ fn netinfo_contains_time_and_addresses() {
     let own = [[10, 0, 0, 7].into(), [0x20; 16].into()];
     let mut channel = as_relay(&scene).at_addresses(&own);
     feed(&mut channel, scene.get("heard")).expect("honest");
-    assert!(channel.is_canonical(), "stock tor says that the address which we dialled is its own");
+    assert!(channel.is_canonical(), "C tor confirms that it has the address which we dialled");
     let said = cells(&output(&mut channel));
     let info = NetInfo::parse(&find(&said, Command::NETINFO).body).expect("well-formed");
     let timestamp = scene.u64("unix_time_s").try_into().expect("before 2106");
