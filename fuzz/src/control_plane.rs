@@ -25,7 +25,7 @@ mod tests {
     fn the_samples_are_parsed() {
         let (orders, words) = samples();
         let prepares = orders.iter().filter(|(_, message)| from_coordinator(message));
-        assert_eq!(prepares.count(), 2, "a start is no order to prepare");
+        assert_eq!(prepares.count(), 2, "a start is not an order to prepare");
         assert!(words.iter().all(|(_, message)| from_measurer(message)));
     }
 }

@@ -305,7 +305,7 @@ impl Engine {
     pub fn query(&self, sql: &str) -> Result<Vec<RecordBatch>, ArchiveError> {
         self.run(sql).map_err(|error| {
             // The reader's errors do not name the file. Those of an executor arrive as text.
-            if error.to_string().contains("Parquet error:")
+            if error.to_string().contains("Parquet")
                 && let Err(damaged) = self.dataset.verify()
             {
                 return damaged;

@@ -53,7 +53,7 @@ pub fn parse(text: &str) -> Result<i64, String> {
     let civil = text.parse::<jiff::civil::DateTime>();
     let zoned = civil.and_then(|it| it.to_zoned(TimeZone::UTC));
     zoned.map(|it| it.timestamp().as_second()).map_err(|_| {
-        format!("`{text}` is no date: write YYYY-MM-DD, YYYY-MM-DD HH:MM or Unix seconds")
+        format!("`{text}` is not a date: write YYYY-MM-DD, YYYY-MM-DD HH:MM or Unix seconds")
     })
 }
 

@@ -130,8 +130,8 @@ fn member_names_are_only_printed_without_control_characters() {
         "a.tar",
         &tar(&[
             ("../../outside", good.as_bytes()),
-            ("/tmp/flashflow-absolute-name", b"junk that is no document\n"),
-            ("\u{1b}[31mred\n", b"junk that is no document\n"),
+            ("/tmp/flashflow-absolute-name", b"junk that is not a document\n"),
+            ("\u{1b}[31mred\n", b"junk that is not a document\n"),
         ]),
     );
     let before = place.files();

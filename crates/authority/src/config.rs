@@ -169,7 +169,7 @@ impl Config {
             _ => return Err(bad("give either `authority` or `consensus`".to_owned())),
         };
         let identity = |text: &String| {
-            let problem = || format!("`authority_identities`: {text} is no fingerprint");
+            let problem = || format!("`authority_identities`: {text} is not a fingerprint");
             text.parse::<Fingerprint>().map_err(|_| bad(problem()))
         };
         let identities = file.authority_identities.iter().map(identity);
@@ -273,7 +273,7 @@ fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
     let mut pairs = Vec::new();
     for group in groups {
         let id = |text: &String| {
-            let problem = || format!("`together`: {text} is no fingerprint");
+            let problem = || format!("`together`: {text} is not a fingerprint");
             text.parse::<Fingerprint>().map(|it| RsaId(*it.as_bytes())).map_err(|_| problem())
         };
         let ids = group.iter().map(id).collect::<Result<BTreeSet<_>, _>>()?;
@@ -415,7 +415,7 @@ mod tests {
             ("authority =", "at_once_max = 0\nauthority =", "nonzero"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
-            ("authority =", "together = [[\"AB\"]]\nauthority =", "AB is no fingerprint"),
+            ("authority =", "together = [[\"AB\"]]\nauthority =", "AB is not a fingerprint"),
             ("authority =", "together = [[]]\nauthority =", "two relays or more"),
             (
                 "authority = \"127.0.0.1:7001\"",
@@ -423,7 +423,11 @@ mod tests {
                 "such as cached-descriptors",
             ),
             ("authority =", "descriptors = \"d\"\nauthority =", "go with a `consensus`"),
-            ("authority =", "authority_identities = [\"AB\"]\nauthority =", "AB is no fingerprint"),
+            (
+                "authority =",
+                "authority_identities = [\"AB\"]\nauthority =",
+                "AB is not a fingerprint",
+            ),
             (
                 "authority = \"127.0.0.1:7001\"",
                 "consensus = \"c\"\nauthority_identities = [\"0232AF901C31A04EE9848595AF9BB7620D4C5B2E\"]",

@@ -59,8 +59,7 @@ impl Journal {
         let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
             let Entry::Finished(closed) = entry else { continue };
-            let is_followed = closed.follows.is_some();
-            history.add_record(&closed.record, closed.begun.started_unix_s, is_followed);
+            history.add_record(&closed.record, closed.begun.started_unix_s);
             paths.extend(closed.paths.iter().cloned());
         }
         for PathEntry { relay, measurer, path, seen_unix_s } in paths {

@@ -23,7 +23,18 @@ pub(super) fn imports(folder: &Path, now_unix_s: u64) -> Vec<Entry> {
         let parsed =
             read.and_then(|text| BandwidthFile::parse(&text).map_err(|error| error.to_string()));
         match parsed {
-            Ok(parsed) => imports.extend(estimates(&parsed.file, now_unix_s)),
+            Ok(parsed) => {
+                let all = parsed.file.relays.iter().filter(|line| estimate_in(line).is_some());
+                let before = imports.len();
+                imports.extend(estimates(&parsed.file, now_unix_s));
+                let future = all.count() - (imports.len() - before);
+                if future > 0 {
+                    let path = path.display();
+                    tracing::warn!(
+                        "{path}: {future} estimates are of the future and do not count: check the clock"
+                    );
+                }
+            }
             Err(problem) => {
                 tracing::warn!("{}: {problem}; its estimates do not count", path.display());
             }

@@ -40,7 +40,7 @@ impl FromStr for Country {
             [a, b] if a.is_ascii_alphabetic() && b.is_ascii_alphabetic() => {
                 Ok(Self([a.to_ascii_uppercase(), b.to_ascii_uppercase()]))
             }
-            _ => Err(format!("`{text}` is no country: two letters, such as DE")),
+            _ => Err(format!("`{text}` is not a country: two letters, such as DE")),
         }
     }
 }

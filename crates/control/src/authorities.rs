@@ -272,7 +272,7 @@ fn describe(error: ConnectError) -> String {
         ConnectError::RefusesOurKey { own, .. } => {
             format!("it does not know our key; add {own} to its `[[authorities]]`")
         }
-        ConnectError::OtherProtocol { source, .. } => format!("it is no coordinator: {source}"),
+        ConnectError::OtherProtocol { source, .. } => format!("it is not a coordinator: {source}"),
         ConnectError::Broke { problem, .. } => format!("the connection broke: {problem}"),
         other => other.to_string(),
     }

@@ -301,7 +301,7 @@ impl Campaign {
             self.set_capacity(measurer, Rate::ZERO);
         }
         if let Some((measurer, got)) = bottleneck {
-            // Also if its processor was busy. That is no property of the path, so it is not kept for later periods.
+            // Also if its processor was busy. That is not a property of the path, so it is not kept for later periods.
             self.observed.insert((relay, measurer));
             self.paths.entry((relay, measurer)).or_default().limit = Some(got);
         }

@@ -22,7 +22,7 @@ pub enum ConsentError {
     },
     /// The address is not that of a host.
     #[error(
-        "{address} is no address of a relay: it stands for \"any address of this machine\". Give the relay's own address"
+        "{address} is not an address of a relay: it stands for \"any address of this machine\". Give the relay's own address"
     )]
     Unspecified {
         /// The address.
@@ -65,7 +65,7 @@ pub enum ConsentError {
 
 /// A line of an opt-in list that has no fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no fingerprint of 40 hex digits, alone or with an address")]
+#[error("line {line} is not a fingerprint of 40 hex digits, alone or with an address")]
 pub struct BadOptInLine {
     /// The line, counted from one.
     pub line: usize,
@@ -280,7 +280,7 @@ mod tests {
             for nowhere in ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"] {
                 let error = consent.check(RELAY, nowhere.parse().expect("an address"));
                 let text = error.expect_err(nowhere).to_string();
-                assert!(text.contains("no address of a relay"), "{text}");
+                assert!(text.contains("not an address of a relay"), "{text}");
                 assert!(!text.contains("public") && !text.contains("--opt-in"), "{text}");
             }
         }

@@ -35,7 +35,7 @@ pub struct HistoryPolicy {
     /// second halves the estimate that is kept, and from the third on none is kept. Not in the paper.
     pub declines_apart: Duration,
     /// The number of measurements that a participating relay allows the coordinator in any 24 hours. Once a relay has
-    /// accepted this number, "not now" is no decline.
+    /// accepted this number, "not now" is not a decline.
     pub rounds_allowed: u32,
 }
 
@@ -190,7 +190,7 @@ pub enum DeclineKind {
 }
 
 impl Decline {
-    /// The kind of a failure; `None` if it is no decline.
+    /// The kind of a failure; `None` if it is not a decline.
     #[must_use]
     pub const fn of(failure: &Failure, at_unix_s: u64) -> Option<Self> {
         let kind = match failure {
@@ -205,6 +205,9 @@ impl Decline {
 
 /// The window in which estimates and refusals of relays are compared. The limit of a relay applies to any 24 hours.
 const QUOTA_WINDOW_S: u64 = 24 * 3600;
+
+/// As long as an estimate is not replaced by a lower bound. The crate `store` has the same rule.
+const MONTH_S: u64 = 30 * 24 * 3600;
 
 /// If the paths to at least this number of relays break at one time, and to more relays than were measured then, the
 /// cause is the team's network and not the relays.
@@ -227,12 +230,18 @@ impl History {
         *last = at_unix_s.max(*last);
     }
 
-    /// Adds all that a measurement, started at this time in Unix seconds, shows about its relay. If another measurement
-    /// follows, the estimate is a lower bound until then, and does not replace an earlier one.
-    pub fn add_record(&mut self, record: &Record, started_unix_s: u64, is_followed: bool) {
+    /// Adds all that a measurement, started at this time in Unix seconds, shows about its relay. A lower bound
+    /// ([`Record::wants_another_turn`]) does not replace a greater estimate of the last month.
+    pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
         let relay = record.relay.ids.rsa;
-        if !is_followed && let Some(estimate) = PastEstimate::of(record) {
-            self.add(relay, estimate);
+        if let Some(estimate) = PastEstimate::of(record) {
+            let is_above = |last: &PastEstimate| {
+                last.capacity > estimate.capacity
+                    && last.measured_unix_s.saturating_add(MONTH_S) >= estimate.measured_unix_s
+            };
+            if !(record.wants_another_turn() && self.last(relay).is_some_and(is_above)) {
+                self.add(relay, estimate);
+            }
         }
         if let Some(failure) = record.failure() {
             if failure.is_about_relay() {

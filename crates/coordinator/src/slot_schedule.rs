@@ -22,6 +22,9 @@ pub struct Arrival {
     pub turn: Attempt,
     /// It was already measured in this period, before the coordinator restarted.
     pub is_done: bool,
+    /// A measurement of it in this period was interrupted or is to be followed, so it gets a slot even if the plan has
+    /// none for it.
+    pub is_pending: bool,
     /// The slot by which it must be measured, if that is in this period: later, its estimate would expire. Only a
     /// [memoryless](SlotSchedule::memoryless) plan uses it.
     pub due_by: Option<u32>,
@@ -160,7 +163,8 @@ impl SlotSchedule {
     }
 
     fn member(&self, arrival: &Arrival) -> Member {
-        let is_done = arrival.is_done || self.plan.is_unplanned(arrival.relay, self.team);
+        let is_unplanned = self.plan.is_unplanned(arrival.relay, self.team);
+        let is_done = arrival.is_done || is_unplanned && !arrival.is_pending;
         let state = if is_done { State::Done } else { State::Waiting };
         Member { priority: arrival.priority, turn: arrival.turn, state }
     }

@@ -49,11 +49,12 @@ impl FromStr for Directory {
             Some((address, relay)) => (address, Some(relay)),
             None => (text, None),
         };
-        let address = address.parse().map_err(|_| format!("`{address}` is no address and port"))?;
+        let address =
+            address.parse().map_err(|_| format!("`{address}` is not an address and port"))?;
         let relay = relay.map(|relay| {
             relay
                 .parse()
-                .map_err(|_| format!("`{relay}` is no fingerprint (40 hexadecimal digits)"))
+                .map_err(|_| format!("`{relay}` is not a fingerprint (40 hexadecimal digits)"))
         });
         Ok(Self { address, relay: relay.transpose()? })
     }

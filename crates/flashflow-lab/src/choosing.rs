@@ -81,7 +81,7 @@ pub(crate) struct Choosing {
 /// A number from 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
-    share.ok_or_else(|| format!("`{text}` is no number from 0 to 1"))
+    share.ok_or_else(|| format!("`{text}` is not a number from 0 to 1"))
 }
 
 impl Choosing {

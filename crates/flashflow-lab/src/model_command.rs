@@ -109,7 +109,8 @@ impl FromStr for Source {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (address, key) = text.split_once('=').ok_or("it is written ADDRESS:PORT=KEY")?;
-        let address = address.parse().map_err(|_| format!("`{address}` is no address and port"))?;
+        let address =
+            address.parse().map_err(|_| format!("`{address}` is not an address and port"))?;
         let key = key.parse().map_err(|it| format!("{it}"))?;
         Ok(Self { address, key })
     }

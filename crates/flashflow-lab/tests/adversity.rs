@@ -93,7 +93,7 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
     let forger = case(&summary, "forges");
     assert_eq!(text(forger, "verdict"), "refused", "{forger}");
     assert!(text(forger, "detail").contains("wrong content"), "{forger}");
-    assert!(forger["estimate_mbit_per_s"].is_null(), "a failure is no number: {forger}");
+    assert!(forger["estimate_mbit_per_s"].is_null(), "a failure is not a number: {forger}");
     assert_eq!(case(&summary, "honest")["truth_mbit_per_s"], 40.0);
     assert_ratio(&summary, "honest", (0.6, 1.05));
     // The relay gains by the lie, but at most by the permitted quarter of client traffic.

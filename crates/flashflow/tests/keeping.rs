@@ -173,6 +173,6 @@ fn two_coordinators_cannot_share_a_store() {
     first.end().assert_code(130);
     scratch.run(&["export", "--store", "none.db"]).assert_refused(&["none.db", "no store"]);
     fs::write(scratch.path("text"), "version=1.9.0").expect("written");
-    scratch.run(&["export", "--store", "text"]).assert_refused(&["no store of a coordinator"]);
+    scratch.run(&["export", "--store", "text"]).assert_refused(&["not a store of a coordinator"]);
     scratch.wait_until_clean();
 }

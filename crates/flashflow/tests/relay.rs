@@ -126,7 +126,7 @@ fn invalid_settings_are_refused_before_anything_is_written() {
     }
     let cases: &[(&[&str], &str)] = &[
         (&["--rate", "0.1"], "slower than"),
-        (&["--rate", "NaN"], "no amount"),
+        (&["--rate", "NaN"], "not an amount"),
         (&["--burst", "5"], "there is no rate_mbit_per_s"),
         (&["--address", "0.0.0.0"], "nobody can reach"),
     ];

@@ -14,9 +14,9 @@ pub enum OptInError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// A line is no fingerprint.
+    /// A line is not a fingerprint.
     #[error(
-        "line {} of the opt-in list {} is no fingerprint of 40 hex digits, alone or with an address",
+        "line {} of the opt-in list {} is not a fingerprint of 40 hex digits, alone or with an address",
         source.line, path.display()
     )]
     BadLine {

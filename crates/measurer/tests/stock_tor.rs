@@ -143,7 +143,7 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
         wrong_identities(&network);
     });
     claims.claim(
-        "a host that is no relay gives a clear failure within the timeout for set-up",
+        "a host that is not a relay gives a clear failure within the timeout for set-up",
         no_relay,
     );
     claims.claim("a relay that may not extend to private addresses gives its reason", || {

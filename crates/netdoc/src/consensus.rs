@@ -177,7 +177,7 @@ impl Router {
         self.version.as_deref()?.strip_prefix("Tor ")
     }
 
-    /// Whether it should be measured: it is running, and is no authority, since no path uses an
+    /// Whether it should be measured: it is running, and is not an authority, since no path uses an
     /// authority's weight.
     #[must_use]
     pub fn is_measurable(&self) -> bool {

@@ -52,7 +52,7 @@ impl PortPolicy {
         port != 0 && is_in == self.is_accepting
     }
 
-    /// Whether no port is permitted: the relay is no exit.
+    /// Whether no port is permitted: the relay is not an exit.
     #[must_use]
     pub fn rejects_all(&self) -> bool {
         match self.is_accepting {

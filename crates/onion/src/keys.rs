@@ -128,7 +128,7 @@ pub fn rsa_id(public_der: &[u8]) -> RsaId {
     RsaId(Sha1::digest(public_der).into())
 }
 
-/// Whether this key (PKCS #1 in DER) has signed the digest, as [`RsaKey::sign`] does. `false` if it is no key.
+/// Whether this key (PKCS #1 in DER) has signed the digest, as [`RsaKey::sign`] does. `false` if it is not a key.
 #[must_use]
 pub fn verify_rsa(public_der: &[u8], digest: &[u8], signature: &[u8]) -> bool {
     let key = RsaPublicKey::from_pkcs1_der(public_der);

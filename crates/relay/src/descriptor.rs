@@ -62,7 +62,7 @@ pub struct Announcement {
     pub family: Vec<Fingerprint>,
     /// Family certificates.
     pub family_certs: Vec<Vec<u8>>,
-    /// Its exit policy; `None` if it is no exit.
+    /// Its exit policy; `None` if it is not an exit.
     pub exit: Option<ExitConfig>,
     /// The line `overload-general` with its newline after recent overload, else empty.
     pub overload: String,

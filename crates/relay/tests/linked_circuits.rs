@@ -127,7 +127,8 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     let set_of =
         |line: &str| line.split(' ').find(|it| it.starts_with("CONFLUX_ID=")).map(str::to_owned);
     let mine = all.lines().find(|line| line.split(' ').next() == Some(&circuit));
-    let set = mine.and_then(set_of).unwrap_or_else(|| panic!("circuit {circuit} is no leg: {all}"));
+    let set =
+        mine.and_then(set_of).unwrap_or_else(|| panic!("circuit {circuit} is not a leg: {all}"));
     let legs = all.lines().filter(|line| set_of(line).as_deref() == Some(&set));
     let guards = legs.filter_map(|line| line.split(' ').nth(2)?.strip_prefix('$')?.get(..40));
     guards.map(str::to_owned).collect()

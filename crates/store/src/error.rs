@@ -16,7 +16,7 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// The file is no store.
+    /// The file is not a store.
     #[error("{} is not a store of a coordinator; choose another file", path.display())]
     Foreign {
         /// The file.

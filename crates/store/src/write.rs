@@ -80,7 +80,8 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
 fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
     let PeriodEntry { begin_unix_s, length_s, slot_s, seed } = period;
     let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)
-               ON CONFLICT (begin_unix_s) DO UPDATE SET seed = coalesce(seed, excluded.seed)";
+               ON CONFLICT (begin_unix_s) DO UPDATE SET
+               slot_s = max(slot_s, excluded.slot_s), seed = coalesce(seed, excluded.seed)";
     let seed = seed.as_ref().map(|it| &it[..]);
     let values = params![int(*begin_unix_s), int(*length_s), int(*slot_s), seed];
     db.prepare_cached(sql)?.execute(values).map(drop)
@@ -206,7 +207,7 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
     }
 }
 
-/// A lower bound that another turn is to replace does not replace a greater estimate of the last month. An estimate
+/// As in `coordinator::History::add_record`, a lower bound that another turn is to replace does not replace a greater estimate of the last month. An estimate
 /// more than a month in the future is from a wrong clock, and is replaced.
 fn write_estimate(
     db: &Connection,

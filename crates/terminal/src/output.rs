@@ -18,7 +18,7 @@ pub struct Output {
     /// The program's version, with its commit.
     version: &'static str,
     bar: ProgressBar,
-    /// Whether progress is printed line by line if stderr is no terminal.
+    /// Whether progress is printed line by line if stderr is not a terminal.
     is_logged: AtomicBool,
     /// Whether a daemon writes a log.
     is_log: AtomicBool,
@@ -133,7 +133,7 @@ impl Output {
         }
     }
 
-    /// Enables printing of progress to stderr line by line if that is no terminal.
+    /// Enables printing of progress to stderr line by line if that is not a terminal.
     pub fn log_progress(&self) {
         self.is_logged.store(true, Ordering::Relaxed);
     }

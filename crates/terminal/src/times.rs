@@ -18,7 +18,7 @@ pub fn time(text: &str) -> Result<u64, String> {
     let time = forms.iter().find_map(|form| form.parse::<Timestamp>().ok());
     let time = time.ok_or_else(|| {
         format!(
-            "`{text}` is no time: give Unix seconds (1795705200), a date (2026-11-26), or a date and time in UTC (2026-11-26T15:00:00)"
+            "`{text}` is not a time: give Unix seconds (1795705200), a date (2026-11-26), or a date and time in UTC (2026-11-26T15:00:00)"
         )
     })?;
     u64::try_from(time.as_second()).map_err(|_| format!("{text} is before 1970"))

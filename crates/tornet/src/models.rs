@@ -73,17 +73,19 @@ fn parse_named(text: &str) -> Result<(MarkovModel, Vec<String>), String> {
     model.start = start.ok_or("no state has the name \"start\"")?;
     for (source, target, of) in &graph.edges {
         let at = |problem: &str| format!("edge {source} to {target}: {problem}");
-        let from = *states.get(source.as_str()).ok_or_else(|| at("the source is no state"))?;
+        let from = *states.get(source.as_str()).ok_or_else(|| at("the source is not a state"))?;
         let weight =
             at_least(number(of, "weight"), "weight", 0.0).map_err(|problem| at(&problem))?;
         match of.get("type").map(String::as_str) {
             Some("transition") => {
-                let to = states.get(target.as_str()).ok_or_else(|| at("the target is no state"))?;
+                let to =
+                    states.get(target.as_str()).ok_or_else(|| at("the target is not a state"))?;
                 model.states[from].transitions.push((weight, *to));
             }
             Some("emission") => {
                 let observation = observations.get(target.as_str());
-                let observation = *observation.ok_or_else(|| at("the target is no observation"))?;
+                let observation =
+                    *observation.ok_or_else(|| at("the target is not an observation"))?;
                 let delay = delay(of).map_err(|problem| at(&problem))?;
                 model.states[from].emissions.push((weight, observation, delay));
             }
@@ -150,7 +152,7 @@ fn never_pauses(delay: Delay) -> bool {
 
 fn number(of: &Attributes, name: &str) -> Result<f64, String> {
     let text = of.get(name).ok_or_else(|| format!("no {name}"))?;
-    let number: f64 = text.parse().map_err(|_| format!("{name} is no number: {text:?}"))?;
+    let number: f64 = text.parse().map_err(|_| format!("{name} is not a number: {text:?}"))?;
     number.is_finite().then_some(number).ok_or_else(|| format!("{name} has no bound"))
 }
 

@@ -1,7 +1,7 @@
 //! The relevant options of a relay's torrc: its rate limit, and an authority's vote.
 //!
 //! Files are read like C tor reads them: `--defaults-torrc`, then `-f`, then the command line; the last
-//! occurrence of an option counts. tests/torrc.rs compares the result with tor's own.
+//! occurrence of an option counts. tests/samples/limits.rs compares the result with tor's own.
 
 use crate::error::{Error, read};
 use crate::units::tor_rate;

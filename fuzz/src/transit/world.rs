@@ -47,7 +47,7 @@ impl TlsSession for Tls {
     }
 }
 
-/// A link between the measurement and the relay, or one from a stranger that is no node.
+/// A link between the measurement and the relay, or one from a stranger that is not a node.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub(super) ours: Option<ConnId>,

@@ -78,7 +78,7 @@ impl FromStr for Continent {
     fn from_str(text: &str) -> Result<Self, String> {
         let named = COUNTRIES.iter().find(|(_, code, _)| code.eq_ignore_ascii_case(text));
         named.map(|(continent, ..)| *continent).ok_or_else(|| {
-            format!("`{text}` is no continent; there are AF, AN, AS, EU, NA, OC and SA")
+            format!("`{text}` is not a continent; there are AF, AN, AS, EU, NA, OC and SA")
         })
     }
 }

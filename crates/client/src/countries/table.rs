@@ -164,7 +164,7 @@ fn address(text: &str) -> Result<u128, String> {
     let text = text.trim();
     let by_number = || text.parse().ok().map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)));
     let found = text.parse().ok().or_else(by_number);
-    found.map(number).ok_or_else(|| format!("`{text}` is no address"))
+    found.map(number).ok_or_else(|| format!("`{text}` is not an address"))
 }
 
 fn look_up(reader: &maxminddb::Reader<Vec<u8>>, address: IpAddr) -> Option<Country> {

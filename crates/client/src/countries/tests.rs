@@ -73,7 +73,7 @@ fn a_broken_table_is_refused_with_its_line() {
     for (text, word) in [
         ("1,2", "no country"),
         ("1,2,DEU", "two letters"),
-        ("x,2,DE", "no address"),
+        ("x,2,DE", "not an address"),
         ("9,2,DE", "before the first"),
         ("1,5,DE\n5,6,FR", "overlap"),
         ("# nothing\n", "empty"),

@@ -92,12 +92,12 @@ pub fn verify(
     let malformed = |what| SignedError::Malformed(what);
     let end = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n');
     let (line, rest) = bytes.split_at(end.ok_or(malformed("it has no first line"))?);
-    let line = str::from_utf8(line).map_err(|_| malformed("its first line is no text"))?;
+    let line = str::from_utf8(line).map_err(|_| malformed("its first line is not text"))?;
     let named = line.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' '));
     let fields = named.and_then(|rest| rest.split_once(' '));
     let (key, signature) = fields.ok_or(malformed("its first line has other words"))?;
     let bytes = |text: &str| BASE64.decode(text).map_err(|_| malformed("it is not base64"));
-    let key: [u8; 32] = bytes(key)?.try_into().map_err(|_| malformed("its key is no key"))?;
+    let key: [u8; 32] = bytes(key)?.try_into().map_err(|_| malformed("the key is invalid"))?;
     if key != *trusted {
         return Err(SignedError::OtherKey);
     }

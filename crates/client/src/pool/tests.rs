@@ -126,7 +126,7 @@ fn by_latency_a_stream_gets_the_circuit_with_the_least_latency_at_present() {
 fn a_circuit_fails_once_and_a_late_one_has_not_succeeded() {
     let mut prompt = circuit(0, 0, None);
     prompt.took = Some(Duration::from_secs(1));
-    assert!(prompt.has_succeeded() && !prompt.fails_now(), "it is open: its end is no failure");
+    assert!(prompt.has_succeeded() && !prompt.fails_now(), "it is open: its end is not a failure");
     let mut late = circuit(1, 0, None);
     assert!(late.fails_now(), "when its build times out");
     assert!(!late.fails_now(), "and not again when it is given up");

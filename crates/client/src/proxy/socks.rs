@@ -196,7 +196,7 @@ impl Request {
             Onion::Valid => {
                 return Err((Status::NOT_ALLOWED, "this client does not reach onion services"));
             }
-            Onion::Invalid => return failure("that is no address of an onion service"),
+            Onion::Invalid => return failure("that is not an address of an onion service"),
             // C tor asks an exit, which discloses the name; no such host exists (RFC 7686 §2).
             Onion::Rooted => {
                 let reason = "a name under `.onion` or `.exit` never leaves the client";
@@ -214,7 +214,7 @@ impl Request {
             (Act::ResolveName, address) => {
                 Destination::Lookup(address.map(hosts::reverse_name).unwrap_or_default())
             }
-            (Act::Connect, _) if self.port == 0 => return failure("port 0 is no port"),
+            (Act::Connect, _) if self.port == 0 => return failure("port 0 is not a port"),
             (Act::Connect, _) if is_internal => {
                 return failure("the destination is of a private network, which no exit reaches");
             }

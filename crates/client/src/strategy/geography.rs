@@ -50,7 +50,7 @@ impl FromStr for Bounds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no range: it is written 2..3, 2.. or ..3");
+        let wrong = || format!("`{text}` is not a range: it is written 2..3, 2.. or ..3");
         let (least, most) = text.split_once("..").ok_or_else(wrong)?;
         let read = |text: &str, default| match text {
             "" => Ok(default),
@@ -84,7 +84,7 @@ impl FromStr for GeoRule {
             ("exclude", value) => Self::Exclude(set(value)?),
             _ => {
                 return Err(format!(
-                    "`{text}` is no rule of geography; there are country=, continent=, entry=, exit=, exclude=, \
+                    "`{text}` is not a rule of geography; there are country=, continent=, entry=, exit=, exclude=, \
                      countries=LEAST..MOST, continents=LEAST..MOST and continents=unique"
                 ));
             }

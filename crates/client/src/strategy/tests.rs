@@ -39,7 +39,7 @@ fn weighted_uses_the_consensus_weight_times_the_position_weight() {
             assert!((weight - 1000.0).abs() < 1e-9, "{position:?} without {name}: {weight}");
         }
     }
-    // A bad exit is no exit.
+    // A bad exit is not an exit.
     let mut bad = relay(1);
     bad.flags = [Flag::Exit, Flag::BadExit].into_iter().collect();
     let network = weighted(netdir([bad.clone()]), &[("Wem", 0)]);

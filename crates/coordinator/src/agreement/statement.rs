@@ -28,7 +28,7 @@ pub enum StatementError {
     /// The statement is about another period.
     #[error("it is about another period: compare the clocks")]
     OtherPeriod,
-    /// One signer is no member of the group.
+    /// One signer is not a member of the group.
     #[error("it is signed by {0}, which is not in `[[authorities]]`")]
     Stranger(AuthorityKey),
     /// The author has not signed it.

@@ -124,7 +124,7 @@ fn the_newest_observation_of_a_path_counts_for_a_month() {
     assert_eq!(
         expectations.first_guess(relay(1)).priority(),
         Priority::New,
-        "a path is no estimate"
+        "a path is not an estimate"
     );
 }
 

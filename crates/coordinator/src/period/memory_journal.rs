@@ -40,7 +40,7 @@ impl MemoryJournal {
         for entry in &self.entries {
             match entry {
                 Entry::Finished(it) => {
-                    history.add_record(&it.record, it.begun.started_unix_s, it.follows.is_some());
+                    history.add_record(&it.record, it.begun.started_unix_s);
                     for path in &it.paths {
                         if let Some(place) = team.iter().position(|it| it.name == path.measurer) {
                             let measurer = MeasurerId(place);

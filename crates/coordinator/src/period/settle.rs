@@ -77,7 +77,7 @@ impl Period {
                 paths.push(PathEntry { relay, measurer, path, seen_unix_s });
             }
         }
-        self.history.add_record(record, begun.started_unix_s, follows.is_some());
+        self.history.add_record(record, begun.started_unix_s);
         let record = record.clone();
         let finished = MeasurementFinished { begun, record, follows, is_final, paths };
         self.journal(Entry::Finished(Box::new(finished)));

@@ -55,6 +55,7 @@ impl Period {
                 priority: relay.guess.priority(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
                 is_done: past.is_some_and(|it| it.is_done),
+                is_pending: past.is_some_and(|it| !it.is_done),
                 due_by: due_by(relay),
             }
         };

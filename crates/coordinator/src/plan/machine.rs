@@ -89,7 +89,7 @@ impl Machine {
 }
 
 /// Groups relays at one address, and relays that `together` names in pairs, transitively, into machines. A pair with a
-/// relay that is no candidate is ignored. So is a loopback address: private test networks use it, and their relays have
+/// relay that is not a candidate is ignored. So is a loopback address: private test networks use it, and their relays have
 /// the capacities of their configurations.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {

@@ -24,6 +24,7 @@ fn arrival(number: u8, priority: Priority) -> Arrival {
         priority,
         turn: Attempt::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
+        is_pending: false,
         due_by: None,
     }
 }
@@ -119,6 +120,22 @@ fn a_restarted_coordinator_continues_the_period() {
     // They were new when they were measured, so the plan may have later slots for them.
     all.iter_mut().for_each(|arrival| arrival.is_done = true);
     assert_eq!(run_slots(&mut schedule(&all, 1), 1..SLOTS, |_, _| None), []);
+}
+
+#[test]
+fn a_pending_turn_gets_a_slot_after_a_restart_even_if_the_plan_has_none() {
+    let mut all: Vec<_> = (1..40).map(|number| arrival(number, Priority::Known)).collect();
+    let seed = Seed::from_bytes([1; 32]);
+    let schedule =
+        |all: &[Arrival]| SlotSchedule::memoryless(&seed, SLOTS, &[team()], 0, F, all, 3);
+    let unplanned = schedule(&all).counts().done;
+    assert!(unplanned > 5, "{unplanned} relays have no slot");
+    all.iter_mut().for_each(|arrival| arrival.is_pending = true);
+    let mut after = schedule(&all);
+    assert_eq!((after.counts().done, after.counts().without_slot), (0, 0));
+    let measured = run_slots(&mut after, 3..SLOTS, |_, _| None);
+    let relays: BTreeSet<_> = measured.iter().map(|(_, relay)| *relay).collect();
+    assert_eq!(relays.len(), all.len());
 }
 
 #[test]

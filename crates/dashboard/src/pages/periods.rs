@@ -131,7 +131,7 @@ pub(crate) async fn period(
 ) -> Result<Html<String>, ErrorResponse> {
     let begin_unix_s = begin.parse::<u64>();
     let begin_unix_s =
-        begin_unix_s.map_err(|_| ErrorResponse::NotFound(format!("{begin} is no time")))?;
+        begin_unix_s.map_err(|_| ErrorResponse::NotFound(format!("{begin} is not a time")))?;
     let number = part.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
     let skip = (number - 1) * ROWS;
     // One more row than shown reveals whether there are more.

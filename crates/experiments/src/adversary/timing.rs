@@ -212,6 +212,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
         priority: Priority::Known,
         turn: Attempt::first(guess, 3),
         is_done: false,
+        is_pending: false,
         due_by: None,
     };
     let arrivals: Vec<Arrival> = (1..=OTHERS).map(arrival).collect();

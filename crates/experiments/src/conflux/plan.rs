@@ -47,6 +47,7 @@ pub(super) enum ExitOf {
     /// Our relay.
     Ours,
     /// C tor's.
+    #[value(alias = "stock")]
     Tor,
 }
 

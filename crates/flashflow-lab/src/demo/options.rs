@@ -62,6 +62,6 @@ impl DemoOptions {
 fn echo_limit(text: &str) -> Result<Option<f64>, String> {
     match text {
         "none" | "" => Ok(None),
-        _ => text.parse().map(Some).map_err(|error| format!("{text:?} is no rate: {error}")),
+        _ => text.parse().map(Some).map_err(|error| format!("{text:?} is not a rate: {error}")),
     }
 }

@@ -44,7 +44,7 @@ impl Outcome {
         let text = fs::read_to_string(path).map_err(file_error("read", path))?;
         let wrong = |what: String| Error::Config {
             path: path.to_owned(),
-            problem: format!("this is no result: {what}"),
+            problem: format!("this is not a result: {what}"),
         };
         let outcome: Self =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;

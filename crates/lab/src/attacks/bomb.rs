@@ -103,7 +103,7 @@ impl Shared {
             }
             let shared = Arc::clone(self);
             let serve = move || {
-                // A peer that closes its connection is no error of the proxy.
+                // A peer that closes its connection is not an error of the proxy.
                 let _ends = shared.serve(client, authority);
             };
             if thread::Builder::new().name("interceptor".to_owned()).spawn(serve).is_err() {

@@ -292,7 +292,7 @@ pub(crate) fn threads_and_files() -> (usize, usize) {
     (threads.count(), entries("/proc/self/fd").count())
 }
 
-/// A server that is no relay. Passes each connection to a closure, and keeps it open until it is dropped.
+/// A server that is not a relay. Passes each connection to a closure, and keeps it open until it is dropped.
 pub(crate) struct Stranger {
     pub(crate) address: SocketAddr,
     is_over: Arc<AtomicBool>,

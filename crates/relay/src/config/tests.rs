@@ -210,12 +210,12 @@ fn invalid_settings_are_refused_with_key_and_reason() {
     }
     let cases = [
         ("rate_mbit_per_s = 0.1", "slower than"),
-        ("rate_mbit_per_s = -1.0", "no amount"),
-        ("rate_mbit_per_s = nan", "no amount"),
-        ("rate_mbit_per_s = inf", "no amount"),
+        ("rate_mbit_per_s = -1.0", "not an amount"),
+        ("rate_mbit_per_s = nan", "not an amount"),
+        ("rate_mbit_per_s = inf", "not an amount"),
         ("burst_mbit = 10", "there is no rate_mbit_per_s"),
         ("rate_mbit_per_s = 10\nburst_mbit = 9.9", "less than the rate"),
-        ("rate_mbit_per_s = 10\nburst_mbit = 0", "no amount"),
+        ("rate_mbit_per_s = 10\nburst_mbit = 0", "not an amount"),
         ("threads = 0", "a number from 1 to 64"),
         ("threads = 65", "a number from 1 to 64"),
         ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),

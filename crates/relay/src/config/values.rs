@@ -150,5 +150,5 @@ pub(super) fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
     if mbit.is_finite() && mbit > 0.0 {
         return Ok(Rate::from_mbit_per_s(mbit));
     }
-    Err(invalid(key, format_args!("{mbit} is no amount")))
+    Err(invalid(key, format_args!("{mbit} is not an amount")))
 }

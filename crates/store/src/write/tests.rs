@@ -1,8 +1,9 @@
 use super::*;
 use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
 use crate::{Limiter, MeasurerState, Second};
-use coordinator::{Attempt, Counts, End, Failure, Inconclusive, Mode, PathSeen};
+use coordinator::{Attempt, Counts, End, Failure, History, Inconclusive, Mode, PathSeen};
 use onion::{Duration, Rate};
+use proptest::prelude::*;
 
 const DAY: u64 = 24 * 3600;
 
@@ -162,6 +163,50 @@ fn a_failure_keeps_the_estimate_and_its_reason_is_counted() {
     assert_eq!(causes.len(), 1);
     assert_eq!((causes[0].blame.as_deref(), causes[0].count), (Some("relay"), 1));
     assert!(causes[0].example.contains("refused"), "{causes:?}");
+}
+
+proptest! {
+    /// Otherwise a coordinator would continue differently after a restart.
+    #[test]
+    fn the_estimates_of_a_store_are_those_of_the_process_that_wrote_it(
+        results in proptest::collection::vec((1u8..4, 1u64..9, 0u64..20, any::<bool>()), 1..20)
+    ) {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        let mut history = History::default();
+        let mut at = NOW - 400 * DAY;
+        for (number, (relay_number, mbyte_s, days, is_bound)) in (1..).zip(results) {
+            at += days * DAY;
+            let capacity = Rate::from_byte_per_s(mbyte_s * 1_000_000);
+            let next = Attempt { round: 2, ..Attempt::first(capacity, 4) };
+            let inconclusive = is_bound.then_some(Inconclusive::LoadTooSmall { next });
+            let end = End::Measured { capacity, round: 1, inconclusive };
+            let begun = begun(relay(relay_number), at, number);
+            let finished = MeasurementFinished {
+                follows: is_bound.then_some(next),
+                is_final: !is_bound,
+                ..with_end(begun, mbyte_s * 1_000_000, end)
+            };
+            history.add_record(&finished.record, finished.begun.started_unix_s);
+            store.write(&[Entry::Finished(Box::new(finished))]).expect("room");
+        }
+        let read = store.history().expect("read");
+        for number in 1..4 {
+            prop_assert_eq!(read.last(relay(number).rsa), history.last(relay(number).rsa));
+        }
+    }
+}
+
+#[test]
+fn a_period_that_began_without_slots_gets_them_when_the_schedule_changes() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let period = |slot_s| {
+        Entry::Period(PeriodEntry { begin_unix_s: NOW, length_s: DAY, slot_s, seed: None })
+    };
+    store.write(&[period(0), period(71), period(0)]).expect("room");
+    let periods = store.periods(9).expect("read");
+    assert_eq!((periods.len(), periods[0].period.slot_s), (1, 71));
 }
 
 #[test]

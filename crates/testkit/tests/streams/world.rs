@@ -56,7 +56,7 @@ pub(crate) fn exit() -> RouterConfig {
     RouterConfig { exit, directory, ..middle() }
 }
 
-/// The configuration of a relay that is no exit.
+/// The configuration of a relay that is not an exit.
 pub(crate) fn middle() -> RouterConfig {
     vectors::IDENTITIES.config()
 }

@@ -150,7 +150,7 @@ fn a_strategy_is_informed_once_of_each_legs_outcome() {
     proxy.handle_leg_built(now, number, 0, Duration::from_millis(100));
     let closed = Loss::Link(CloseCause::Reset);
     proxy.handle_leg_lost(now, number, 1, &closed);
-    // A leg that was open is no failure, nor is a silent one, which may be due to the exit.
+    // A leg that was open is not a failure, nor is a silent one, which may be due to the exit.
     proxy.handle_leg_lost(now, number, 0, &closed);
     proxy.handle_leg_lost(now, number, 2, &Loss::Silent);
     let so_far = vec![(first, true), (second, false)];

@@ -125,7 +125,7 @@ fn lookups_are_parsed_and_answered() {
     let (request, _, _) = wanted(&[NO_NAME, b"\x05\xf1\x00\x01\x01\x02\x03\x04\x00\x00"], 100);
     assert_eq!(carried(&request), Destination::Lookup("4.3.2.1.in-addr.arpa".to_owned()));
     assert_eq!(request.answered(&name, true), (b"\x05\0\0\x03\x06a.test\0\0".to_vec(), true));
-    assert!(!request.answered(&both, true).1, "an address is no name");
+    assert!(!request.answered(&both, true).1, "an address is not a name");
     let address = "2001:db8::1".parse().expect("an address");
     assert!(hosts::reverse_name(address).ends_with("8.b.d.0.1.0.0.2.ip6.arpa"));
 

@@ -168,6 +168,6 @@ impl PathOptions {
 }
 
 fn millis(millis: f64) -> Result<Duration, Error> {
-    let wrong = |_| Error::Usage(format!("{millis} is no number of milliseconds"));
+    let wrong = |_| Error::Usage(format!("{millis} is not a number of milliseconds"));
     Duration::try_from_secs_f64(millis / 1e3).map_err(wrong)
 }

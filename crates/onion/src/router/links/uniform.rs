@@ -31,7 +31,7 @@ mod tests {
                     u64::from(uniform_below(&mut rng, below)) * u64::from(parts) / u64::from(below);
                 counts[usize::try_from(part).unwrap()] += 1;
             }
-            // Five times the standard deviation of 100, and 1000 is no multiple of 16.
+            // Five times the standard deviation of 100, and 1000 is not a multiple of 16.
             assert!(
                 counts.iter().all(|count| (9_400..10_600).contains(count)),
                 "{below}: {counts:?}"
