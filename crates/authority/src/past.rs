@@ -24,14 +24,19 @@ pub(super) fn imports(folder: &Path, now_unix_s: u64) -> Vec<Entry> {
             read.and_then(|text| BandwidthFile::parse(&text).map_err(|error| error.to_string()));
         match parsed {
             Ok(parsed) => {
-                let all = parsed.file.relays.iter().filter(|line| estimate_in(line).is_some());
-                let before = imports.len();
-                imports.extend(estimates(&parsed.file, now_unix_s));
-                let future = all.count() - (imports.len() - before);
-                if future > 0 {
-                    let path = path.display();
+                let lines = parsed.file.relays.iter();
+                let all = lines.filter_map(|line| Some((line, estimate_in(line)?)));
+                // An estimate of the future is due to a wrong clock. It would take precedence over all later measurements.
+                let (past, future): (Vec<_>, Vec<_>) =
+                    all.partition(|(_, estimate)| estimate.measured_unix_s <= now_unix_s);
+                imports.extend(past.into_iter().map(|(line, estimate)| {
+                    let nickname = line.nick.map(|nick| nick.to_string()).unwrap_or_default();
+                    Entry::Imported(identities(line), nickname, estimate)
+                }));
+                if !future.is_empty() {
+                    let (path, count) = (path.display(), future.len());
                     tracing::warn!(
-                        "{path}: {future} estimates are of the future and do not count: check the clock"
+                        "{path}: {count} estimates are of the future and do not count; check the clock"
                     );
                 }
             }
@@ -41,15 +46,6 @@ pub(super) fn imports(folder: &Path, now_unix_s: u64) -> Vec<Entry> {
         }
     }
     imports
-}
-
-/// An estimate of the future is due to a wrong clock. It would take precedence over all later measurements.
-fn estimates(file: &BandwidthFile, now_unix_s: u64) -> impl Iterator<Item = Entry> {
-    file.relays.iter().filter_map(move |line| {
-        let nickname = line.nick.map(|nick| nick.to_string()).unwrap_or_default();
-        let estimate = estimate_in(line).filter(|it| it.measured_unix_s <= now_unix_s)?;
-        Some(Entry::Imported(identities(line), nickname, estimate))
-    })
 }
 
 #[cfg(test)]

@@ -38,18 +38,13 @@ impl MemoryJournal {
     ) -> Knowledge {
         let mut history = before.clone();
         for entry in &self.entries {
-            match entry {
-                Entry::Finished(it) => {
-                    history.add_record(&it.record, it.begun.started_unix_s);
-                    for path in &it.paths {
-                        if let Some(place) = team.iter().position(|it| it.name == path.measurer) {
-                            let measurer = MeasurerId(place);
-                            history.add_path(path.relay, measurer, path.path, path.seen_unix_s);
-                        }
-                    }
+            let Entry::Finished(it) = entry else { continue };
+            history.add_record(&it.record, it.begun.started_unix_s);
+            for path in &it.paths {
+                if let Some(place) = team.iter().position(|it| it.name == path.measurer) {
+                    let measurer = MeasurerId(place);
+                    history.add_path(path.relay, measurer, path.path, path.seen_unix_s);
                 }
-                Entry::Imported(ids, _, estimate) => history.add(ids.rsa, *estimate),
-                _ => {}
             }
         }
         Knowledge { history, pasts: self.pasts(begin_unix_s) }

@@ -47,6 +47,7 @@ pub(super) enum ExitOf {
     /// Our relay.
     Ours,
     /// C tor's.
+    // Published results record commands with its earlier name.
     #[value(alias = "stock")]
     Tor,
 }

@@ -65,8 +65,8 @@ impl Window {
         case
     }
 
-    /// Claims that the reported traffic of clients is what was forwarded to them, in total only: it is so small that different edges
-    /// of seconds on two clocks are visible.
+    /// Claims that the reported traffic of clients is what was forwarded to them, in total only: in so little traffic,
+    /// seconds that begin at other times on the second clock differ visibly.
     fn clients(&self) -> Case {
         let (case, _) =
             self.compared(CLIENTS, "clients' part", |second| (second.reported, second.handed));
