@@ -171,7 +171,16 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
 
 fn pages() -> Vec<Page> {
     let root = root();
-    let around = ["README", "CHANGELOG", "SECURITY", "ARCHITECTURE", "CONTRIBUTING", "GOVERNANCE"];
+    let around = [
+        "README",
+        "CHANGELOG",
+        "SECURITY",
+        "ARCHITECTURE",
+        "CONTRIBUTING",
+        "GOVERNANCE",
+        "RELEASING",
+        "ROADMAP",
+    ];
     let paths = around
         .iter()
         .map(|name| root.join(format!("{name}.md")))
