@@ -41,12 +41,19 @@ pub(super) struct Daemon<'scope, 'env> {
     pub(super) generator_started: u64,
     pub(super) network: Option<Network>,
     pub(super) written: Option<Written>,
+    /// Whether another period follows, so that this one may end early.
+    pub(super) repeats: bool,
+    /// Whether the clock was set, so that results of this period may have wrong dates.
+    pub(super) has_clock_jumped: bool,
 }
 
 impl Observer<Network> for Daemon<'_, '_> {
     fn take_network(&mut self, network: Network) -> (NetworkView, Option<SlotSeed>) {
         if let Some(seeds) = self.seeds {
             seeds.set_shared_random(network.shared_random());
+        }
+        if network.confirms_clock {
+            self.common.journal.correct_dates(unix_time_s());
         }
         let seed = self.seeds.map(|it| it.of_period(self.begin_unix_s));
         let view = network.view.clone();
@@ -63,7 +70,7 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn publish(&mut self, period: &Period, relays: &[PublishedRelay]) {
-        let Some(network) = &self.network else { return };
+        let Some(network) = self.network.as_ref().filter(|_| !self.has_clock_jumped) else { return };
         let listed = period.listed();
         match publish(self.common, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
@@ -88,6 +95,12 @@ impl Observer<Network> for Daemon<'_, '_> {
 
     fn reloaded_consent(&mut self) -> Option<Consent> {
         reload_if_asked(self.common).then(|| self.common.config.consent())
+    }
+
+    fn has_clock_jumped(&mut self) -> bool {
+        let has_jumped = super::has_clock_jumped(self.common) && self.repeats;
+        self.has_clock_jumped |= has_jumped;
+        has_jumped
     }
 }
 

@@ -83,6 +83,19 @@ impl Journal {
         Ok(inner.store.period(period_unix_s)?)
     }
 
+    /// Corrects dates of the future, now that the clock is known to be right.
+    pub(super) fn correct_dates(&self, now_unix_s: u64) {
+        let mut inner = self.inner();
+        inner.flush();
+        match inner.store.correct_dates(now_unix_s) {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                "{count} measurements were dated after now, by a clock that was ahead: they count as made now"
+            ),
+            Err(error) => inner.log_once(&error),
+        }
+    }
+
     /// Records an entry.
     pub(super) fn note(&self, entry: Entry) {
         self.inner().note(entry);

@@ -36,7 +36,7 @@ use coordinator::{HistoryPolicy, Params, Record};
 use daemon::Daemon;
 use documents::Documents;
 use journal::Journal;
-use link::unix_time_s;
+use link::{Clock, ClockWatch, unix_time_s};
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
 use network::Network;
 use onion::{Duration, Rate};
@@ -62,6 +62,20 @@ struct Common<'env> {
     output: &'env Output,
     interrupt: &'env Interrupt,
     hangup: &'env Hangup,
+    clock: &'env ClockWatch,
+}
+
+/// Interval at which the clock is checked for a jump between periods.
+const CLOCK_LOOK: Duration = Duration::from_secs(2);
+
+/// Whether the calendar clock was set since the last call, which is logged.
+fn has_clock_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
+    let jump = clock.poll();
+    if let Some(jump) = jump {
+        tracing::warn!("{jump}: running measurements end, and the period of the time that it shows now begins or goes on");
+        output.record(|| json!({"type": "clock_jumped", "by_s": jump.by_s}));
+    }
+    jump.is_some()
 }
 
 /// Measures period after period by the configuration at `path`, until the operator requests the end; with `is_once`,
@@ -75,7 +89,7 @@ pub fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let started = unix_time_s();
+    let (started, clock) = (unix_time_s(), ClockWatch::start());
     let config = Config::read(path)?;
     let team = RemoteTeam::new(&config)?;
     let journal = Journal::open(&config, started)?;
@@ -89,12 +103,14 @@ pub fn run(
         output,
         interrupt,
         hangup: &hangup,
+        clock: &clock,
     };
     if is_once {
         let begin_unix_s = unix_time_s();
         let length_s = config.period.as_secs();
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
-        return greedy_period(common, bounds, started);
+        reload_if_asked(common);
+        return play(common, bounds, Timing::Greedy, Occurrence::Once, started);
     }
     if config.schedule == Schedule::Greedy {
         return periods(common, None, started);
@@ -124,6 +140,7 @@ impl Drop for Over<'_> {
 /// Measures period after period, until the operator requests the end: in slots by these seeds, or as early as possible.
 fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Exit, Error> {
     let Common { config, output, interrupt, .. } = common;
+    let mut last_problem = String::new();
     loop {
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let done = match seeds {
@@ -136,14 +153,34 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
         let now = unix_time_s();
         let rest_s = if bounds.is_over(now) { 0 } else { bounds.end_unix_s() - now };
         let rest = Duration::from_secs(rest_s);
-        interrupt.wait(match &done {
+        let problem = done.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let rest = match &done {
             Err(error) => {
-                log_error(error, output);
+                // The same one is logged once.
+                if problem != last_problem {
+                    log_error(error, output);
+                }
                 // The error may be temporary.
                 RETRY.min(rest)
             }
+            // The clock was set.
+            Ok(Exit::Interrupted) => continue,
             Ok(_) => rest,
-        });
+        };
+        last_problem = problem;
+        wait(common, rest);
+    }
+}
+
+/// Waits, at most until the operator requests the end or the clock is set.
+fn wait(common: Common<'_>, longest: Duration) {
+    let clock = Clock::start();
+    let end = clock.now() + longest;
+    while clock.now() < end && !has_clock_jumped(common) {
+        let left = end.saturating_since(clock.now());
+        if common.interrupt.wait(left.min(CLOCK_LOOK)) {
+            return;
+        }
     }
 }
 
@@ -163,7 +200,7 @@ fn interrupted(output: &Output) -> Exit {
 /// Measures each relay that has no result of this period, as early as possible.
 fn greedy_period(common: Common<'_>, bounds: Bounds, started: u64) -> Result<Exit, Error> {
     reload_if_asked(common);
-    play(common, bounds, Timing::Greedy, None, started)
+    play(common, bounds, Timing::Greedy, Occurrence::Repeated(None), started)
 }
 
 /// Measures relays in their slots until the end of the period.
@@ -175,14 +212,23 @@ fn slotted_period(
 ) -> Result<Exit, Error> {
     publish_seeds(common, seeds)?;
     tracing::info!("a period of {} slots", bounds.slots());
-    play(common, bounds, Timing::Slots, Some(seeds), started)
+    play(common, bounds, Timing::Slots, Occurrence::Repeated(Some(seeds)), started)
+}
+
+/// Whether further periods follow.
+#[derive(Clone, Copy)]
+enum Occurrence<'s> {
+    /// This is the only period.
+    Once,
+    /// Others follow, with slots by these seeds, if there are slots.
+    Repeated(Option<&'s Seeds>),
 }
 
 fn play(
     common: Common<'_>,
     bounds: Bounds,
     timing: Timing,
-    seeds: Option<&Seeds>,
+    occurrence: Occurrence<'_>,
     started: u64,
 ) -> Result<Exit, Error> {
     let Common { config, team, journal, output, interrupt, .. } = common;
@@ -212,11 +258,16 @@ fn play(
         let mut daemon = Daemon {
             scope,
             common,
-            seeds: seeds.filter(|_| timing == Timing::Slots),
+            seeds: match occurrence {
+                Occurrence::Repeated(seeds) => seeds,
+                Occurrence::Once => None,
+            },
             begin_unix_s: bounds.begin_unix_s,
             generator_started: started,
             network: None,
             written: None,
+            repeats: matches!(occurrence, Occurrence::Repeated(_)),
+            has_clock_jumped: false,
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
         Ok::<_, Error>((end, daemon.written))
@@ -308,6 +359,10 @@ fn publish(
     match BandwidthFile::generate(&estimates, counts, &settings) {
         Ok(file) => {
             let written = write(config, &file)?;
+            if network.confirms_clock {
+                // A clock that was ahead has written them.
+                bwfile::remove_later(&config.out, &written.path)?;
+            }
             let voted = || file.relays.iter().filter(|line| line.vote);
             journal.note(Entry::Published(PublishedFile {
                 created_unix_s: now,

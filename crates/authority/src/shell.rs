@@ -69,6 +69,11 @@ pub trait Observer<N> {
 
     /// The new list of consent, if the operator had it read again.
     fn reloaded_consent(&mut self) -> Option<Consent>;
+
+    /// Whether the period must end since the calendar clock was set: what it is now is known once it begins again.
+    fn has_clock_jumped(&mut self) -> bool {
+        false
+    }
 }
 
 /// The initial state of a period.
@@ -85,7 +90,7 @@ pub struct Beginning {
 
 /// The end of a period.
 pub struct PeriodEnd {
-    /// Whether the operator ended it.
+    /// Whether it ended early: the operator ended it, or the clock was set.
     pub is_interrupted: bool,
     /// The results of its relays.
     pub records: Vec<Record>,
@@ -188,6 +193,11 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
                 self.act(action);
             }
             if interrupt.is_requested() && !is_winding_up {
+                is_winding_up = true;
+                self.period.wind_up(now(self.clock));
+                continue;
+            }
+            if !is_winding_up && self.observer.has_clock_jumped() {
                 is_winding_up = true;
                 self.period.wind_up(now(self.clock));
                 continue;

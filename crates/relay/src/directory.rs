@@ -73,6 +73,8 @@ pub(crate) enum Wake {
     /// The content of the descriptor may have changed.
     Look,
     RenewCertificates,
+    /// The calendar clock was set.
+    ClockJumped,
     /// The configuration has changed.
     Reload(Box<Reload>),
     /// A self-test has a result.
@@ -109,8 +111,10 @@ pub(crate) struct Directory {
     /// Published with the descriptor.
     extra_info: String,
     began: Instant,
-    /// Date of the latest descriptor, in Unix seconds.
+    /// Date of the latest descriptor, in Unix seconds. The next one is later, unless the clock was set.
     published: u64,
+    /// When the clock was last set.
+    clock_jumped: Option<Instant>,
     /// When a descriptor was last made because an authority had an older one.
     remade: Option<Instant>,
     fetcher: ConsensusFetcher,
@@ -156,6 +160,7 @@ impl Directory {
             extra_info: String::new(),
             began: now,
             published: 0,
+            clock_jumped: None,
             remade: None,
             fetcher,
             fetching: fetching::Times::new(now),
@@ -198,6 +203,7 @@ impl Directory {
             match wakes.recv_timeout(next - now) {
                 Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
+                Ok(Wake::ClockJumped) => self.handle_clock_jump(),
                 Ok(Wake::Tested(report)) => self.handle_tested(report),
                 Ok(Wake::Reload(reload)) => self.reload(*reload),
                 Ok(Wake::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -226,6 +232,18 @@ impl Directory {
         }
         self.follow_again();
         self.schedule.discard_descriptor();
+    }
+
+    /// The clock was set. Dates of before do not count: a descriptor with the present date replaces the last one, the consensus is
+    /// looked at again, and so is its age.
+    fn handle_clock_jump(&mut self) {
+        let now = self.clock.now();
+        self.clock_jumped = Some(now);
+        self.published = 0;
+        self.remade = None;
+        self.schedule.discard_descriptor();
+        self.fetching = fetching::Times::new(now);
+        self.failed_to_renew = None;
     }
 
     /// Makes the engine refuse streams to the current addresses of this host.

@@ -156,7 +156,9 @@ impl SessionTask {
             self.session = Some(self.route.connect().await?);
             self.send_list().await;
         }
-        self.session.as_mut().ok_or(ConnectError::Ended)
+        let session = self.session.as_mut().ok_or(ConnectError::Ended)?;
+        session.check_clock(self.route.at)?;
+        Ok(session)
     }
 
     /// Sends the opt-in list, if the measurer takes it.

@@ -11,6 +11,8 @@ use onion::{Duration, Instant, Rate};
 /// The number of attempts with a failed measurer, each after a pause.
 const CHECKS: u32 = 6;
 const CHECK_PAUSE: Duration = Duration::from_secs(3);
+/// The pause between further attempts: it may return at any time, for example when its clock has been set right.
+const SLOW_PAUSE: Duration = Duration::from_secs(60);
 
 /// The state of the team's measurers.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Measurers {
 struct Check {
     left: u32,
     next: Instant,
+    /// Whether the first attempts have failed.
+    is_slow: bool,
 }
 
 impl Measurers {
@@ -87,36 +91,40 @@ impl Measurers {
             }
             Err(_) => {
                 if let Some(check) = self.checks.get_mut(&measurer) {
-                    check.next = now.instant + CHECK_PAUSE;
-                    if check.left == 0 {
-                        self.checks.remove(&measurer);
-                    }
+                    check.is_slow = check.left == 0;
+                    let pause = if check.is_slow { SLOW_PAUSE } else { CHECK_PAUSE };
+                    check.next = now.instant + pause;
                 }
                 None
             }
         }
     }
 
-    /// A measurer has failed, or has never answered: it is queried again for a while.
+    /// A measurer has failed, or has never answered: it is queried again, at first often.
     pub(super) fn check(&mut self, now: Now, measurer: MeasurerId) {
         let next = now.instant + CHECK_PAUSE;
-        self.checks.entry(measurer).or_insert(Check { left: CHECKS, next });
+        let check = Check { left: CHECKS, next, is_slow: false };
+        let known = self.checks.entry(measurer).or_insert(check);
+        if known.is_slow {
+            *known = check;
+        }
     }
 
+    /// Whether a measurer may soon be back.
     pub(super) fn is_checking(&self) -> bool {
-        !self.checks.is_empty()
+        self.checks.values().any(|check| !check.is_slow)
     }
 
     /// The measurers to query now.
     pub(super) fn poll_checks(&mut self, now: Now) -> Vec<MeasurerId> {
         let asked = &self.asked;
         let is_due = |(id, it): &(&MeasurerId, &mut Check)| {
-            it.next <= now.instant && it.left > 0 && !asked.contains(id)
+            it.next <= now.instant && (it.left > 0 || it.is_slow) && !asked.contains(id)
         };
         let due = self.checks.iter_mut().filter(is_due);
         let due: Vec<MeasurerId> = due
             .map(|(id, check)| {
-                check.left -= 1;
+                check.left = check.left.saturating_sub(1);
                 *id
             })
             .collect();
