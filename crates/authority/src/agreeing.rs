@@ -87,7 +87,8 @@ impl<'env> Party<'env> {
                 }
                 Some(_) => {
                     let has_jumped = self.agree(table, &clock, is_over);
-                    table = self.next(if has_jumped { unix_time_s() } else { table.begin_unix_s() });
+                    table =
+                        self.next(if has_jumped { unix_time_s() } else { table.begin_unix_s() });
                 }
                 None => {
                     self.common.interrupt.wait(LATENCY);

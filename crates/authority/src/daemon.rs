@@ -70,7 +70,9 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn publish(&mut self, period: &Period, relays: &[PublishedRelay]) {
-        let Some(network) = self.network.as_ref().filter(|_| !self.has_clock_jumped) else { return };
+        let Some(network) = self.network.as_ref().filter(|_| !self.has_clock_jumped) else {
+            return;
+        };
         let listed = period.listed();
         match publish(self.common, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),

@@ -72,7 +72,9 @@ const CLOCK_LOOK: Duration = Duration::from_secs(2);
 fn has_clock_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
     let jump = clock.poll();
     if let Some(jump) = jump {
-        tracing::warn!("{jump}: running measurements end, and the period of the time that it shows now begins or goes on");
+        tracing::warn!(
+            "{jump}: running measurements end, and the period of the time that it shows now begins or goes on"
+        );
         output.record(|| json!({"type": "clock_jumped", "by_s": jump.by_s}));
     }
     jump.is_some()

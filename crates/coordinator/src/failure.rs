@@ -261,10 +261,7 @@ impl Failure {
     pub const fn is_decline(&self) -> bool {
         self.is_not_now()
             || self.may_be_relays_doing()
-            || matches!(
-                self,
-                Self::CutOff { .. } | Self::NoRoom { .. } | Self::ClocksDiffer { .. }
-            )
+            || matches!(self, Self::CutOff { .. } | Self::NoRoom { .. } | Self::ClocksDiffer { .. })
     }
 
     /// Whether it is a decline that a broken path can cause as well.

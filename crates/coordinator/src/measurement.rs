@@ -387,9 +387,9 @@ impl Measurement {
             Failure::NothingReceived { detail } => self.explain_nothing_received(now, at, detail),
             Failure::RelayUnreachable { .. } | Failure::ClocksDiffer { .. } => {
                 match self.out_of_reach(at, failure) {
-                Some(failure) => Fault { measurer: at, failure },
-                None => return,
-            }
+                    Some(failure) => Fault { measurer: at, failure },
+                    None => return,
+                }
             }
             failure => Fault { measurer: at, failure },
         };

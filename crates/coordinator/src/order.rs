@@ -121,7 +121,10 @@ mod tests {
         let problem = "certificate of type 5: has expired".to_string();
         let failure = Failure::from(&OrderFailure::NotValidNow { problem });
         assert!(matches!(failure, Failure::ClocksDiffer { .. }), "{failure}");
-        assert!(failure.is_decline() && !failure.is_about_relay(), "nobody knows whose clock it is");
+        assert!(
+            failure.is_decline() && !failure.is_about_relay(),
+            "nobody knows whose clock it is"
+        );
     }
 
     #[test]

@@ -133,7 +133,10 @@ mod tests {
         assert_eq!(problem(end + 31), "ended at 2020-02-29 13:00:00 UTC, 31 s ago");
         assert_eq!(problem(end + 3600), "ended at 2020-02-29 13:00:00 UTC, 60 min ago");
         let early = problem(begin - 3 * 86_400);
-        assert!(early.starts_with("is not valid before 2020-02-29") && early.ends_with(", in 3 days"), "{early}");
+        assert!(
+            early.starts_with("is not valid before 2020-02-29") && early.ends_with(", in 3 days"),
+            "{early}"
+        );
     }
 
     #[test]

@@ -189,7 +189,9 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(look(60, 1), None, "slewed");
         }
-        for by_s in [31, -31, -130, 130, 7200, -7200, 3 * 86_400, -3 * 86_400, 3_456_000, -3_456_000] {
+        for by_s in
+            [31, -31, -130, 130, 7200, -7200, 3 * 86_400, -3 * 86_400, 3_456_000, -3_456_000]
+        {
             assert_eq!(look(1, by_s), Some(by_s));
             assert_eq!(look(1, 0), None, "once");
         }

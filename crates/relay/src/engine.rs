@@ -1,11 +1,11 @@
 //! Observes the engine on its thread: reports its events, and counts bandwidth.
 
 use crate::bandwidth::Bandwidth;
+use crate::directory::Wake;
 use crate::event::{Load, RelayEvent, Unfinished};
 use crate::observations::ObservationWriter;
 use crate::overload::Signs;
 use crate::quota_log::QuotaLog;
-use crate::directory::Wake;
 use link::{ClockWatch, Drive, Exhaustion, Observer, ThreadError, Traffic, unix_time_s};
 use onion::router::{Router, RouterEvent};
 use onion::{Duration, Instant};

@@ -60,7 +60,8 @@ impl Store {
 
 /// Corrects the dates in whole records.
 fn correct_records(db: &Connection, now_unix_s: u64) -> rusqlite::Result<()> {
-    let sql = "SELECT d.measurement, d.json FROM measurement m JOIN record d ON d.measurement = m.id
+    let sql =
+        "SELECT d.measurement, d.json FROM measurement m JOIN record d ON d.measurement = m.id
                WHERE m.ended_unix_s > ?1";
     let mut select = db.prepare_cached(sql)?;
     let found = select.query_map([int(now_unix_s)], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -93,7 +94,13 @@ mod tests {
 
     fn file(created_unix_s: u64) -> Entry {
         let path = "out".to_owned();
-        Entry::Published(PublishedFile { created_unix_s, path, lines: 1, voted: 1, capacity_kb_s: 1 })
+        Entry::Published(PublishedFile {
+            created_unix_s,
+            path,
+            lines: 1,
+            voted: 1,
+            capacity_kb_s: 1,
+        })
     }
 
     fn health(at_unix_s: u64, capacity: f64) -> Entry {

@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::open::Reader;
-use crate::read::{rate, rsa, time};
+use crate::read::{rate, rsa};
 use crate::write::int;
 use onion::Rate;
 use onion::identity::RsaId;

@@ -148,7 +148,9 @@ pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
     match cause? {
         "relay_not_now" => Some(DeclineKind::NotNow),
         "cut_off" | "load_stopped" | "out_of_reach" | "nothing_came" => Some(DeclineKind::Path),
-        "words_differ" | "got_nothing" | "no_room" | "clocks_differ" => Some(DeclineKind::Accusation),
+        "words_differ" | "got_nothing" | "no_room" | "clocks_differ" => {
+            Some(DeclineKind::Accusation)
+        }
         _ => None,
     }
 }

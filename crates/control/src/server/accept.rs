@@ -152,7 +152,9 @@ fn log(limiter: &LogLimiter, from: SocketAddr, list: &str, error: &io::Error) {
     match limiter.admit(from.ip(), kind) {
         Some(0) => tracing::warn!("refused {from}: {what}"),
         Some(others) => {
-            tracing::warn!("refused {from}: {what} ({others} others were refused since the last such line)");
+            tracing::warn!(
+                "refused {from}: {what} ({others} others were refused since the last such line)"
+            );
         }
         None => tracing::debug!("refused {from}: {what}"),
     }

@@ -122,7 +122,9 @@ impl Measurement {
             return Some(failure);
         };
         let detail = match &failure {
-            Failure::RelayUnreachable { detail } | Failure::ClocksDiffer { detail } => detail.clone(),
+            Failure::RelayUnreachable { detail } | Failure::ClocksDiffer { detail } => {
+                detail.clone()
+            }
             other => other.to_string(),
         };
         if self.open.iter().flatten().any(|open| *open > 0) {

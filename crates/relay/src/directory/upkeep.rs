@@ -55,7 +55,8 @@ impl Directory {
     fn correct_onion_key_date(&mut self) -> Result<(), keys::KeyError> {
         let unix = unix_time_s();
         // After a jump, it is not known yet which time was wrong.
-        if self.own.onion_made <= unix + CLOCK_SETTLES.as_secs() || self.renewal().has_clock_jumped {
+        if self.own.onion_made <= unix + CLOCK_SETTLES.as_secs() || self.renewal().has_clock_jumped
+        {
             return Ok(());
         }
         self.own.onion_made = unix;

@@ -63,7 +63,8 @@ fn without_recent_results_there_is_no_file() {
 #[test]
 fn a_result_of_the_future_costs_its_own_line_only() {
     let early = Settings { file_created: NOW - 61, ..settings() };
-    let estimates = [measured(1, 1, 60, None), measured(2, 7000, 61, None), measured(3, 9000, 62, None)];
+    let estimates =
+        [measured(1, 1, 60, None), measured(2, 7000, 61, None), measured(3, 9000, 62, None)];
     let file = BandwidthFile::generate(&estimates, all(3), &early).unwrap();
     assert_eq!((file.timestamp, file.header.latest_bandwidth), (NOW - 61, Some(NOW - 61)));
     assert_eq!(file.header.number_eligible_relays, Some(2));
