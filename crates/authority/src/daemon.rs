@@ -54,6 +54,11 @@ impl Observer<Network> for Daemon<'_, '_> {
         }
         if network.confirms_clock {
             self.common.journal.correct_dates(unix_time_s());
+            if let Some(seeds) = self.seeds
+                && let Err(error) = super::publish_seeds(self.common, seeds)
+            {
+                super::log_error(&error, self.common.output);
+            }
         }
         let seed = self.seeds.map(|it| it.of_period(self.begin_unix_s));
         let view = network.view.clone();
@@ -78,7 +83,7 @@ impl Observer<Network> for Daemon<'_, '_> {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
             Err(error) => super::log_error(&error, self.common.output),
         }
-        self.common.journal.tidy(self.common.config, unix_time_s());
+        self.common.journal.tidy(self.common.config, self.is_clock_right().then(unix_time_s));
     }
 
     fn show(&mut self, period: &Period, event: Event) {
@@ -107,6 +112,11 @@ impl Observer<Network> for Daemon<'_, '_> {
 }
 
 impl Daemon<'_, '_> {
+    /// Whether a consensus is valid by the present time, which has not been set since it was read.
+    pub(super) fn is_clock_right(&self) -> bool {
+        !self.has_clock_jumped && self.network.as_ref().is_some_and(|it| it.confirms_clock)
+    }
+
     /// Searches for relays that may share a machine, on a separate thread, so that it blocks nothing.
     fn look_for_suspects(&self, period: &Period) {
         let (common, begin_unix_s) = (self.common, self.begin_unix_s);

@@ -212,7 +212,6 @@ fn slotted_period(
     bounds: Bounds,
     started: u64,
 ) -> Result<Exit, Error> {
-    publish_seeds(common, seeds)?;
     tracing::info!("a period of {} slots", bounds.slots());
     play(common, bounds, Timing::Slots, Occurrence::Repeated(Some(seeds)), started)
 }
@@ -272,9 +271,11 @@ fn play(
             has_clock_jumped: false,
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
-        Ok::<_, Error>((end, daemon.written))
+        let is_clock_right = daemon.is_clock_right();
+        Ok::<_, Error>((end, (daemon.written, is_clock_right)))
     })?;
-    journal.tidy(config, unix_time_s());
+    let (written, is_clock_right) = written;
+    journal.tidy(config, is_clock_right.then(unix_time_s));
     if end.is_interrupted {
         return Ok(Exit::Interrupted);
     }

@@ -197,11 +197,6 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
                 self.period.wind_up(now(self.clock));
                 continue;
             }
-            if !is_winding_up && self.observer.has_clock_jumped() {
-                is_winding_up = true;
-                self.period.wind_up(now(self.clock));
-                continue;
-            }
             if let Some(consent) = self.observer.reloaded_consent() {
                 self.period.refresh(consent);
                 continue;
@@ -209,7 +204,13 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
             let time = now(self.clock);
             let next = self.period.poll_timeout(time);
             let wait = next.map_or(SIGNAL_LATENCY, |at| at.saturating_since(time.instant));
-            match self.inputs.recv_timeout(wait.min(SIGNAL_LATENCY)) {
+            let input = self.inputs.recv_timeout(wait.min(SIGNAL_LATENCY));
+            // Before the period learns the time: it would take a jump for time that has passed.
+            if !is_winding_up && self.observer.has_clock_jumped() {
+                is_winding_up = true;
+                self.period.wind_up(now(self.clock));
+            }
+            match input {
                 Ok(input) => self.take(input),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     self.period.handle_timeout(now(self.clock));

@@ -169,3 +169,39 @@ impl Measurers {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::measure::protocol::MeasurerKey;
+
+    #[test]
+    fn a_measurer_that_fails_is_asked_for_as_long_as_it_fails() {
+        let at = |seconds| Now {
+            instant: Instant::from_millis(1000 * seconds),
+            unix: Duration::from_secs(1_800_000_000 + seconds),
+        };
+        let configured = MeasurerConfig {
+            name: String::new(),
+            key: MeasurerKey([7; 32]),
+            address: ([127, 0, 0, 1], 7100).into(),
+            limit: Rate::from_mbit_per_s(100.0),
+        };
+        let mut measurers = Measurers::new([configured].into());
+        let id = MeasurerId(0);
+        measurers.check(at(0), id);
+        let mut asked = Vec::new();
+        for second in 0..300 {
+            if !measurers.poll_checks(at(second)).is_empty() {
+                asked.push(second);
+                assert_eq!(measurers.handle_answer(at(second), id, Err("down")), None);
+            }
+        }
+        assert_eq!(asked, [3, 6, 9, 12, 15, 18, 78, 138, 198, 258]);
+        assert!(!measurers.is_checking(), "not soon");
+        let answer = Answer { capacity: Rate::from_mbit_per_s(5.0), at_once_max: 1 };
+        measurers.ask(id);
+        assert_eq!(measurers.handle_answer(at(300), id, Ok(answer)), Some(answer.capacity));
+        assert_eq!(measurers.poll_timeout(), None);
+    }
+}

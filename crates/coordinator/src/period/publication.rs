@@ -111,3 +111,26 @@ fn fit_host(all: &mut [PublishedRelay], places: &[usize], slot: Duration, begin_
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_a_clock_that_was_ahead_is_dated_now() {
+        const NOW: u64 = 1_800_000_000;
+        let made = |measured_unix_s| PastEstimate {
+            capacity: Rate::from_mbit_per_s(5.0),
+            measured_unix_s,
+            mode: None,
+            is_conclusive: None,
+            sockets: None,
+        };
+        for (at, expected) in [(NOW - 9, NOW - 9), (NOW, NOW), (NOW + 40 * 86_400, NOW)] {
+            let PublishedResult::Estimate { estimate, share } = estimate(made(at), NOW) else {
+                panic!("no estimate")
+            };
+            assert_eq!((estimate.measured_unix_s, share), (expected, estimate.capacity));
+        }
+    }
+}
