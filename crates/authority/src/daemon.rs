@@ -3,7 +3,7 @@
 use super::agreed::Seeds;
 use super::network::{self, Network};
 use super::shell::{Observer, Surroundings};
-use super::{Common, events, publish, reload_if_asked, suspects};
+use super::{Common, clock, events, publish, reload_if_asked, suspects};
 use cli::Error;
 use coordinator::journal::Entry;
 use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
@@ -105,7 +105,7 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn has_clock_jumped(&mut self) -> bool {
-        let has_jumped = super::has_clock_jumped(self.common) && self.repeats;
+        let has_jumped = clock::has_jumped(self.common) && self.repeats;
         self.has_clock_jumped |= has_jumped;
         has_jumped
     }

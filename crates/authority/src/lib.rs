@@ -7,6 +7,7 @@
 mod agreed;
 mod agreeing;
 mod check;
+mod clock;
 mod config;
 pub mod config_file;
 mod daemon;
@@ -36,7 +37,7 @@ use coordinator::{HistoryPolicy, Params, Record};
 use daemon::Daemon;
 use documents::Documents;
 use journal::Journal;
-use link::{Clock, ClockWatch, unix_time_s};
+use link::{ClockWatch, unix_time_s};
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
 use network::Network;
 use onion::{Duration, Rate};
@@ -63,21 +64,6 @@ struct Common<'env> {
     interrupt: &'env Interrupt,
     hangup: &'env Hangup,
     clock: &'env ClockWatch,
-}
-
-/// Interval at which the clock is checked for a jump between periods.
-const CLOCK_LOOK: Duration = Duration::from_secs(2);
-
-/// Whether the calendar clock was set since the last call, which is logged.
-fn has_clock_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
-    let jump = clock.poll();
-    if let Some(jump) = jump {
-        tracing::warn!(
-            "{jump}: running measurements end, and the period of the time that it shows now begins or goes on"
-        );
-        output.record(|| json!({"type": "clock_jumped", "by_s": jump.by_s}));
-    }
-    jump.is_some()
 }
 
 /// Measures period after period by the configuration at `path`, until the operator requests the end; with `is_once`,
@@ -170,19 +156,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
             Ok(_) => rest,
         };
         last_problem = problem;
-        wait(common, rest);
-    }
-}
-
-/// Waits, at most until the operator requests the end or the clock is set.
-fn wait(common: Common<'_>, longest: Duration) {
-    let clock = Clock::start();
-    let end = clock.now() + longest;
-    while clock.now() < end && !has_clock_jumped(common) {
-        let left = end.saturating_since(clock.now());
-        if common.interrupt.wait(left.min(CLOCK_LOOK)) {
-            return;
-        }
+        clock::wait(common, rest);
     }
 }
 
@@ -255,7 +229,7 @@ fn play(
         knowledge: Knowledge { history, pasts },
         key_seed: config.secret.seed(),
     };
-    let (end, written) = thread::scope(|scope| {
+    let (end, written, is_clock_right) = thread::scope(|scope| {
         let mut daemon = Daemon {
             scope,
             common,
@@ -272,9 +246,8 @@ fn play(
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
         let is_clock_right = daemon.is_clock_right();
-        Ok::<_, Error>((end, (daemon.written, is_clock_right)))
+        Ok::<_, Error>((end, daemon.written, is_clock_right))
     })?;
-    let (written, is_clock_right) = written;
     journal.tidy(config, is_clock_right.then(unix_time_s));
     if end.is_interrupted {
         return Ok(Exit::Interrupted);

@@ -216,7 +216,7 @@ async fn serve(
         tokio::select! {
             _ = clock_looks.tick() => {
                 if let Some(by) = clock.poll() {
-                    tracing::warn!("{by}: all sessions end, and coordinators compare their clocks with this one again");
+                    tracing::warn!("{by}: is NTP running? All sessions end, and coordinators compare clocks again");
                     jump.send_replace(Some(by));
                 }
             }
