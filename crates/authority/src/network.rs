@@ -29,7 +29,8 @@ impl Network {
     }
 }
 
-/// Reads the configured consensus, which must be at most a day from being valid, as in C tor. If authorities are configured, more than half of them must have signed it.
+/// Reads the configured consensus, which must be at most a day from being valid, as in C tor. If authorities are
+/// configured, more than half of them must have signed it.
 pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let documents = documents(config, now_unix_s)?;
     let (what, consensus) = (&documents.what, &documents.consensus);

@@ -145,9 +145,7 @@ impl fmt::Display for RelayEvent {
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
             Self::Reachability(found) => found.fmt(f),
-            Self::ClockJumped(jump) => {
-                write!(f, "{jump}: a new descriptor has the date that it shows now")
-            }
+            Self::ClockJumped(jump) => write!(f, "{jump}: a new descriptor follows"),
             Self::BandwidthTested => {
                 f.write_str("bandwidth tested: padding has gone through circuits of other relays")
             }
