@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_measurer_that_fails_is_asked_for_as_long_as_it_fails() {
-        let at = |seconds| Now {
+        let at = |seconds: u64| Now {
             instant: Instant::from_millis(1000 * seconds),
             unix: Duration::from_secs(1_800_000_000 + seconds),
         };
