@@ -21,7 +21,7 @@ use crate::schedule::Schedule;
 use crate::self_test::Report;
 use crate::state;
 use dirmgr::ConsensusFetcher;
-use link::{Certified, Clock, LongTermKeys, NodeHandle};
+use link::{Certified, Clock, ClockWatch, LongTermKeys, NodeHandle};
 use netdoc::consensus::Flags;
 use netdoc::fetch::Fetcher;
 use onion::measure::target::TargetParams;
@@ -70,11 +70,9 @@ pub(crate) struct Own {
 /// Why the directory thread is woken.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// The content of the descriptor may have changed.
+    /// The content of the descriptor may have changed, or the clock was set.
     Look,
     RenewCertificates,
-    /// The calendar clock was set.
-    ClockJumped,
     /// The configuration has changed.
     Reload(Box<Reload>),
     /// A self-test has a result.
@@ -115,6 +113,7 @@ pub(crate) struct Directory {
     published: u64,
     /// When the clock was last set.
     clock_jumped: Option<Instant>,
+    clock_watch: ClockWatch,
     /// When a descriptor was last made because an authority had an older one.
     remade: Option<Instant>,
     fetcher: ConsensusFetcher,
@@ -161,6 +160,7 @@ impl Directory {
             began: now,
             published: 0,
             clock_jumped: None,
+            clock_watch: ClockWatch::start(),
             remade: None,
             fetcher,
             fetching: fetching::Times::new(now),
@@ -182,6 +182,10 @@ impl Directory {
     /// Publishes, fetches and tests until `wakes` receives the end of the relay.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
+            // The engine reports it, perhaps later. Nothing is renewed by a new time before it is known to be new.
+            if self.clock_watch.poll().is_some() {
+                self.handle_clock_jump();
+            }
             self.renew();
             self.remember();
             self.refuse_own_addresses();
@@ -203,7 +207,6 @@ impl Directory {
             match wakes.recv_timeout(next - now) {
                 Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
-                Ok(Wake::ClockJumped) => self.handle_clock_jump(),
                 Ok(Wake::Tested(report)) => self.handle_tested(report),
                 Ok(Wake::Reload(reload)) => self.reload(*reload),
                 Ok(Wake::End) | Err(RecvTimeoutError::Disconnected) => return,

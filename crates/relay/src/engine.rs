@@ -97,7 +97,7 @@ impl Observer<Engine> for EngineObserver {
             });
             self.emit(RelayEvent::ClockJumped(jump));
             // If the thread has ended, an event has reported it.
-            let _ = self.wake_directory.send(Wake::ClockJumped);
+            let _ = self.wake_directory.send(Wake::Look);
         }
         let bandwidth = &self.bandwidth;
         let mut seconds = 0;
