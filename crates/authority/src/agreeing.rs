@@ -8,7 +8,7 @@ use control::PeerState;
 use control::keys::PublicKey;
 use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Times, Timetable};
 use coordinator::plan::TeamRoom;
-use link::unix_time_s;
+use link::{ClockWatch, unix_time_s};
 use onion::{Duration, Rate};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,9 +66,14 @@ impl<'env> Party<'env> {
 
     /// Runs the agreement before each period, until the end.
     pub(super) fn run(&self, is_over: &AtomicBool) {
+        // Others log a jump.
+        let clock = ClockWatch::start();
         let mut table = self.next(unix_time_s());
         loop {
             let now = unix_time_s();
+            if clock.poll().is_some() {
+                table = self.next(now);
+            }
             match table.step(now) {
                 // A coordinator that missed the earlier statements must not take part.
                 Some(step) if step > 0 => {
@@ -81,14 +86,9 @@ impl<'env> Party<'env> {
                     table = self.next(now.max(table.begin_unix_s()));
                 }
                 Some(_) => {
-                    self.agree(table, is_over);
-                    table = self.next(table.begin_unix_s());
-                }
-                None if self.is_far_off(&table, now) => {
-                    tracing::warn!(
-                        "the clock was set back: agreeing on the seed of the period that is next by the new time"
-                    );
-                    table = self.next(now);
+                    let has_jumped = self.agree(table, &clock, is_over);
+                    table =
+                        self.next(if has_jumped { unix_time_s() } else { table.begin_unix_s() });
                 }
                 None => {
                     self.common.interrupt.wait(LATENCY);
@@ -100,26 +100,25 @@ impl<'env> Party<'env> {
         }
     }
 
-    /// No correct clock is this long before a period with a pending agreement.
-    fn is_far_off(&self, table: &Timetable, now_unix_s: u64) -> bool {
-        let two_s = self.common.config.period.as_secs().saturating_mul(2);
-        now_unix_s.saturating_add(two_s).saturating_add(table.lead_s()) < table.begin_unix_s()
-    }
-
     fn is_over(&self, is_over: &AtomicBool) -> bool {
         is_over.load(Ordering::Relaxed) || self.common.interrupt.is_requested()
     }
 
-    /// The start of the agreement for the first period after this time.
+    /// The start of the agreement for the first period after this time that has none.
     fn next(&self, unix_s: u64) -> Timetable {
         let config = self.common.config;
         let period_s = config.period.as_secs().max(1);
-        let begin_unix_s = unix_s - unix_s % period_s + period_s;
+        let mut begin_unix_s = unix_s - unix_s % period_s + period_s;
+        // After the clock was set back, some have one.
+        while self.seeds.agreed(begin_unix_s).is_some() {
+            begin_unix_s += period_s;
+        }
         let round_s = config.authorities.as_ref().map_or(1, |it| it.round_s);
         Timetable::new(begin_unix_s, round_s, self.group.rounds())
     }
 
-    fn agree(&self, table: Timetable, is_over: &AtomicBool) {
+    /// Agrees on a seed, unless the process ends meanwhile or the clock is set. Returns whether it was.
+    fn agree(&self, table: Timetable, clock: &ClockWatch, is_over: &AtomicBool) -> bool {
         let begin_unix_s = table.begin_unix_s();
         // The measurers' reports before the current period.
         let at_once_max = self.common.team.at_once_max(self.common.config.at_once_max);
@@ -132,7 +131,7 @@ impl<'env> Party<'env> {
                 tracing::warn!(
                     "no part in the agreement on the seed of the period that begins at Unix time {begin_unix_s}"
                 );
-                return;
+                return false;
             }
         };
         let key_seed = self.common.config.secret.seed();
@@ -140,7 +139,7 @@ impl<'env> Party<'env> {
         let mut committed = BTreeSet::from([agreement.own()]);
         let mut problems: BTreeMap<AuthorityKey, String> = BTreeMap::new();
         let mut sent = Vec::new();
-        let mut is_broken_off = false;
+        let (mut is_broken_off, mut has_jumped) = (false, false);
         while !agreement.handle_step(table.step(unix_time_s()).unwrap_or(0)) {
             let statements = agreement.statements();
             if statements != sent {
@@ -157,7 +156,8 @@ impl<'env> Party<'env> {
             for key in agreement.committed().filter(|key| committed.insert(*key)) {
                 tracing::info!("{} has committed to its contribution", self.name(key));
             }
-            is_broken_off = self.is_over(is_over) || self.is_far_off(&table, unix_time_s());
+            has_jumped = clock.poll().is_some();
+            is_broken_off = self.is_over(is_over) || has_jumped;
             if is_broken_off {
                 break;
             }
@@ -166,6 +166,7 @@ impl<'env> Party<'env> {
         if !is_broken_off {
             self.conclude(begin_unix_s, agreement.outcome(), &problems);
         }
+        has_jumped
     }
 
     fn conclude(

@@ -3,7 +3,7 @@
 use super::agreed::Seeds;
 use super::network::{self, Network};
 use super::shell::{Observer, Surroundings};
-use super::{Common, events, publish, reload_if_asked, suspects};
+use super::{Common, clock, events, publish, reload_if_asked, suspects};
 use cli::Error;
 use coordinator::journal::Entry;
 use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
@@ -41,12 +41,24 @@ pub(super) struct Daemon<'scope, 'env> {
     pub(super) generator_started: u64,
     pub(super) network: Option<Network>,
     pub(super) written: Option<Written>,
+    /// Whether another period follows, so that this one may end early.
+    pub(super) repeats: bool,
+    /// Whether the clock was set, so that results of this period may have wrong dates.
+    pub(super) has_clock_jumped: bool,
 }
 
 impl Observer<Network> for Daemon<'_, '_> {
     fn take_network(&mut self, network: Network) -> (NetworkView, Option<SlotSeed>) {
         if let Some(seeds) = self.seeds {
             seeds.set_shared_random(network.shared_random());
+        }
+        if network.confirms_clock {
+            self.common.journal.correct_dates(unix_time_s());
+            if let Some(seeds) = self.seeds
+                && let Err(error) = super::publish_seeds(self.common, seeds)
+            {
+                super::log_error(&error, self.common.output);
+            }
         }
         let seed = self.seeds.map(|it| it.of_period(self.begin_unix_s));
         let view = network.view.clone();
@@ -63,13 +75,15 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn publish(&mut self, period: &Period, relays: &[PublishedRelay]) {
-        let Some(network) = &self.network else { return };
+        let Some(network) = self.network.as_ref().filter(|_| !self.has_clock_jumped) else {
+            return;
+        };
         let listed = period.listed();
         match publish(self.common, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
             Err(error) => super::log_error(&error, self.common.output),
         }
-        self.common.journal.tidy(self.common.config, unix_time_s());
+        self.common.journal.tidy(self.common.config, self.is_clock_right().then(unix_time_s));
     }
 
     fn show(&mut self, period: &Period, event: Event) {
@@ -89,9 +103,20 @@ impl Observer<Network> for Daemon<'_, '_> {
     fn reloaded_consent(&mut self) -> Option<Consent> {
         reload_if_asked(self.common).then(|| self.common.config.consent())
     }
+
+    fn has_clock_jumped(&mut self) -> bool {
+        let has_jumped = clock::has_jumped(self.common) && self.repeats;
+        self.has_clock_jumped |= has_jumped;
+        has_jumped
+    }
 }
 
 impl Daemon<'_, '_> {
+    /// Whether a consensus is valid by the present time, which has not been set since it was read.
+    pub(super) fn is_clock_right(&self) -> bool {
+        !self.has_clock_jumped && self.network.as_ref().is_some_and(|it| it.confirms_clock)
+    }
+
     /// Searches for relays that may share a machine, on a separate thread, so that it blocks nothing.
     fn look_for_suspects(&self, period: &Period) {
         let (common, begin_unix_s) = (self.common, self.begin_unix_s);

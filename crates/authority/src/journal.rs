@@ -83,6 +83,19 @@ impl Journal {
         Ok(inner.store.period(period_unix_s)?)
     }
 
+    /// Corrects dates of the future, now that the clock is known to be right.
+    pub(super) fn correct_dates(&self, now_unix_s: u64) {
+        let mut inner = self.inner();
+        inner.flush();
+        match inner.store.correct_dates(now_unix_s) {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                "{count} measurements were dated after now, by a clock that was ahead: they count as made now"
+            ),
+            Err(error) => inner.log_once(&error),
+        }
+    }
+
     /// Records an entry.
     pub(super) fn note(&self, entry: Entry) {
         self.inner().note(entry);
@@ -108,11 +121,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Periodic maintenance: retries failed writes, and removes old entries.
-    pub(super) fn tidy(&self, config: &Config, now_unix_s: u64) {
+    /// Periodic maintenance: retries failed writes, and removes old entries if the time is known: by a clock that is ahead, all would be
+    /// old.
+    pub(super) fn tidy(&self, config: &Config, now_unix_s: Option<u64>) {
         /// More than a day of measurements of the whole network, so one call a day is enough.
         const TIMES: usize = 10;
         self.inner().flush();
+        let Some(now_unix_s) = now_unix_s else { return };
         for _ in 0..TIMES {
             // Other writers get their turn in between.
             let mut inner = self.inner();

@@ -7,6 +7,7 @@
 mod agreed;
 mod agreeing;
 mod check;
+mod clock;
 mod config;
 pub mod config_file;
 mod daemon;
@@ -36,7 +37,7 @@ use coordinator::{HistoryPolicy, Params, Record};
 use daemon::Daemon;
 use documents::Documents;
 use journal::Journal;
-use link::unix_time_s;
+use link::{ClockWatch, unix_time_s};
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
 use network::Network;
 use onion::{Duration, Rate};
@@ -62,6 +63,7 @@ struct Common<'env> {
     output: &'env Output,
     interrupt: &'env Interrupt,
     hangup: &'env Hangup,
+    clock: &'env ClockWatch,
 }
 
 /// Measures period after period by the configuration at `path`, until the operator requests the end; with `is_once`,
@@ -75,7 +77,7 @@ pub fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let started = unix_time_s();
+    let (started, clock) = (unix_time_s(), ClockWatch::start());
     let config = Config::read(path)?;
     let team = RemoteTeam::new(&config)?;
     let journal = Journal::open(&config, started)?;
@@ -89,12 +91,14 @@ pub fn run(
         output,
         interrupt,
         hangup: &hangup,
+        clock: &clock,
     };
     if is_once {
         let begin_unix_s = unix_time_s();
         let length_s = config.period.as_secs();
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
-        return greedy_period(common, bounds, started);
+        reload_if_asked(common);
+        return play(common, bounds, Timing::Greedy, Occurrence::Once, started);
     }
     if config.schedule == Schedule::Greedy {
         return periods(common, None, started);
@@ -124,6 +128,7 @@ impl Drop for Over<'_> {
 /// Measures period after period, until the operator requests the end: in slots by these seeds, or as early as possible.
 fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Exit, Error> {
     let Common { config, output, interrupt, .. } = common;
+    let mut last_problem = String::new();
     loop {
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let done = match seeds {
@@ -136,14 +141,22 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
         let now = unix_time_s();
         let rest_s = if bounds.is_over(now) { 0 } else { bounds.end_unix_s() - now };
         let rest = Duration::from_secs(rest_s);
-        interrupt.wait(match &done {
+        let problem = done.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let rest = match &done {
             Err(error) => {
-                log_error(error, output);
+                // The same one is logged once.
+                if problem != last_problem {
+                    log_error(error, output);
+                }
                 // The error may be temporary.
                 RETRY.min(rest)
             }
+            // The clock was set.
+            Ok(Exit::Interrupted) => continue,
             Ok(_) => rest,
-        });
+        };
+        last_problem = problem;
+        clock::wait(common, rest);
     }
 }
 
@@ -163,7 +176,7 @@ fn interrupted(output: &Output) -> Exit {
 /// Measures each relay that has no result of this period, as early as possible.
 fn greedy_period(common: Common<'_>, bounds: Bounds, started: u64) -> Result<Exit, Error> {
     reload_if_asked(common);
-    play(common, bounds, Timing::Greedy, None, started)
+    play(common, bounds, Timing::Greedy, Occurrence::Repeated(None), started)
 }
 
 /// Measures relays in their slots until the end of the period.
@@ -173,16 +186,24 @@ fn slotted_period(
     bounds: Bounds,
     started: u64,
 ) -> Result<Exit, Error> {
-    publish_seeds(common, seeds)?;
     tracing::info!("a period of {} slots", bounds.slots());
-    play(common, bounds, Timing::Slots, Some(seeds), started)
+    play(common, bounds, Timing::Slots, Occurrence::Repeated(Some(seeds)), started)
+}
+
+/// Whether further periods follow.
+#[derive(Clone, Copy)]
+enum Occurrence<'s> {
+    /// This is the only period.
+    Once,
+    /// Others follow, with slots by these seeds, if there are slots.
+    Repeated(Option<&'s Seeds>),
 }
 
 fn play(
     common: Common<'_>,
     bounds: Bounds,
     timing: Timing,
-    seeds: Option<&Seeds>,
+    occurrence: Occurrence<'_>,
     started: u64,
 ) -> Result<Exit, Error> {
     let Common { config, team, journal, output, interrupt, .. } = common;
@@ -208,20 +229,26 @@ fn play(
         knowledge: Knowledge { history, pasts },
         key_seed: config.secret.seed(),
     };
-    let (end, written) = thread::scope(|scope| {
+    let (end, written, is_clock_right) = thread::scope(|scope| {
         let mut daemon = Daemon {
             scope,
             common,
-            seeds: seeds.filter(|_| timing == Timing::Slots),
+            seeds: match occurrence {
+                Occurrence::Repeated(seeds) => seeds,
+                Occurrence::Once => None,
+            },
             begin_unix_s: bounds.begin_unix_s,
             generator_started: started,
             network: None,
             written: None,
+            repeats: matches!(occurrence, Occurrence::Repeated(_)),
+            has_clock_jumped: false,
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
-        Ok::<_, Error>((end, daemon.written))
+        let is_clock_right = daemon.is_clock_right();
+        Ok::<_, Error>((end, daemon.written, is_clock_right))
     })?;
-    journal.tidy(config, unix_time_s());
+    journal.tidy(config, is_clock_right.then(unix_time_s));
     if end.is_interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -308,6 +335,10 @@ fn publish(
     match BandwidthFile::generate(&estimates, counts, &settings) {
         Ok(file) => {
             let written = write(config, &file)?;
+            if network.confirms_clock {
+                // A clock that was ahead has written them.
+                bwfile::remove_later(&config.out, &written.path)?;
+            }
             let voted = || file.relays.iter().filter(|line| line.vote);
             journal.note(Entry::Published(PublishedFile {
                 created_unix_s: now,

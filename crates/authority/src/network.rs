@@ -4,8 +4,8 @@ use super::config::Config;
 use cli::Error;
 use coordinator::Defences;
 use coordinator::period::{NetworkView, Router};
-use dirmgr::consensus_signers;
-use documents::{Documents, Origin, Source};
+use dirmgr::{consensus_signers, schedule};
+use documents::{Documents, Origin, Source, validity_problem};
 use netdoc::consensus::{self, Flag};
 use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -14,13 +14,12 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The time for which an expired consensus is still accepted, as tor clients do (dir-spec §5.1).
-const STALE_S: u64 = 24 * 3600;
-
 /// A consensus, and the data that a period needs.
 pub(super) struct Network {
     pub(super) documents: Documents,
     pub(super) view: NetworkView,
+    /// Whether the consensus is valid now, so that our clock is right within hours.
+    pub(super) confirms_clock: bool,
 }
 
 impl Network {
@@ -30,9 +29,20 @@ impl Network {
     }
 }
 
-/// Reads the configured consensus. If authorities are configured, more than half of them must have signed it.
+/// Reads the configured consensus, which must be at most a day from being valid, as in C tor. If authorities are
+/// configured, more than half of them must have signed it.
 pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let documents = documents(config, now_unix_s)?;
+    let (what, consensus) = (&documents.what, &documents.consensus);
+    let problem = validity_problem(consensus, now_unix_s);
+    if let Some(problem) = &problem {
+        if !schedule::is_reasonably_live(consensus, now_unix_s) {
+            return Err(Error::Failed(format!(
+                "{what} is not used: it {problem}; get a newer one, or correct the clock"
+            )));
+        }
+        tracing::warn!("{what} {problem}: is the clock right?");
+    }
     // Participating relays that are not listed are not measured by transit either.
     let echo = named(&documents, &config.echo).unwrap_or_default();
     let wanted = match &config.relays {
@@ -43,7 +53,7 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let (wanted, echo) = (wanted.map(ids), ids(echo));
     let families = if config.family { documents.families.clone() } else { Vec::new() };
     let view = NetworkView { families, ..view(&documents, wanted, echo) };
-    Ok(Network { documents, view })
+    Ok(Network { documents, view, confirms_clock: problem.is_none() })
 }
 
 /// What a period needs of these documents, without families. `named` are the relays to measure, all permitted ones if
@@ -89,7 +99,7 @@ const fn rsa(router: &consensus::Router) -> RsaId {
 
 fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
     let what = config.source.to_string();
-    let mut documents = match &config.source {
+    let documents = match &config.source {
         Source::Authority(authority) => {
             let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
             let signers = verify(config, &what, &text, now_unix_s, || {
@@ -108,11 +118,6 @@ fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
             Documents::new(what, &text, origin, now_unix_s)?.signed_by(signers)
         }
     };
-    let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
-    if documents.signers.is_some() && lasts < now_unix_s {
-        let what = std::mem::take(&mut documents.what);
-        return Err(Error::Failed(format!("{what} is not believed: it ended over a day ago")));
-    }
     Ok(documents)
 }
 

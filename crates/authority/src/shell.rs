@@ -69,6 +69,11 @@ pub trait Observer<N> {
 
     /// The new list of consent, if the operator had it read again.
     fn reloaded_consent(&mut self) -> Option<Consent>;
+
+    /// Whether the period must end since the calendar clock was set: what it is now is known once it begins again.
+    fn has_clock_jumped(&mut self) -> bool {
+        false
+    }
 }
 
 /// The initial state of a period.
@@ -85,7 +90,7 @@ pub struct Beginning {
 
 /// The end of a period.
 pub struct PeriodEnd {
-    /// Whether the operator ended it.
+    /// Whether it ended early: the operator ended it, or the clock was set.
     pub is_interrupted: bool,
     /// The results of its relays.
     pub records: Vec<Record>,
@@ -199,7 +204,13 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
             let time = now(self.clock);
             let next = self.period.poll_timeout(time);
             let wait = next.map_or(SIGNAL_LATENCY, |at| at.saturating_since(time.instant));
-            match self.inputs.recv_timeout(wait.min(SIGNAL_LATENCY)) {
+            let input = self.inputs.recv_timeout(wait.min(SIGNAL_LATENCY));
+            // Before the period learns the time: it would take a jump for time that has passed.
+            if !is_winding_up && self.observer.has_clock_jumped() {
+                is_winding_up = true;
+                self.period.wind_up(now(self.clock));
+            }
+            match input {
                 Ok(input) => self.take(input),
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                     self.period.handle_timeout(now(self.clock));

@@ -227,6 +227,7 @@ impl Engine {
         let mut save_at = driver.now() + SAVE;
         while !self.is_over.load(Ordering::Acquire) {
             let now = driver.now();
+            driver.node_mut().set_unix_time(now, unix_time_s());
             for news in self.news.try_iter() {
                 match news {
                     DirectoryEvent::NetDir(netdir) => {

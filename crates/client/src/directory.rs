@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::netdir::NetDir;
 use crate::sources::{Directories, SharedGuards, Sources};
 use dirmgr::{ConsensusFetcher, FetcherConfig, schedule};
-use link::unix_time_s;
+use link::{Clock, ClockWatch, unix_time_s};
 use netdoc::consensus::Consensus;
 use netdoc::{Fingerprint, Microdesc};
 use onion::Duration;
@@ -20,6 +20,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(300));
 /// The minimum pause between two fetches.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Interval at which the clock is checked for a jump.
+const CLOCK_LOOK: Duration = Duration::from_secs(5);
 
 /// The directories and the folder of a client.
 pub(crate) struct DirectoryThread {
@@ -65,6 +67,7 @@ pub(crate) enum DirectoryEvent {
 impl<T: Fn(DirectoryEvent)> Directory<T> {
     fn run(mut self, end: &Receiver<()>) {
         let mut retry = RETRY.0;
+        let clock = ClockWatch::start();
         let mut reported = None;
         // Stored guards are located by the stored consensus, and asked first.
         if let Some(kept) = self.fetcher.consensus(unix_time_s()) {
@@ -109,9 +112,29 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
                     grow(&mut retry)
                 }
             };
-            match end.recv_timeout(pause) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            match self.wait(pause, &clock, end) {
+                Wait::Over => {}
+                Wait::ClockJumped => retry = RETRY.0,
+                Wait::Ended => return,
+            }
+        }
+    }
+
+    /// Waits for this time, at most until the clock is set: the consensus may be another one then.
+    fn wait(&self, pause: Duration, clock_watch: &ClockWatch, end: &Receiver<()>) -> Wait {
+        let clock = Clock::start();
+        let over = clock.now() + pause;
+        loop {
+            if let Some(jump) = clock_watch.poll() {
+                let problem = format!("{jump}: looking for a consensus that is valid now");
+                (self.report)(DirectoryEvent::Event(Event::Trouble(problem)));
+                return Wait::ClockJumped;
+            }
+            let left = over.saturating_since(clock.now());
+            match end.recv_timeout(left.min(CLOCK_LOOK)) {
+                Err(RecvTimeoutError::Timeout) if left > CLOCK_LOOK => {}
+                Err(RecvTimeoutError::Timeout) => return Wait::Over,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Wait::Ended,
             }
         }
     }
@@ -123,6 +146,13 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
             Microdesc::parse(&self.fetcher.microdesc(digest)?).ok()
         })
     }
+}
+
+/// Why the directory thread no longer waits.
+enum Wait {
+    Over,
+    ClockJumped,
+    Ended,
 }
 
 /// The share of paths that must be known before circuits are built: a directory that withholds

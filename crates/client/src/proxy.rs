@@ -191,6 +191,12 @@ impl Proxy {
         self.events.push_back(event);
     }
 
+    /// Sets the wall-clock time: clocks are adjusted, and a suspended machine has lost time.
+    pub(crate) fn set_unix_time(&mut self, now: Instant, unix_time_s: u64) {
+        self.unix_origin_s = unix_time_s.saturating_sub((now - Instant::ORIGIN).as_secs());
+        self.client.set_unix_time(unix_time_s);
+    }
+
     fn unix_time_s(&self, now: Instant) -> u64 {
         self.unix_origin_s + (now - Instant::ORIGIN).as_secs()
     }

@@ -84,6 +84,7 @@ impl Tunnels {
         // CREATE_FAST is enough, without an onion key: there is no other hop to protect against.
         let plan = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![*directory]) };
         let now = self.driver.now();
+        self.driver.node_mut().set_unix_time(unix_time_s());
         let circuit = self.driver.node_mut().open(now, &plan);
         self.open.insert(directory.address, circuit);
         circuit

@@ -3,7 +3,8 @@
 //! A connection serves one purpose, which its first message names: [`FromCoordinator::Session`] opens a session,
 //! [`FromCoordinator::Capacity`] orders a capacity test. The measurer answers a session with [`FromMeasurer::Hello`].
 //!
-//! Messages are JSON objects in frames (`frames`). Times are relative, so the two clocks need not agree. The receiver
+//! Messages are JSON objects in frames (`frames`). Times are relative. Yet both sides check certificates of relays by their own
+//! clocks, so the measurer says in its greeting what its clock shows, and a measurer with another time is not used. The receiver
 //! checks the ranges of all values (`check`).
 
 use crate::RefusalCode;
@@ -95,6 +96,9 @@ pub struct Hello {
     /// Whether it takes the coordinator's opt-in list in addition to its own.
     #[serde(default)]
     pub takes_opt_in: bool,
+    /// Its time since 1970. Older versions do not send it.
+    #[serde(default)]
+    pub unix_time_s: Option<u64>,
 }
 
 /// The reason why a measurer closes a connection.

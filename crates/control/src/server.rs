@@ -13,6 +13,7 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::messages::{End, FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
 use crate::tls;
 use accept::Accepted;
+use link::{ClockJump, ClockWatch};
 use measurer::member::MemberError;
 use measurer::{Consent, Member};
 use onion::Rate;
@@ -37,6 +38,9 @@ const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between the request to end and the end of all connections and rounds.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval at which the clock is checked for a jump.
+const CLOCK_LOOK: Duration = Duration::from_secs(2);
 
 /// Makes a member for each concurrent round; members are reused.
 pub type MakeMember = Box<dyn Fn() -> Result<Box<dyn Member>, MemberError> + Send + Sync>;
@@ -141,10 +145,11 @@ impl MeasurerServer {
         let (stop, stopped) = watch::channel(false);
         let resources = Arc::new(Resources::new(capacity, sockets_max, members));
         let status = StatusReader { resources: Arc::clone(&resources), in_force: receiver.clone() };
-        let service = Arc::new(Service { resources, in_force: receiver, stopped, address });
+        let (jump, jumped) = watch::channel(None);
+        let service = Arc::new(Service { resources, in_force: receiver, stopped, jumped, address });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let resources = Arc::clone(&service.resources);
-            if let Err(error) = runtime.block_on(serve(listener, &service)) {
+            if let Err(error) = runtime.block_on(serve(listener, &service, &jump)) {
                 tracing::error!("the measurer failed: {error}");
             }
             // Ends the remaining sessions, and with them their rounds.
@@ -194,15 +199,27 @@ impl Drop for MeasurerServer {
     }
 }
 
-async fn serve(listener: TcpListener, service: &Arc<Service>) -> io::Result<()> {
+async fn serve(
+    listener: TcpListener,
+    service: &Arc<Service>,
+    jump: &watch::Sender<Option<ClockJump>>,
+) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let in_force = service.in_force.clone();
     let tls = move || Arc::clone(&in_force.borrow().tls);
     let mut incoming = accept::incoming(listener, tls, "`coordinators`");
     let mut stopped = service.stopped.clone();
     let mut connections = JoinSet::new();
+    let clock = ClockWatch::start();
+    let mut clock_looks = tokio::time::interval(CLOCK_LOOK);
     loop {
         tokio::select! {
+            _ = clock_looks.tick() => {
+                if let Some(by) = clock.poll() {
+                    tracing::warn!("{by}: is NTP running? All sessions end, and coordinators compare clocks again");
+                    jump.send_replace(Some(by));
+                }
+            }
             accepted = incoming.recv() => match accepted {
                 Some(accepted) => {
                     connections.spawn(Arc::clone(service).handle(accepted));
@@ -226,6 +243,8 @@ struct Service {
     resources: Arc<Resources>,
     in_force: watch::Receiver<Arc<InForce>>,
     stopped: watch::Receiver<bool>,
+    /// The last jump of this host's clock.
+    jumped: watch::Receiver<Option<ClockJump>>,
     /// The listen address: capacity tests use UDP at the same address and port.
     address: SocketAddr,
 }
@@ -243,7 +262,9 @@ impl Service {
                         (Arc::clone(&self.resources), self.in_force.clone());
                     let outgoing = connection.outgoing.clone();
                     let session = Session::new(peer, session_permit, resources, in_force, outgoing);
-                    session.run(&mut connection.incoming, self.stopped.clone()).await
+                    let (stopped, mut jumped) = (self.stopped.clone(), self.jumped.clone());
+                    jumped.mark_unchanged();
+                    session.run(&mut connection.incoming, stopped, jumped).await
                 }
                 None => {
                     tracing::warn!("{peer} wants a second session; the first one continues");

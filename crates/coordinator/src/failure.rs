@@ -13,7 +13,7 @@ pub enum Blame {
     Relay,
     /// A measurer, or the path to it.
     Measurer,
-    /// The operator's configuration, or a permission that the operator must give.
+    /// The operator's configuration, including the clocks, or a permission that the operator must give.
     Configuration,
     /// The coordinator itself.
     Us,
@@ -187,6 +187,14 @@ pub enum Failure {
         detail: String,
     },
 
+    /// The relay's clock and ours differ: its certificates are not valid by our clock, or our order is not by its clock. Either may be
+    /// wrong. This shows nothing about the relay's capacity. A relay can pretend it, so it is a decline.
+    #[error("the relay's clock and ours differ, or its certificates are old: {detail}")]
+    ClocksDiffer {
+        /// The certificate, or the relay's answer.
+        detail: String,
+    },
+
     /// The coordinator was asked to stop.
     #[error("the measurement was cancelled")]
     Cancelled,
@@ -224,7 +232,9 @@ impl Failure {
     pub const fn is_about_relay(&self) -> bool {
         match self.blame() {
             Blame::Relay => !matches!(self, Self::NoRoom { .. }),
-            Blame::Configuration => !self.is_not_now(),
+            Blame::Configuration => {
+                !self.is_not_now() && !matches!(self, Self::ClocksDiffer { .. })
+            }
             Blame::Measurer | Blame::Us => false,
         }
     }
@@ -244,14 +254,14 @@ impl Failure {
     }
 
     /// Whether the relay can cause it at no other cost than to have no new estimate. It reports that it is busy, that
-    /// the coordinator's measurements are used up or that it has no room, it drops the packets of measurers, or it
+    /// the coordinator's measurements are used up or that it has no room, shows old certificates, drops the packets of measurers, or it
     /// makes a measurer look wrong. This occasionally happens to an honest relay. See
     /// [`HistoryPolicy::declines_apart`](crate::HistoryPolicy::declines_apart) for the cost of several in a row.
     #[must_use]
     pub const fn is_decline(&self) -> bool {
         self.is_not_now()
             || self.may_be_relays_doing()
-            || matches!(self, Self::CutOff { .. } | Self::NoRoom { .. })
+            || matches!(self, Self::CutOff { .. } | Self::NoRoom { .. } | Self::ClocksDiffer { .. })
     }
 
     /// Whether it is a decline that a broken path can cause as well.
@@ -291,7 +301,9 @@ impl Failure {
             // The relay may be wrong. A measurement by another measurer would show it.
             | Self::CountsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,
-            Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
+            Self::ConsentRefused { .. }
+            | Self::RelayNotNow { .. }
+            | Self::ClocksDiffer { .. } => Blame::Configuration,
             Self::Cancelled
             | Self::CutOff { .. }
             | Self::CoordinatorBroken { .. }

@@ -231,7 +231,8 @@ impl History {
     }
 
     /// Adds all that a measurement, started at this time in Unix seconds, shows about its relay. A lower bound
-    /// ([`Record::wants_another_turn`]) does not replace a greater estimate of the last month.
+    /// ([`Record::wants_another_turn`]) does not replace a greater estimate of the last month. Otherwise the measurement that is
+    /// added last counts: one with a later date is from a wrong clock.
     pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
         let relay = record.relay.ids.rsa;
         if let Some(estimate) = PastEstimate::of(record) {
@@ -240,7 +241,7 @@ impl History {
                     && last.measured_unix_s.saturating_add(MONTH_S) >= estimate.measured_unix_s
             };
             if !(record.wants_another_turn() && self.last(relay).is_some_and(is_above)) {
-                self.add(relay, estimate);
+                self.last.insert(relay, estimate);
             }
         }
         if let Some(failure) = record.failure() {

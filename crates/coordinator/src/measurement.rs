@@ -385,10 +385,12 @@ impl Measurement {
         let Fault { measurer: at, failure } = match failure {
             Failure::LoadStopped { detail } => self.explain_silence(now, at, detail),
             Failure::NothingReceived { detail } => self.explain_nothing_received(now, at, detail),
-            Failure::RelayUnreachable { detail } => match self.out_of_reach(at, detail) {
-                Some(failure) => Fault { measurer: at, failure },
-                None => return,
-            },
+            Failure::RelayUnreachable { .. } | Failure::ClocksDiffer { .. } => {
+                match self.out_of_reach(at, failure) {
+                    Some(failure) => Fault { measurer: at, failure },
+                    None => return,
+                }
+            }
             failure => Fault { measurer: at, failure },
         };
         let own = failure.blame() == Blame::Measurer;

@@ -64,6 +64,10 @@ impl From<&OrderFailure> for Failure {
             | OrderFailure::LinkTimedOut
             | OrderFailure::NotAnswered
             | OrderFailure::Closed { was_accepted: false, .. } => Self::RelayUnreachable { detail },
+            OrderFailure::NotValidNow { .. }
+            | OrderFailure::Refused {
+                code: ErrorCode::EXPIRED | ErrorCode::TOO_FAR_AHEAD, ..
+            } => Self::ClocksDiffer { detail },
             OrderFailure::Closed { was_accepted: true, .. } => Self::RelayClosed { detail },
             OrderFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
                 Self::NothingReceived { detail }
@@ -107,12 +111,20 @@ mod tests {
         for code in ErrorCode::ALL {
             let failure = Failure::from(&refused(*code));
             match code.get() {
+                5 | 6 => assert!(matches!(failure, Failure::ClocksDiffer { .. }), "{failure}"),
                 8 | 10 => assert!(matches!(failure, Failure::RelayNotNow { .. }), "{failure}"),
                 20 => assert!(matches!(failure, Failure::NothingReceived { .. }), "{failure}"),
                 16..=19 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
                 _ => assert!(matches!(failure, Failure::ConsentRefused { .. }), "{failure}"),
             }
         }
+        let problem = "certificate of type 5: has expired".to_string();
+        let failure = Failure::from(&OrderFailure::NotValidNow { problem });
+        assert!(matches!(failure, Failure::ClocksDiffer { .. }), "{failure}");
+        assert!(
+            failure.is_decline() && !failure.is_about_relay(),
+            "nobody knows whose clock it is"
+        );
     }
 
     #[test]

@@ -140,9 +140,6 @@ impl Period {
             recorded_unix_s: now.unix_s(),
             actions: VecDeque::new(),
         };
-        let Bounds { begin_unix_s, length_s, slot_s } = this.config.bounds;
-        let slot_s = if this.config.timing == Timing::Slots { slot_s } else { 0 };
-        this.journal(Entry::Period(PeriodEntry { begin_unix_s, length_s, slot_s, seed: None }));
         this.journal(Entry::Team(this.measurers.keys()));
         this.fetch();
         for measurer in this.measurers.ids() {
@@ -411,6 +408,13 @@ impl Period {
             return self.end(Ending::NoMeasurer);
         }
         self.phase = Phase::Measuring;
+        // Not before the consensus was accepted: with a wrong clock it is another period.
+        let Bounds { begin_unix_s, length_s, slot_s } = self.config.bounds;
+        let slot_s = if self.config.timing == Timing::Slots { slot_s } else { 0 };
+        self.journal(Entry::Period(PeriodEntry { begin_unix_s, length_s, slot_s, seed: None }));
+        for measurer in self.campaign.lost() {
+            self.measurers.check(now, measurer);
+        }
         // By the measurers' latest reports.
         self.group_relays();
         let (relays, at_once_max) = (self.present.len(), self.at_once_max());

@@ -129,6 +129,8 @@ pub enum FailureKind {
     NoRoom,
     /// The relay violated the protocol.
     BrokeProtocol,
+    /// The relay's certificates are not valid by the measurer's clock.
+    NotValidNow,
 }
 
 impl FailureKind {
@@ -146,6 +148,7 @@ impl FailureKind {
             Self::NothingReceived => Failure::NothingReceived { detail },
             Self::NoRoom => Failure::NoRoom { detail },
             Self::BrokeProtocol => Failure::RelayBrokeProtocol { detail },
+            Self::NotValidNow => Failure::ClocksDiffer { detail },
         }
     }
 }

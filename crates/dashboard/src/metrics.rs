@@ -8,13 +8,19 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use metrics::{FORMAT, Text};
-use store::{MeasurerRow, Overview};
+use onion::Rate;
+use store::{Falls, MeasurerRow, Overview};
+
+/// The maximum number of fallen relays with their names: each is a series of Prometheus.
+const NAMED_MAX: usize = 20;
 
 pub(crate) async fn metrics(State(shared): App) -> Result<impl IntoResponse, ErrorResponse> {
     let now = shared.now();
-    let found = shared.read(move |store| Ok((store.overview(now)?, store.measurers(now)?))).await?;
-    let (overview, measurers) = found;
-    Ok(([(CONTENT_TYPE, FORMAT)], text(&overview, &measurers)))
+    let found = shared
+        .read(move |store| Ok((store.overview(now)?, store.measurers(now)?, store.falls(now)?)))
+        .await?;
+    let (overview, measurers, falls) = found;
+    Ok(([(CONTENT_TYPE, FORMAT)], text(&overview, &measurers, &falls)))
 }
 
 /// Whether the coordinator has reported recently.
@@ -39,7 +45,7 @@ pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
 }
 
 /// Each metric is declared, even if there is no value yet.
-fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
+fn text(overview: &Overview, measurers: &[MeasurerRow], falls: &Falls) -> String {
     let mut text = Text::default();
     let mut gauge = |name: &str, help: &str, values: &[(&[(&str, &str)], u64)]| {
         let name = format!("flashflow_coordinator_{name}");
@@ -67,6 +73,28 @@ fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
     gauge("estimates", help, &plain(Some(overview.relays)));
     let capacity = plain(Some(overview.capacity.as_byte_per_s()));
     gauge("capacity_bytes_per_second", "The sum of those estimates.", &capacity);
+    let help = "Relays with an estimate of the last 24 hours and one of the week before.";
+    gauge("compared_relays", help, &plain(Some(falls.compared)));
+    let help = "Those of them whose last estimate is more than a third below the largest of the week before.";
+    gauge("fallen_relays", help, &plain(Some(falls.fallen.len() as u64)));
+    let named: Vec<_> = falls
+        .fallen
+        .iter()
+        .take(NAMED_MAX)
+        .map(|it| (it.relay.to_string(), it.nickname.as_str(), it.last, it.recent))
+        .collect();
+    let labels: Vec<_> = named
+        .iter()
+        .map(|(id, nickname, ..)| [("fingerprint", id.as_str()), ("nickname", *nickname)])
+        .collect();
+    let of = |rate: fn(&(String, &str, Rate, Rate)) -> Rate| -> Vec<(&[(&str, &str)], u64)> {
+        let rates = named.iter().map(|it| rate(it).as_byte_per_s());
+        labels.iter().map(|it| &it[..]).zip(rates).collect()
+    };
+    let help = "Last estimate of a fallen relay, for those that lost most.";
+    gauge("fallen_relay_bytes_per_second", help, &of(|it| it.2));
+    let help = "Largest estimate of such a relay in the week before.";
+    gauge("fallen_relay_recent_bytes_per_second", help, &of(|it| it.3));
     let [conclusive, lower_bound, failed] = overview.endings;
     let endings: [(&[_], u64); 4] = [
         (&[("state", "conclusive")][..], conclusive),

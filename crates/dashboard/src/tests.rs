@@ -396,11 +396,32 @@ fn the_api_has_the_data_of_the_pages() {
         "flashflow_coordinator_relays{state=\"done\"} 2",
         "flashflow_coordinator_capacity_bytes_per_second 5250000",
         "flashflow_coordinator_measurer_up{measurer=\"127.0.0.1:7100\"} 1",
+        "flashflow_coordinator_fallen_relays 0",
     ] {
         assert!(metrics.lines().any(|it| it == line), "no {line} in\n{metrics}");
     }
     testbin::monitoring::assert_exported(&metrics, &["flashflow_coordinator_"]);
     assert_eq!(running.get("/health"), (200, "ok\n".to_owned()));
+}
+
+/// Prometheus' own test of rules.
+#[test]
+fn alerts_fire_on_sharp_falls_and_on_nothing_else() {
+    use std::process::Command;
+    if let Err(error) = Command::new("promtool").arg("--version").output() {
+        skip::this_test!("promtool (Debian: prometheus): {error}");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let rules = source.join("../../packaging/monitoring/alerts.yml");
+    for (from, to) in [(rules, "alerts.yml"), (source.join("src/alerts-test.yml"), "test.yml")] {
+        std::fs::copy(&from, folder.path().join(to)).expect("a file of the repository");
+    }
+    let mut promtool = Command::new("promtool");
+    let tested = promtool.args(["test", "rules", "test.yml"]).current_dir(folder.path()).output();
+    let tested = tested.expect("it runs");
+    let output = [tested.stdout, tested.stderr].concat();
+    assert!(tested.status.success(), "{}", String::from_utf8_lossy(&output));
 }
 
 #[test]

@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terminal::note;
 use terminal::times::readable;
 
-/// Clients accept a consensus for this time after its end (dir-spec, section 5.1).
-const CONSENSUS_AGE_S: u64 = 24 * 3600;
-
 /// The file name of standard input.
 const STDIN: &str = "-";
 
@@ -46,7 +43,7 @@ pub fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
         .map_err(|problem| Error::Invalid { path: path.to_owned(), problem: problem.to_string() })
 }
 
-/// Reads a consensus. Prints a note if it ended more than a day before `now_unix_s`.
+/// Reads a consensus. Prints a note if it is not valid at `now_unix_s`.
 ///
 /// # Errors
 /// If it cannot be read or parsed.
@@ -55,17 +52,34 @@ pub fn consensus(path: &Path, now_unix_s: u64) -> Result<Consensus, Error> {
     let what = format!("the consensus in {}", path.display());
     let consensus = Consensus::parse(&text)
         .map_err(|source| Error::Consensus { what: what.clone(), source })?;
-    if let Some(age) = age(&consensus, now_unix_s) {
-        note(format!("{what} {age}"));
-    }
+    note_validity(&what, &consensus, now_unix_s);
     Ok(consensus)
 }
 
-/// A description of the age of an expired consensus; `None` if it was valid within the last day.
-fn age(consensus: &Consensus, now_unix_s: u64) -> Option<String> {
-    let since_s = now_unix_s.checked_sub(consensus.valid_until)?;
-    let ended = readable(consensus.valid_until);
-    (since_s > CONSENSUS_AGE_S).then(|| format!("ended at {ended}, {} days ago", since_s / 86_400))
+/// Prints a note if a consensus is not valid now. `what` names it.
+pub(crate) fn note_validity(what: &str, consensus: &Consensus, now_unix_s: u64) {
+    if let Some(problem) = validity_problem(consensus, now_unix_s) {
+        note(format!("{what} {problem}"));
+    }
+}
+
+/// Why a consensus is not valid at this time, in words that follow its name; `None` if it is valid. Clocks may differ by
+/// [`CLOCK_TOLERANCE`](link::CLOCK_TOLERANCE).
+#[must_use]
+pub fn validity_problem(consensus: &Consensus, now_unix_s: u64) -> Option<String> {
+    let tolerance_s = link::CLOCK_TOLERANCE.as_secs();
+    let span = |seconds: u64| match seconds {
+        0..60 => format!("{seconds} s"),
+        60..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} hours", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    };
+    let (begin, end) = (consensus.valid_after, consensus.valid_until);
+    if let Some(early_s) = begin.checked_sub(now_unix_s).filter(|it| *it > tolerance_s) {
+        return Some(format!("is not valid before {}, in {}", readable(begin), span(early_s)));
+    }
+    let late_s = now_unix_s.checked_sub(end).filter(|it| *it > tolerance_s)?;
+    Some(format!("ended at {}, {} ago", readable(end), span(late_s)))
 }
 
 /// The newest server descriptor of each relay in `text`, which was read from this file. Prints a note with the number of
@@ -108,12 +122,21 @@ mod tests {
     const DESCRIPTORS: &[u8] = include_bytes!("../../netdoc/tests/data/server-descriptors");
 
     #[test]
-    fn a_consensus_that_ended_long_ago_is_reported() {
+    fn a_consensus_that_has_ended_or_is_not_valid_yet_is_reported() {
         let consensus = Consensus::parse(CONSENSUS).expect("a consensus");
-        let end = consensus.valid_until;
-        assert_eq!((age(&consensus, end + 80_000), age(&consensus, 0)), (None, None));
-        let old = age(&consensus, end + 86_400 * 400).expect("old");
-        assert_eq!(old, "ended at 2020-02-29 13:00:00 UTC, 400 days ago");
+        let (begin, end) = (consensus.valid_after, consensus.valid_until);
+        let problem = |now| validity_problem(&consensus, now).unwrap_or_default();
+        for now in [begin - 30, begin, end, end + 30] {
+            assert_eq!(problem(now), "");
+        }
+        assert_eq!(problem(end + 86_400 * 400), "ended at 2020-02-29 13:00:00 UTC, 400 days ago");
+        assert_eq!(problem(end + 31), "ended at 2020-02-29 13:00:00 UTC, 31 s ago");
+        assert_eq!(problem(end + 3600), "ended at 2020-02-29 13:00:00 UTC, 60 min ago");
+        let early = problem(begin - 3 * 86_400);
+        assert!(
+            early.starts_with("is not valid before 2020-02-29") && early.ends_with(", in 3 days"),
+            "{early}"
+        );
     }
 
     #[test]

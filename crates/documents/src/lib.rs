@@ -9,7 +9,7 @@ mod source;
 
 pub use descriptors::Origin;
 pub use error::Error;
-pub use files::{consensus, newest, no_weights, read, read_raw};
+pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem};
 pub use source::Source;
 
 use coordinator::{Mode, PastEstimate, Record};

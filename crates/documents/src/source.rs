@@ -26,8 +26,12 @@ impl Source {
             Self::File(path) => crate::consensus(path, now_unix_s),
             Self::Authority(authority) => {
                 let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-                Consensus::parse(&text)
-                    .map_err(|source| Error::Consensus { what: self.to_string(), source })
+                let what = self.to_string();
+                let parsed = Consensus::parse(&text);
+                let consensus =
+                    parsed.map_err(|source| Error::Consensus { what: what.clone(), source })?;
+                crate::files::note_validity(&what, &consensus, now_unix_s);
+                Ok(consensus)
             }
         }
     }

@@ -318,6 +318,7 @@ fn is_problem(event: &RelayEvent) -> bool {
             | RelayEvent::Listed(None)
             | RelayEvent::NoConsensus(_)
             | RelayEvent::Reachability(Reachability::Unreached { .. })
+            | RelayEvent::ClockJumped(_)
             | RelayEvent::Trouble(_)
             | RelayEvent::Router(
                 RouterEvent::MemoryReclaimed { .. }
@@ -370,6 +371,7 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::BandwidthTested => json!({"type": "bandwidth_tested"}),
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
+        RelayEvent::ClockJumped(jump) => json!({"type": "clock_jumped", "by_s": jump.by_s}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         RelayEvent::Router(RouterEvent::MeasurementAccepted(_)) => json!({"type": "accepted"}),
         RelayEvent::Router(RouterEvent::MeasurementRefused(refusal)) => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use testbin::team::{make_key, measurer_of, start_measurer, write_measurer};
+use testbin::team::{dated_consensus, make_key, measurer_of, start_measurer, write_measurer};
 use testbin::{Running, Scratch, lacking, number, text};
 
 /// Rate of the machine's link in each direction.
@@ -35,7 +35,7 @@ fn consensus(relays: &[(Fingerprint, SocketAddr)]) -> String {
         )
         .expect("memory");
     }
-    format!("{text}directory-footer{foot}")
+    dated_consensus(&format!("{text}directory-footer{foot}"), 0)
 }
 
 #[test]

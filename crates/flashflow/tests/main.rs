@@ -5,6 +5,7 @@
 mod agreement;
 mod bwfile;
 mod cli;
+mod clocks;
 mod drain;
 mod keeping;
 mod machine;

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use testbin::team::{Ten, make_key, measurer_of, start_measurer, two_relays, write_measurer};
+use testbin::team::{
+    Ten, make_key, measurer_of, start_measurer, two_relays, write_consensus, write_measurer,
+};
 use testbin::{Scratch, assert_estimate, number, text};
 
 #[test]
@@ -30,18 +32,13 @@ fn a_measurer_obeys_only_its_own_coordinators_and_ends_on_a_signal() {
     let measurer_key = make_key(&scratch, "m.key");
     write_measurer(&scratch, "m", "127.0.0.1:0", &ours);
     let (mut measurer, address) = start_measurer(&scratch, "m.toml");
-    fs::write(scratch.path("consensus"), include_str!("../../netdoc/tests/data/consensus-ns"))
-        .expect("written");
     let config = format!(
         "key = \"theirs.key\"\nout = \"bandwidth\"\nconsensus = \"consensus\"\nopt_in = \"all\"\n{}",
         measurer_of(&address, &measurer_key)
     );
     fs::write(scratch.path("c.toml"), &config).expect("written");
     // The coordinator contacts measurers only if there is a relay to measure.
-    let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
-    let parsed = netdoc::consensus::Consensus::parse(consensus).expect("a consensus");
-    let all: String =
-        parsed.routers().iter().map(|router| format!("{}\n", router.fingerprint)).collect();
+    let all = write_consensus(&scratch, "consensus", 0);
     fs::write(scratch.path("all"), all).expect("written");
     let ended = scratch.run(&["coordinator", "--config", "c.toml", "--once"]);
     ended.assert_refused(&["key of another team", &theirs, "no measurer of the team"]);

@@ -92,8 +92,17 @@ impl IdentityIssuer {
     /// # Errors
     /// [`IssueError`] if a key or certificate cannot be generated.
     pub fn identity(&mut self) -> Result<OwnIdentity, IssueError> {
-        let keys = LongTermKeys::generate(&mut self.rng)?;
+        let keys = self.keys()?;
         self.certify(&keys).map(|certified| certified.identity)
+    }
+
+    /// Generates the keys of a throw-away identity, which takes about a tenth of a second. [`certify`](Self::certify) is much faster,
+    /// and can be repeated when the certificates expire.
+    ///
+    /// # Errors
+    /// [`IssueError`] if a key cannot be generated.
+    pub fn keys(&mut self) -> Result<LongTermKeys, IssueError> {
+        LongTermKeys::generate(&mut self.rng)
     }
 
     /// Issues what an identity needs besides its long-term keys: a signing key, a link

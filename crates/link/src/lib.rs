@@ -33,7 +33,9 @@ mod tun;
 mod workers;
 mod x509;
 
-pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
+pub use clock::{
+    CLOCK_TOLERANCE, Clock, ClockJump, ClockWatch, thread_cpu_time, thread_wait_time, unix_time_s,
+};
 pub use descriptors::{Exhaustion, raise_descriptor_limit};
 pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Reply, Resolver, Traffic, Waker};

@@ -27,7 +27,9 @@ pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
 #[cfg(feature = "store")]
-pub use self::store::{LATEST, StoreError, Written, remove_old, remove_superseded, stored};
+pub use self::store::{
+    LATEST, StoreError, Written, remove_later, remove_old, remove_superseded, stored,
+};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
 /// Header keys with a field in [`Header`], besides the timestamp.

@@ -184,8 +184,14 @@ impl Relay {
             State::default()
         });
         let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
-        let mut observer =
-            EngineObserver::new(clock.now(), Arc::clone(&bandwidth), quota_log, events.clone());
+        let (wake_directory, wakes) = mpsc::channel();
+        let mut observer = EngineObserver::new(
+            clock.now(),
+            Arc::clone(&bandwidth),
+            quota_log,
+            events.clone(),
+            wake_directory.clone(),
+        );
         if let Some(every) = settings.observes_every {
             let relay = Fingerprint::from_bytes(rsa.0);
             let path = settings.keys.join(observations::FILE);
@@ -209,7 +215,6 @@ impl Relay {
                 Some(metrics::Server::start(address, move || sources.text()).map_err(failed)?)
             }
         };
-        let (wake_directory, wakes) = mpsc::channel();
         let config = FetcherConfig {
             authorities: settings.authorities.clone(),
             identities: settings.authority_identities.iter().copied().collect(),

@@ -21,7 +21,7 @@ use crate::schedule::Schedule;
 use crate::self_test::Report;
 use crate::state;
 use dirmgr::ConsensusFetcher;
-use link::{Certified, Clock, LongTermKeys, NodeHandle};
+use link::{Certified, Clock, ClockWatch, LongTermKeys, NodeHandle};
 use netdoc::consensus::Flags;
 use netdoc::fetch::Fetcher;
 use onion::measure::target::TargetParams;
@@ -70,7 +70,7 @@ pub(crate) struct Own {
 /// Why the directory thread is woken.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// The content of the descriptor may have changed.
+    /// The content of the descriptor may have changed, or the clock was set.
     Look,
     RenewCertificates,
     /// The configuration has changed.
@@ -109,8 +109,11 @@ pub(crate) struct Directory {
     /// Published with the descriptor.
     extra_info: String,
     began: Instant,
-    /// Date of the latest descriptor, in Unix seconds.
+    /// Date of the latest descriptor, in Unix seconds. The next one is later, unless the clock was set.
     published: u64,
+    /// When the clock was last set.
+    clock_jumped: Option<Instant>,
+    clock_watch: ClockWatch,
     /// When a descriptor was last made because an authority had an older one.
     remade: Option<Instant>,
     fetcher: ConsensusFetcher,
@@ -156,6 +159,8 @@ impl Directory {
             extra_info: String::new(),
             began: now,
             published: 0,
+            clock_jumped: None,
+            clock_watch: ClockWatch::start(),
             remade: None,
             fetcher,
             fetching: fetching::Times::new(now),
@@ -177,6 +182,10 @@ impl Directory {
     /// Publishes, fetches and tests until `wakes` receives the end of the relay.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
+            // The engine reports it, perhaps later. Nothing is renewed by a new time before it is known to be new.
+            if self.clock_watch.poll().is_some() {
+                self.handle_clock_jump();
+            }
             self.renew();
             self.remember();
             self.refuse_own_addresses();
@@ -226,6 +235,18 @@ impl Directory {
         }
         self.follow_again();
         self.schedule.discard_descriptor();
+    }
+
+    /// The clock was set. Dates of before do not count: a descriptor with the present date replaces the last one, the consensus is
+    /// looked at again, and so is its age.
+    fn handle_clock_jump(&mut self) {
+        let now = self.clock.now();
+        self.clock_jumped = Some(now);
+        self.published = 0;
+        self.remade = None;
+        self.schedule.discard_descriptor();
+        self.fetching = fetching::Times::new(now);
+        self.failed_to_renew = None;
     }
 
     /// Makes the engine refuse streams to the current addresses of this host.

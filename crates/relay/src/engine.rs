@@ -1,11 +1,12 @@
 //! Observes the engine on its thread: reports its events, and counts bandwidth.
 
 use crate::bandwidth::Bandwidth;
+use crate::directory::Wake;
 use crate::event::{Load, RelayEvent, Unfinished};
 use crate::observations::ObservationWriter;
 use crate::overload::Signs;
 use crate::quota_log::QuotaLog;
-use link::{Drive, Exhaustion, Observer, ThreadError, Traffic, unix_time_s};
+use link::{ClockWatch, Drive, Exhaustion, Observer, ThreadError, Traffic, unix_time_s};
 use onion::router::{Router, RouterEvent};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
@@ -32,6 +33,9 @@ pub(crate) struct EngineObserver {
     quota_log: QuotaLog,
     events: Sender<RelayEvent>,
     meter: Meter,
+    clock_watch: ClockWatch,
+    /// Wakes the directory thread after a jump of the clock.
+    wake_directory: Sender<Wake>,
     observations: Option<ObservationWriter>,
     /// The end of the last circuit has been reported.
     has_drained: bool,
@@ -43,9 +47,18 @@ impl EngineObserver {
         bandwidth: Arc<Bandwidth>,
         quota_log: QuotaLog,
         events: Sender<RelayEvent>,
+        wake_directory: Sender<Wake>,
     ) -> Self {
-        let meter = Meter::new(now);
-        Self { bandwidth, quota_log, events, meter, observations: None, has_drained: false }
+        Self {
+            bandwidth,
+            quota_log,
+            events,
+            meter: Meter::new(now),
+            clock_watch: ClockWatch::start(),
+            wake_directory,
+            observations: None,
+            has_drained: false,
+        }
     }
 
     /// Starts observing links to other relays.
@@ -77,6 +90,15 @@ impl Observer<Engine> for EngineObserver {
             self.emit(RelayEvent::Drained);
         }
         let unix = unix_time_s();
+        if let Some(jump) = self.clock_watch.poll() {
+            self.bandwidth.note(|history, overload| {
+                history.handle_jump(jump.by_s);
+                overload.handle_jump(jump.by_s);
+            });
+            self.emit(RelayEvent::ClockJumped(jump));
+            // If the thread has ended, an event has reported it.
+            let _ = self.wake_directory.send(Wake::Look);
+        }
         let bandwidth = &self.bandwidth;
         let mut seconds = 0;
         let has_counted = self.meter.count(drive.now(), *drive.traffic(), |received, sent| {

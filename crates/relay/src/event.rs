@@ -1,5 +1,6 @@
 use crate::publish::Answer;
 use crate::self_test::Reachability;
+use link::ClockJump;
 use netdoc::consensus::Flags;
 use netdoc::write::date_time;
 use onion::measure::target::TargetParams;
@@ -39,6 +40,8 @@ pub enum RelayEvent {
     NoConsensus(String),
     /// Reachability: reported on success, and after each failed test.
     Reachability(Reachability),
+    /// The calendar clock was set. The relay makes a new descriptor.
+    ClockJumped(ClockJump),
     /// Padding has passed through the relay, as a bandwidth test.
     BandwidthTested,
     /// A key or certificates were renewed.
@@ -142,6 +145,7 @@ impl fmt::Display for RelayEvent {
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
             Self::Reachability(found) => found.fmt(f),
+            Self::ClockJumped(jump) => write!(f, "{jump}: a new descriptor follows"),
             Self::BandwidthTested => {
                 f.write_str("bandwidth tested: padding has gone through circuits of other relays")
             }

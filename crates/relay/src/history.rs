@@ -52,8 +52,13 @@ impl History {
         self.today.written = self.today.written.saturating_add(sent_bytes);
     }
 
-    /// Ends intervals that are over. If the clock was set far back, or ahead of all intervals, the
-    /// history starts anew.
+    /// Moves the intervals with a clock that was set, by this number of seconds: the bytes were counted as long ago as before.
+    pub(crate) fn handle_jump(&mut self, by_s: i64) {
+        self.began = self.began.saturating_add_signed(by_s);
+    }
+
+    /// Ends intervals that are over. If the clock was set far back, or ahead of all intervals,
+    /// while the relay was down, the history starts anew.
     fn advance_to(&mut self, now: u64) {
         let over = now.saturating_sub(self.began) / INTERVAL_S;
         if now.saturating_add(INTERVAL_S) < self.began || over > INTERVALS as u64 {

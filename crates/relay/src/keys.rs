@@ -225,6 +225,17 @@ pub fn onion_key_made(folder: &Path) -> Result<u64, KeyError> {
     Ok(made.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
+/// Sets when the onion key was generated, in Unix seconds.
+///
+/// # Errors
+/// [`KeyError::Io`] if the file cannot be changed.
+pub(crate) fn set_onion_key_made(folder: &Path, unix_s: u64) -> Result<(), KeyError> {
+    let path = folder.join(ONION);
+    let made = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
+    let set = fs::File::open(&path).and_then(|file| file.set_modified(made));
+    set.map_err(KeyError::io("set the date of the key", &path))
+}
+
 /// Generates a new onion key, and keeps the present one as the previous.
 ///
 /// # Errors

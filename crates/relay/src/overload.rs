@@ -76,6 +76,17 @@ impl Overload {
         }
     }
 
+    /// Moves all times with a clock that was set, by this number of seconds.
+    pub(crate) fn handle_jump(&mut self, by_s: i64) {
+        let moved = |at: u64| at.saturating_add_signed(by_s);
+        let hour = |at: u64| moved(at) - moved(at) % HOUR_S;
+        self.general = self.general.map(hour);
+        self.descriptors = self.descriptors.map(hour);
+        self.limited = self.limited.map(|(since, count)| (hour(since), count));
+        self.limited_at = moved(self.limited_at);
+        self.handshakes_since = self.handshakes_since.map(|(since, signs)| (moved(since), signs));
+    }
+
     /// Whether a period has ended in which too many handshakes were dropped. A short attack is not
     /// overload.
     fn are_handshakes_refused(&mut self, now: u64, signs: Signs) -> bool {
@@ -141,6 +152,10 @@ mod tests {
         overload.note(later, Signs { without_descriptor: 3, ..Signs::default() });
         let expected = "overload-fd-exhausted 1 2023-11-14 23:00:00\n";
         assert_eq!(overload.extra_info_lines(later, None), expected);
+        for by_s in [3_456_000, -3_456_000] {
+            overload.handle_jump(by_s);
+        }
+        assert_eq!(overload.extra_info_lines(later, None), expected, "a clock that was wrong");
         let stored = serde_json::to_string(&overload).expect("JSON");
         let again: Overload = serde_json::from_str(&stored).expect("the same");
         assert_eq!(again.extra_info_lines(later, None), expected);

@@ -53,7 +53,8 @@ impl QuotaLog {
     /// The I/O error if it cannot be written.
     pub(crate) fn add(&mut self, one: Accepted) -> io::Result<()> {
         let since = one.unix_time_s.saturating_sub(self.period_s);
-        self.accepted.retain(|it| it.unix_time_s > since);
+        // Those of the future are from a clock that was ahead.
+        self.accepted.retain(|it| it.unix_time_s > since && it.unix_time_s <= one.unix_time_s);
         self.accepted.push(one);
         let mut text = String::new();
         for Accepted { unix_time_s, coordinator, nonce } in &self.accepted {
@@ -85,7 +86,8 @@ mod tests {
     fn accepted_measurements_count_after_a_restart_until_their_period_ends() {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut quota_log, _) = QuotaLog::open(folder.path(), 100).expect("none yet");
-        for (unix_time_s, number) in [(1000, 1), (1050, 2), (1101, 3)] {
+        // The second one is from a clock that was ahead.
+        for (unix_time_s, number) in [(1000, 1), (900_000, 4), (1050, 2), (1101, 3)] {
             quota_log.add(accepted(unix_time_s, number)).expect("written");
         }
         let (quota_log, unreadable) = QuotaLog::open(folder.path(), 100).expect("read");

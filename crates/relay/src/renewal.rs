@@ -63,21 +63,26 @@ pub(crate) struct Renewal {
     pub(crate) has_old_onion: bool,
     /// When the certificates were issued.
     pub(crate) certified: u64,
+    /// Whether the clock has been set recently. Onion keys then wait: an old key is of no use to anyone, and one that is removed too
+    /// early costs the circuits of clients.
+    pub(crate) has_clock_jumped: bool,
 }
 
 impl Renewal {
     /// The first renewal that is due.
     pub(crate) fn due(&self, now: u64, life: OnionKeyLife) -> Option<Due> {
+        let is_settled = !self.has_clock_jumped;
         let onion_age = now.saturating_sub(self.onion_made);
-        if onion_age >= life.rotation_s {
+        if is_settled && onion_age >= life.rotation_s {
             return Some(Due::NewOnionKey);
         }
-        if self.has_old_onion && onion_age >= life.grace_s {
+        if is_settled && self.has_old_onion && onion_age >= life.grace_s {
             return Some(Due::ForgetOldOnionKey);
         }
-        // After a clock was set back, they seem to be from the future.
-        let is_old = now.abs_diff(self.certified) >= CERTIFICATES_S - BEFORE_END_S;
-        is_old.then_some(Due::Certificates)
+        // After a clock was set back, they are from the future. Others may not take them for valid yet.
+        let is_old = now.saturating_sub(self.certified) >= CERTIFICATES_S - BEFORE_END_S;
+        let is_of_the_future = self.certified > now.saturating_add(DAY_S);
+        (is_old || is_of_the_future).then_some(Due::Certificates)
     }
 }
 
@@ -93,19 +98,37 @@ mod tests {
 
     #[test]
     fn an_onion_key_lives_28_days_and_is_accepted_for_seven_more() {
-        let mut own = Renewal { onion_made: NOW, has_old_onion: false, certified: NOW };
+        let mut own = Renewal {
+            onion_made: NOW,
+            has_old_onion: false,
+            certified: NOW,
+            has_clock_jumped: false,
+        };
         assert_eq!(own.due(NOW, life()), None);
         let change = NOW + 28 * DAY_S;
         own.certified = change;
         assert_eq!(own.due(change - 1, life()), None);
         assert_eq!(own.due(change, life()), Some(Due::NewOnionKey));
-        own = Renewal { onion_made: change, has_old_onion: true, certified: change };
+        own = Renewal { onion_made: change, has_old_onion: true, certified: change, ..own };
         assert_eq!(own.due(change + 7 * DAY_S - 1, life()), None);
         assert_eq!(own.due(change + 7 * DAY_S, life()), Some(Due::ForgetOldOnionKey));
         own.has_old_onion = false;
         assert_eq!(own.due(change + 7 * DAY_S, life()), None);
         // A key from the future, after a clock was set back, counts as new.
-        assert_eq!(own.due(change - 5 * DAY_S, life()), None);
+        assert_eq!(own.due(change - DAY_S / 2, life()), None);
+    }
+
+    #[test]
+    fn a_clock_that_has_just_jumped_costs_no_onion_key() {
+        let made = Renewal {
+            onion_made: NOW,
+            has_old_onion: true,
+            certified: NOW + 40 * DAY_S,
+            has_clock_jumped: true,
+        };
+        assert_eq!(made.due(NOW + 40 * DAY_S, life()), None);
+        let settled = Renewal { has_clock_jumped: false, ..made };
+        assert_eq!(settled.due(NOW + 40 * DAY_S, life()), Some(Due::NewOnionKey));
     }
 
     #[test]
@@ -130,9 +153,15 @@ mod tests {
 
     #[test]
     fn certificates_are_renewed_ten_days_before_their_end() {
-        let own = Renewal { onion_made: NOW + 15 * DAY_S, has_old_onion: false, certified: NOW };
+        let own = Renewal {
+            onion_made: NOW + 15 * DAY_S,
+            has_old_onion: false,
+            certified: NOW,
+            has_clock_jumped: false,
+        };
         assert_eq!(own.due(NOW + 20 * DAY_S - 1, life()), None);
         assert_eq!(own.due(NOW + 20 * DAY_S, life()), Some(Due::Certificates));
-        assert_eq!(own.due(NOW - 20 * DAY_S, life()), Some(Due::Certificates));
+        assert_eq!(own.due(NOW - 2 * DAY_S, life()), Some(Due::Certificates), "of the future");
+        assert_eq!(own.due(NOW - DAY_S, life()), None);
     }
 }

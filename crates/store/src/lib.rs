@@ -14,8 +14,10 @@
 //! Times are Unix seconds, rates bytes per second. Nothing here reads a clock.
 
 mod backup;
+mod dates;
 mod error;
 mod explain;
+mod falls;
 mod format;
 mod open;
 mod overview;
@@ -37,6 +39,7 @@ pub use coordinator::journal::{
 };
 pub use error::StoreError;
 pub use explain::Line;
+pub use falls::{Fall, Falls};
 pub use format::utc;
 pub use open::{Reader, Store};
 pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, PeriodSummary, Week};

@@ -138,7 +138,7 @@ impl Measurement {
 fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     match blame {
         Some("relay") => cause != Some("no_room"),
-        Some("configuration") => cause != Some("relay_not_now"),
+        Some("configuration") => !matches!(cause, Some("relay_not_now" | "clocks_differ")),
         _ => false,
     }
 }
@@ -148,7 +148,9 @@ pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
     match cause? {
         "relay_not_now" => Some(DeclineKind::NotNow),
         "cut_off" | "load_stopped" | "out_of_reach" | "nothing_came" => Some(DeclineKind::Path),
-        "words_differ" | "got_nothing" | "no_room" => Some(DeclineKind::Accusation),
+        "words_differ" | "got_nothing" | "no_room" | "clocks_differ" => {
+            Some(DeclineKind::Accusation)
+        }
         _ => None,
     }
 }

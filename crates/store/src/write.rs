@@ -67,7 +67,7 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Finished(finished) => write_finished(db, finished),
         Entry::Imported(ids, nickname, estimate) => {
             let relay = relay_id(db, ids, nickname, "", estimate.measured_unix_s)?;
-            write_estimate(db, relay, estimate, false)
+            write_estimate(db, relay, estimate, Origin::Imported)
         }
         Entry::Team(keys) => write_team(db, keys),
         Entry::Measurer(health) => write_measurer(db, health),
@@ -197,29 +197,42 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
     ])?;
     let sql = "INSERT INTO record (measurement, json) VALUES (?1, ?2)";
     db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
-    let sql = "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4
-               WHERE id = ?1 AND (last_ended_unix_s IS NULL OR last_ended_unix_s <= ?3 OR last_ended_unix_s > ?3 + 31 * 86400)";
+    // The one made last counts: an earlier one that has a later date is from a wrong clock.
+    let sql =
+        "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4 WHERE id = ?1";
     let values = params![relay, state.code(), int(record.ended_unix_s), reason.cause];
     db.prepare_cached(sql)?.execute(values)?;
     match PastEstimate::of(record) {
-        Some(estimate) => write_estimate(db, relay, &estimate, record.wants_another_turn()),
+        Some(estimate) if record.wants_another_turn() => {
+            write_estimate(db, relay, &estimate, Origin::Bound)
+        }
+        Some(estimate) => write_estimate(db, relay, &estimate, Origin::Measured),
         None => Ok(()),
     }
 }
 
-/// As in `coordinator::History::add_record`, a lower bound that another turn is to replace does not replace a greater estimate of the last month. An estimate
-/// more than a month in the future is from a wrong clock, and is replaced.
+/// Where an estimate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A bandwidth file. It counts if it is newer.
+    Imported,
+    /// A measurement. It counts, since it is the last one made; dates may be wrong.
+    Measured,
+    /// A measurement with a lower bound that another turn is to replace. As in `coordinator::History::add_record`, it does not replace
+    /// a greater estimate of the last month.
+    Bound,
+}
+
 fn write_estimate(
     db: &Connection,
     relay: i64,
     estimate: &PastEstimate,
-    is_bound: bool,
+    origin: Origin,
 ) -> rusqlite::Result<()> {
     let PastEstimate { capacity, measured_unix_s, mode, is_conclusive, sockets } = estimate;
     let sql = "UPDATE relay SET capacity_byte_s = ?2, estimated_unix_s = ?3, mode = ?4, is_conclusive = ?5, next_sockets = ?6
-               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3 OR estimated_unix_s > ?3 + 31 * 86400)
-               AND (NOT ?7 OR capacity_byte_s IS NULL OR capacity_byte_s <= ?2 OR estimated_unix_s < ?3 - 30 * 86400
-                    OR estimated_unix_s > ?3 + 31 * 86400)";
+               WHERE id = ?1 AND (NOT ?7 OR estimated_unix_s IS NULL OR estimated_unix_s < ?3)
+               AND (NOT ?8 OR capacity_byte_s IS NULL OR capacity_byte_s <= ?2 OR abs(estimated_unix_s - ?3) > 30 * 86400)";
     db.prepare_cached(sql)?
         .execute(params![
             relay,
@@ -228,20 +241,20 @@ fn write_estimate(
             mode.map(mode_word),
             is_conclusive,
             sockets,
-            is_bound,
+            origin == Origin::Imported,
+            origin == Origin::Bound,
         ])
         .map(drop)
 }
 
-/// Like estimates, entries more than a month in the future are replaced.
+/// The last observation counts.
 fn write_path(db: &Connection, path: &PathEntry) -> rusqlite::Result<()> {
     let PathEntry { relay, measurer, path, seen_unix_s } = path;
     let sql = "INSERT INTO path (relay, measurer, seen_unix_s, rtt_us, loss_ppm, held_back_byte_s)
                SELECT id, ?2, ?3, ?4, ?5, ?6 FROM relay WHERE rsa = ?1
                ON CONFLICT (relay, measurer) DO UPDATE SET
                seen_unix_s = excluded.seen_unix_s, rtt_us = excluded.rtt_us, loss_ppm = excluded.loss_ppm,
-               held_back_byte_s = excluded.held_back_byte_s
-               WHERE seen_unix_s < excluded.seen_unix_s OR seen_unix_s > excluded.seen_unix_s + 31 * 86400";
+               held_back_byte_s = excluded.held_back_byte_s";
     let rtt_us = path.rtt.map(|it| int(u64::try_from(it.as_micros()).unwrap_or(u64::MAX)));
     let limit = path.limit.map(|it| int(it.as_byte_per_s()));
     let values = params![&relay.0[..], measurer, int(*seen_unix_s), rtt_us, path.loss_ppm, limit];

@@ -4,6 +4,7 @@
 //! other one first: `cargo build -p flashflow`.
 
 pub mod chromium;
+pub mod fake_clock;
 pub mod help;
 pub mod monitoring;
 pub mod team;

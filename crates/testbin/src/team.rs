@@ -19,13 +19,38 @@ pub fn start_measurer(scratch: &Scratch, config: &str) -> (Running, String) {
     ready_measurer(scratch.start(&["measurer", "--config", config]))
 }
 
-fn ready_measurer(mut measurer: Running) -> (Running, String) {
+/// Waits until a measurer is ready. Returns it with its address.
+pub fn ready_measurer(mut measurer: Running) -> (Running, String) {
     let address = RefCell::new(String::new());
     measurer.wait_for_out("an address", |line| {
         let said = line.strip_prefix("listening on ");
         said.map(|at| address.replace(at.to_owned())).is_some()
     });
     (measurer, address.into_inner())
+}
+
+/// A consensus with other dates: it is valid for three hours, from an hour before this number of seconds from now on.
+#[must_use]
+pub fn dated_consensus(text: &str, from_now_s: i64) -> String {
+    let now = link::unix_time_s().saturating_add_signed(from_now_s);
+    let times = [("valid-after", now - 3600), ("fresh-until", now), ("valid-until", now + 7200)];
+    let dated = |line: &str| {
+        let time = times.into_iter().find(|(name, _)| line.split(' ').next() == Some(*name));
+        match time {
+            Some((name, at)) => format!("{name} {}\n", netdoc::write::date_time(at)),
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(dated).collect()
+}
+
+/// Writes a [`dated_consensus`] of the public network. Its relays have public addresses, so nothing may be measured. Returns their
+/// fingerprints, as an opt-in list.
+pub fn write_consensus(scratch: &Scratch, file: &str, from_now_s: i64) -> String {
+    let text = dated_consensus(include_str!("../../netdoc/tests/data/consensus-ns"), from_now_s);
+    fs::write(scratch.path(file), &text).expect("written");
+    let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
+    consensus.routers().iter().map(|router| format!("{}\n", router.fingerprint)).collect()
 }
 
 /// Writes the configuration of a measurer of 200 Mbit/s.

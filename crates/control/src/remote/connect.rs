@@ -90,6 +90,17 @@ pub enum ConnectError {
         /// The address.
         at: SocketAddr,
     },
+    /// Its clock differs from ours by more than [`link::CLOCK_TOLERANCE`]: one of the two is wrong.
+    #[error(
+        "the clock of the measurer at {at} differs from ours by {by_s:+} s: set the one that is wrong; until then the measurer is \
+         not used"
+    )]
+    ClocksDiffer {
+        /// The address.
+        at: SocketAddr,
+        /// Its time less ours, in seconds.
+        by_s: i64,
+    },
     /// This process is ending.
     #[error("the coordinator is ending")]
     Ended,
@@ -100,8 +111,28 @@ pub(crate) struct Session {
     pub(crate) hello: Hello,
     /// Approximate one-way delay of a message: half of the time that the TCP handshake took.
     pub(crate) latency: Duration,
+    /// The time since 1970 by the measurer's clock when it greeted, in seconds, and when that was. It ends the session if the clock
+    /// jumps.
+    clock: Option<(u64, tokio::time::Instant)>,
     pub(crate) to_measurer: mpsc::Sender<FromCoordinator>,
     pub(crate) from_measurer: Incoming<FromMeasurer>,
+}
+
+impl Session {
+    /// Compares the measurer's clock with ours, as they are now.
+    ///
+    /// # Errors
+    /// [`ConnectError::ClocksDiffer`].
+    pub(crate) fn check_clock(&self, at: SocketAddr) -> Result<(), ConnectError> {
+        let Some((unix_s, since)) = self.clock else { return Ok(()) };
+        let theirs = i64::try_from(unix_s.saturating_add(since.elapsed().as_secs()));
+        let ours = i64::try_from(link::unix_time_s()).unwrap_or(i64::MAX);
+        let by_s = theirs.unwrap_or(i64::MAX).saturating_sub(ours);
+        match by_s.unsigned_abs() > link::CLOCK_TOLERANCE.as_secs() {
+            true => Err(ConnectError::ClocksDiffer { at, by_s }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The target of a connection, and our own key.
@@ -151,7 +182,8 @@ impl Route {
         let problem = match from_measurer.next().await {
             Ok(Some(FromMeasurer::Hello(hello))) => {
                 let hello = Hello { version: plain(&hello.version), ..hello };
-                return Ok(Session { hello, latency, to_measurer, from_measurer });
+                let clock = hello.unix_time_s.map(|unix_s| (unix_s, tokio::time::Instant::now()));
+                return Ok(Session { hello, latency, clock, to_measurer, from_measurer });
             }
             Ok(Some(FromMeasurer::End(End { reason, is_transient }))) => {
                 let error = ConnectError::Refused { at, reason: plain(&reason) };

@@ -152,8 +152,15 @@ impl SessionTask {
         if self.session.as_ref().is_some_and(|session| session.to_measurer.is_closed()) {
             self.lose("the connection is lost");
         }
+        // Its greeting may be of weeks ago, and clocks are adjusted: a new one shows what they are now.
+        let at = self.route.at;
+        if self.session.as_ref().is_some_and(|session| session.check_clock(at).is_err()) {
+            self.lose("the clocks have to be compared again");
+        }
         if self.session.is_none() {
-            self.session = Some(self.route.connect().await?);
+            let session = self.route.connect().await?;
+            session.check_clock(at)?;
+            self.session = Some(session);
             self.send_list().await;
         }
         self.session.as_mut().ok_or(ConnectError::Ended)

@@ -79,7 +79,7 @@ async fn accept(
     accepted: mpsc::Sender<Accepted>,
 ) {
     let places = Arc::new(Places::default());
-    let limiter = Arc::new(LogLimiter::default());
+    let limiter = Arc::new(LogLimiter::new());
     let mut handshakes = Handshakes::default();
     loop {
         let (socket, address) = tokio::select! {
@@ -149,10 +149,14 @@ fn log(limiter: &LogLimiter, from: SocketAddr, list: &str, error: &io::Error) {
     } else {
         ("other", format!("no handshake: {error}"))
     };
-    if limiter.is_new(from.ip(), kind) {
-        tracing::warn!("refused {from}: {what}");
-    } else {
-        tracing::debug!("refused {from} again: {what}");
+    match limiter.admit(from.ip(), kind) {
+        Some(0) => tracing::warn!("refused {from}: {what}"),
+        Some(others) => {
+            tracing::warn!(
+                "refused {from}: {what} ({others} others were refused since the last such line)"
+            );
+        }
+        None => tracing::debug!("refused {from}: {what}"),
     }
 }
 

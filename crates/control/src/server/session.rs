@@ -9,6 +9,7 @@ use crate::frames::Incoming;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use crate::opt_in;
 use crate::refusal::{Refusal, RefusalCode};
+use link::ClockJump;
 use measurer::member::{MemberReport, Reports, RoundOrder};
 use measurer::{Consent, ConsentError};
 use onion::Duration;
@@ -89,10 +90,11 @@ impl Session {
         mut self,
         orders: &mut Incoming<FromCoordinator>,
         mut stopped: watch::Receiver<bool>,
+        mut jumped: watch::Receiver<Option<ClockJump>>,
     ) -> Result<(), End> {
         tracing::info!("session with {} started", self.peer);
         let end = match self.greet() {
-            Ok(()) => self.carry_out_all(orders, &mut stopped).await,
+            Ok(()) => self.carry_out_all(orders, &mut stopped, &mut jumped).await,
             Err(end) => Err(end),
         };
         let (left, peer) = (self.rounds.len(), self.peer);
@@ -115,6 +117,7 @@ impl Session {
             rounds_max: ROUNDS_MAX,
             sockets_max: self.resources.sockets_max(),
             takes_opt_in: self.in_force.borrow().rules.handed != HandedList::Ignored,
+            unix_time_s: Some(link::unix_time_s()),
         }))
     }
 
@@ -122,6 +125,7 @@ impl Session {
         &mut self,
         orders: &mut Incoming<FromCoordinator>,
         stopped: &mut watch::Receiver<bool>,
+        jumped: &mut watch::Receiver<Option<ClockJump>>,
     ) -> Result<(), End> {
         let gone = self.to_coordinator.clone();
         loop {
@@ -143,6 +147,11 @@ impl Session {
                     }
                 }
                 Ok(()) = self.in_force.changed() => {}
+                // What the coordinator knows of this clock no longer holds.
+                Ok(()) = jumped.changed() => {
+                    let jump = jumped.borrow_and_update().map_or_else(String::new, |it| it.to_string());
+                    return Err(End { reason: format!("on the measurer, {jump}"), is_transient: true });
+                }
                 () = gone.closed() => return Err(End::lasting("the connection is lost")),
                 _ = stopped.wait_for(|stop| *stop) => {
                     return Err(End::lasting("the measurer is ending"));

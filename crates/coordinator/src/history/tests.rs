@@ -178,3 +178,28 @@ proptest! {
         prop_assert_eq!(guess.capacity == Rate::from_mbit_per_s(70.0), is_valid);
     }
 }
+
+fn measured(mbit: f64, ended_unix_s: u64) -> Record {
+    let ids = onion::identity::RelayIds { rsa: relay(0), ed25519: None };
+    let address = ([127, 0, 0, 1], 9001).into();
+    Record {
+        relay: crate::record::Subject { nickname: String::new(), ids, address, limit: None },
+        ended_unix_s,
+        mode: Mode::Transit,
+        params: crate::Params::default(),
+        rounds: Vec::new(),
+        processor: None,
+        shared: None,
+        end: End::Measured { capacity: Rate::from_mbit_per_s(mbit), round: 1, inconclusive: None },
+    }
+}
+
+#[test]
+fn the_measurement_made_last_counts_whatever_the_clock_showed() {
+    let mut history = history(&[(70.0, DAY)]);
+    for (mbit, at) in [(60.0, NOW + 40 * DAY), (50.0, NOW), (40.0, NOW - 130), (30.0, NOW + 7200)] {
+        history.add_record(&measured(mbit, at), at);
+        let last = history.last(relay(0)).map(|it| it.capacity);
+        assert_eq!(last, Some(Rate::from_mbit_per_s(mbit)));
+    }
+}

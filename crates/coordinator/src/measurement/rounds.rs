@@ -110,25 +110,31 @@ impl Measurement {
         }
     }
 
-    /// The failure if a measurer cannot reach the relay; `None` while others of this round may still show the cause.
+    /// The failure if a measurer cannot reach the relay, as it reports in `failure`; `None` while others of this round may still show the cause.
     pub(super) fn out_of_reach(
         &mut self,
         at: Option<MeasurerId>,
-        detail: String,
+        failure: Failure,
     ) -> Option<Failure> {
         let placed = at.filter(|it| self.allocation.place(*it).is_some());
         let is_preparing = matches!(self.phase, Phase::Preparing { .. });
         let Some(measurer) = placed.filter(|_| is_preparing) else {
-            return Some(Failure::RelayUnreachable { detail });
+            return Some(failure);
+        };
+        let detail = match &failure {
+            Failure::RelayUnreachable { detail } | Failure::ClocksDiffer { detail } => {
+                detail.clone()
+            }
+            other => other.to_string(),
         };
         if self.open.iter().flatten().any(|open| *open > 0) {
             return Some(Failure::OutOfReach { detail });
         }
         if self.unreached.iter().all(|(it, _)| *it != measurer) {
-            self.unreached.push((measurer, detail.clone()));
+            self.unreached.push((measurer, detail));
         }
         let is_unreached_by_all = self.unreached.len() == self.allocation.assignments.len();
-        is_unreached_by_all.then_some(Failure::RelayUnreachable { detail })
+        is_unreached_by_all.then_some(failure)
     }
 
     fn set_open(&mut self, place: usize, open: u32) -> Result<(), Failure> {

@@ -11,6 +11,8 @@ use onion::{Duration, Instant, Rate};
 /// The number of attempts with a failed measurer, each after a pause.
 const CHECKS: u32 = 6;
 const CHECK_PAUSE: Duration = Duration::from_secs(3);
+/// The pause between further attempts: it may return at any time, for example when its clock has been set right.
+const SLOW_PAUSE: Duration = Duration::from_secs(60);
 
 /// The state of the team's measurers.
 #[derive(Clone, Debug)]
@@ -27,6 +29,8 @@ pub(super) struct Measurers {
 struct Check {
     left: u32,
     next: Instant,
+    /// Whether the first attempts have failed.
+    is_slow: bool,
 }
 
 impl Measurers {
@@ -87,36 +91,40 @@ impl Measurers {
             }
             Err(_) => {
                 if let Some(check) = self.checks.get_mut(&measurer) {
-                    check.next = now.instant + CHECK_PAUSE;
-                    if check.left == 0 {
-                        self.checks.remove(&measurer);
-                    }
+                    check.is_slow = check.left == 0;
+                    let pause = if check.is_slow { SLOW_PAUSE } else { CHECK_PAUSE };
+                    check.next = now.instant + pause;
                 }
                 None
             }
         }
     }
 
-    /// A measurer has failed, or has never answered: it is queried again for a while.
+    /// A measurer has failed, or has never answered: it is queried again, at first often.
     pub(super) fn check(&mut self, now: Now, measurer: MeasurerId) {
         let next = now.instant + CHECK_PAUSE;
-        self.checks.entry(measurer).or_insert(Check { left: CHECKS, next });
+        let check = Check { left: CHECKS, next, is_slow: false };
+        let known = self.checks.entry(measurer).or_insert(check);
+        if known.is_slow {
+            *known = check;
+        }
     }
 
+    /// Whether a measurer may soon be back.
     pub(super) fn is_checking(&self) -> bool {
-        !self.checks.is_empty()
+        self.checks.values().any(|check| !check.is_slow)
     }
 
     /// The measurers to query now.
     pub(super) fn poll_checks(&mut self, now: Now) -> Vec<MeasurerId> {
         let asked = &self.asked;
         let is_due = |(id, it): &(&MeasurerId, &mut Check)| {
-            it.next <= now.instant && it.left > 0 && !asked.contains(id)
+            it.next <= now.instant && (it.left > 0 || it.is_slow) && !asked.contains(id)
         };
         let due = self.checks.iter_mut().filter(is_due);
         let due: Vec<MeasurerId> = due
             .map(|(id, check)| {
-                check.left -= 1;
+                check.left = check.left.saturating_sub(1);
                 *id
             })
             .collect();
@@ -159,5 +167,41 @@ impl Measurers {
             detail,
             at_unix_s: now.unix_s(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::measure::protocol::MeasurerKey;
+
+    #[test]
+    fn a_measurer_that_fails_is_asked_for_as_long_as_it_fails() {
+        let at = |seconds: u64| Now {
+            instant: Instant::from_millis(1000 * seconds),
+            unix: Duration::from_secs(1_800_000_000 + seconds),
+        };
+        let configured = MeasurerConfig {
+            name: String::new(),
+            key: MeasurerKey([7; 32]),
+            address: ([127, 0, 0, 1], 7100).into(),
+            limit: Rate::from_mbit_per_s(100.0),
+        };
+        let mut measurers = Measurers::new([configured].into());
+        let id = MeasurerId(0);
+        measurers.check(at(0), id);
+        let mut asked = Vec::new();
+        for second in 0..300 {
+            if !measurers.poll_checks(at(second)).is_empty() {
+                asked.push(second);
+                assert_eq!(measurers.handle_answer(at(second), id, Err("down")), None);
+            }
+        }
+        assert_eq!(asked, [3, 6, 9, 12, 15, 18, 78, 138, 198, 258]);
+        assert!(!measurers.is_checking(), "not soon");
+        let answer = Answer { capacity: Rate::from_mbit_per_s(5.0), at_once_max: 1 };
+        measurers.ask(id);
+        assert_eq!(measurers.handle_answer(at(300), id, Ok(answer)), Some(answer.capacity));
+        assert_eq!(measurers.poll_timeout(), None);
     }
 }

@@ -58,14 +58,14 @@ pub(super) fn publication<'r>(
     for (relay, record) in relays {
         let kept = history.kept(policy, relay.id(), record, now_unix_s);
         let result = match (kept, record) {
-            (Some(kept), _) => estimate(kept),
+            (Some(kept), _) => estimate(kept, now_unix_s),
             (None, Some(record)) => PastEstimate::of(record).map_or_else(
                 || PublishedResult::Failed {
                     reason: record.to_string(),
                     mode: Some(record.mode),
-                    tried_unix_s: record.ended_unix_s,
+                    tried_unix_s: record.ended_unix_s.min(now_unix_s),
                 },
-                estimate,
+                |it| estimate(it, now_unix_s),
             ),
             (None, None) => continue,
         };
@@ -81,7 +81,10 @@ pub(super) fn publication<'r>(
     all
 }
 
-const fn estimate(estimate: PastEstimate) -> PublishedResult {
+/// A result with a later date was made before now, while the clock was ahead.
+fn estimate(estimate: PastEstimate, now_unix_s: u64) -> PublishedResult {
+    let measured_unix_s = estimate.measured_unix_s.min(now_unix_s);
+    let estimate = PastEstimate { measured_unix_s, ..estimate };
     PublishedResult::Estimate { estimate, share: estimate.capacity }
 }
 
@@ -105,6 +108,29 @@ fn fit_host(all: &mut [PublishedRelay], places: &[usize], slot: Duration, begin_
             *result = PublishedResult::Failed { reason, mode: None, tried_unix_s };
         } else if let PublishedResult::Estimate { share, .. } = result {
             *share = rate;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_of_a_clock_that_was_ahead_is_dated_now() {
+        const NOW: u64 = 1_800_000_000;
+        let made = |measured_unix_s| PastEstimate {
+            capacity: Rate::from_mbit_per_s(5.0),
+            measured_unix_s,
+            mode: None,
+            is_conclusive: None,
+            sockets: None,
+        };
+        for (at, expected) in [(NOW - 9, NOW - 9), (NOW, NOW), (NOW + 40 * 86_400, NOW)] {
+            let PublishedResult::Estimate { estimate, share } = estimate(made(at), NOW) else {
+                panic!("no estimate")
+            };
+            assert_eq!((estimate.measured_unix_s, share), (expected, estimate.capacity));
         }
     }
 }

@@ -1,6 +1,6 @@
 use crate::member::MemberError;
 use crate::ports::PortRange;
-use link::{Clock, IdentityIssuer, IssueError};
+use link::{Clock, IdentityIssuer, IssueError, LongTermKeys, unix_time_s};
 use onion::identity::OwnIdentity;
 use onion::measure::load::ReturnRelay;
 use onion::{Duration, Instant};
@@ -32,10 +32,49 @@ struct Pool {
 const REST: Duration = Duration::from_secs(5);
 
 struct Slot {
-    landing: Arc<OwnIdentity>,
+    landing: Identity,
     /// The identity for a link that authenticates.
-    authenticating: Option<Arc<OwnIdentity>>,
+    authenticating: Option<Identity>,
     listener: Option<(IpAddr, TcpListener)>,
+}
+
+/// Certificates are valid for two days. After one they are issued again, and so they are if their date is as far ahead: the clock was
+/// wrong.
+const CERTIFIED_S: u64 = 24 * 3600;
+
+/// An identity that is used for as long as the process runs.
+struct Identity {
+    keys: LongTermKeys,
+    certified: Arc<OwnIdentity>,
+    certified_unix_s: u64,
+}
+
+impl Identity {
+    fn new(issuer: &mut IdentityIssuer) -> Result<Self, IssueError> {
+        let keys = issuer.keys()?;
+        let certified_unix_s = unix_time_s();
+        let certified = certify(issuer, &keys, certified_unix_s)?;
+        Ok(Self { keys, certified, certified_unix_s })
+    }
+
+    /// The identity, with certificates that are valid now.
+    fn certified(&mut self, issuer: &mut IdentityIssuer) -> Result<Arc<OwnIdentity>, IssueError> {
+        let now = unix_time_s();
+        if now.abs_diff(self.certified_unix_s) >= CERTIFIED_S {
+            self.certified = certify(issuer, &self.keys, now)?;
+            self.certified_unix_s = now;
+        }
+        Ok(Arc::clone(&self.certified))
+    }
+}
+
+fn certify(
+    issuer: &mut IdentityIssuer,
+    keys: &LongTermKeys,
+    now_unix_s: u64,
+) -> Result<Arc<OwnIdentity>, IssueError> {
+    issuer.set_unix_time_s(now_unix_s);
+    issuer.certify(keys).map(|certified| Arc::new(certified.identity))
 }
 
 /// Landings for one pump, and their sockets in the same order; dropping this releases them.
@@ -193,7 +232,7 @@ impl Pool {
         lease.listeners.push(listener.try_clone().map_err(failed)?);
         let slot = &mut self.slots[number];
         slot.listener = Some((address, listener));
-        let identity = Arc::clone(&slot.landing);
+        let identity = slot.landing.certified(&mut self.issuer)?;
         lease.landings.push(ReturnRelay { identity, address: SocketAddr::new(address, port) });
         if authenticate {
             lease.authenticate_as.push(slot.authenticating(&mut self.issuer)?);
@@ -202,7 +241,7 @@ impl Pool {
     }
 
     fn add(&mut self) -> Result<usize, LandingError> {
-        let landing = Arc::new(self.issuer.identity()?);
+        let landing = Identity::new(&mut self.issuer)?;
         self.slots.push(Slot { landing, authenticating: None, listener: None });
         Ok(self.slots.len() - 1)
     }
@@ -213,11 +252,11 @@ impl Slot {
         &mut self,
         issuer: &mut IdentityIssuer,
     ) -> Result<Arc<OwnIdentity>, LandingError> {
-        if let Some(identity) = &self.authenticating {
-            return Ok(Arc::clone(identity));
-        }
-        let identity = Arc::new(issuer.identity()?);
-        Ok(Arc::clone(self.authenticating.insert(identity)))
+        let identity = match &mut self.authenticating {
+            Some(identity) => identity,
+            none => none.insert(Identity::new(issuer)?),
+        };
+        Ok(identity.certified(issuer)?)
     }
 }
 
@@ -276,5 +315,41 @@ mod tests {
         let again = landings.lease(address, 3, false).expect("free again");
         assert_eq!(ports(&again).len(), 3);
         drop(used);
+    }
+
+    #[test]
+    fn a_landing_of_long_ago_or_of_a_wrong_clock_has_valid_certificates() {
+        let (now, days) = (unix_time_s(), |count: u64| count * 24 * 3600);
+        let issuer = IdentityIssuer::new([7; 32], now).expect("keys");
+        let landings = Arc::new(Landings::new(issuer));
+        let lease = || {
+            // Another landing each time would be fresh.
+            landings.pool().free.iter_mut().for_each(|(since, _)| *since = None);
+            let lease = landings.lease([127, 0, 0, 1].into(), 1, true).expect("one");
+            let landing = Arc::clone(&lease.landings[0].identity);
+            (landing, Arc::clone(&lease.authenticate_as[0]))
+        };
+        let first = lease();
+        assert!(Arc::ptr_eq(&lease().0, &first.0), "not made for each round");
+        for made in [now - days(40), now - days(3), now + days(3), now + days(40)] {
+            let mut pool = landings.pool();
+            let Pool { issuer, slots, .. } = &mut *pool;
+            for identity in slots.iter_mut().flat_map(|slot| {
+                [Some(&mut slot.landing), slot.authenticating.as_mut()].into_iter().flatten()
+            }) {
+                identity.certified = certify(issuer, &identity.keys, made).expect("certificates");
+                identity.certified_unix_s = made;
+            }
+            drop(pool);
+            let (landing, authenticating) = lease();
+            assert_eq!((landing.ids(), authenticating.ids()), (first.0.ids(), first.1.ids()));
+            for identity in [landing, authenticating] {
+                // The expiry is the third to the sixth byte (cert-spec §2.1), in hours.
+                let expiry = identity.tls_link_cert[2..6].try_into().expect("four bytes");
+                let expires_unix_s = u64::from(u32::from_be_bytes(expiry)) * 3600;
+                let valid = now + days(1)..now + days(3);
+                assert!(valid.contains(&expires_unix_s), "{made}: {expires_unix_s}");
+            }
+        }
     }
 }

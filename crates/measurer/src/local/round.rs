@@ -146,6 +146,7 @@ fn kind_of(failure: &LoadFailure, has_started: bool) -> FailureKind {
         LoadFailure::TooFewOpen { .. } | LoadFailure::SetUpTimedOut { .. } => {
             FailureKind::Unreachable
         }
+        LoadFailure::NotValidNow { .. } => FailureKind::NotValidNow,
         LoadFailure::NoRoom { .. } => FailureKind::NoRoom,
         LoadFailure::Unsolicited { .. } => FailureKind::BrokeProtocol,
         LoadFailure::Stalled { .. } => FailureKind::Silent,

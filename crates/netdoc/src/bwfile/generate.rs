@@ -1,5 +1,6 @@
 //! Generates a bandwidth file from measurements, by the rules that tor leaves to the generator.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::{BandwidthFile, Header, RelayLine};
@@ -148,14 +149,6 @@ pub enum GenerateError {
         /// The age of the newest result, in seconds.
         age_s: u64,
     },
-    /// A result is newer than the file; tor would then use it for too long.
-    #[error("the result of {relay} is dated {ahead_s} s after now; correct the clock")]
-    FromTheFuture {
-        /// The relay.
-        relay: Fingerprint,
-        /// The difference, in seconds.
-        ahead_s: u64,
-    },
     /// A relay occurs twice; tor would use the later line.
     #[error("relay {relay} occurs twice; merge its results first")]
     Duplicate {
@@ -170,17 +163,21 @@ impl BandwidthFile {
     /// The timestamp is the time of the newest result. Bandwidths are in KB/s, rounded, limited by
     /// the descriptor and at least 1. Relays that failed get `bw=1 unmeasured=1 vote=0`. If fewer
     /// than the minimum percentage are eligible, every line gets `under_min_report=1 vote=0` and
-    /// keeps its bandwidth.
+    /// keeps its bandwidth. A result that is dated after the file is from a clock that was wrong: its
+    /// relay counts as failed, and the others are not affected.
     ///
     /// # Errors
-    /// [`GenerateError`] if there is no recent result, a clock is wrong, or the estimates make no
-    /// valid file.
+    /// [`GenerateError`] if there is no recent result, or the estimates make no valid file.
     pub fn generate(
         estimates: &[Estimate],
         counts: Eligibility,
         settings: &Settings,
     ) -> Result<Self, GenerateError> {
-        let times = check(estimates, settings.file_created)?;
+        let now = settings.file_created;
+        let dated: Vec<Cow<'_, Estimate>> = estimates.iter().map(|it| it.dated_by(now)).collect();
+        let wrong = dated.iter().filter(|it| matches!(it, Cow::Owned(_))).count() as u64;
+        let counts = Eligibility { eligible: counts.eligible.saturating_sub(wrong), ..counts };
+        let times = check(&dated, now)?;
         let minimum = counts.minimum(settings.minimum_percent);
         let under_min_report = counts.in_consensus == 0 || counts.eligible < minimum;
         let header = Header {
@@ -198,7 +195,7 @@ impl BandwidthFile {
             minimum_percent_eligible_relays: Some(settings.minimum_percent),
             other: Vec::new(),
         };
-        let relays = estimates.iter().map(|e| relay_line(e, under_min_report)).collect();
+        let relays = dated.iter().map(|e| relay_line(e, under_min_report)).collect();
         Ok(Self { timestamp: times.newest, header, relays })
     }
 }
@@ -208,7 +205,21 @@ struct Times {
     newest: u64,
 }
 
-fn check(estimates: &[Estimate], now: u64) -> Result<Times, GenerateError> {
+impl Estimate {
+    /// The estimate, or a failure if it is dated after `now`: tor would use it for too long.
+    fn dated_by(&self, now: u64) -> Cow<'_, Self> {
+        match self.outcome {
+            Outcome::Measured { measured_at, .. } if measured_at > now => {
+                let reason = format!("dated {} s after this file", measured_at - now);
+                let outcome = Outcome::Failed { reason, tried_at: None };
+                Cow::Owned(Self { outcome, extra: Vec::new(), ..self.clone() })
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+}
+
+fn check(estimates: &[Cow<'_, Estimate>], now: u64) -> Result<Times, GenerateError> {
     let mut seen = BTreeSet::new();
     let mut times: Option<Times> = None;
     for estimate in estimates {
@@ -217,9 +228,6 @@ fn check(estimates: &[Estimate], now: u64) -> Result<Times, GenerateError> {
             return Err(GenerateError::Duplicate { relay });
         }
         let Outcome::Measured { measured_at: at, .. } = estimate.outcome else { continue };
-        if at > now {
-            return Err(GenerateError::FromTheFuture { relay, ahead_s: at - now });
-        }
         let so_far = times.get_or_insert(Times { oldest: at, newest: at });
         so_far.oldest = so_far.oldest.min(at);
         so_far.newest = so_far.newest.max(at);

@@ -114,6 +114,15 @@ pub fn remove_superseded(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreE
     })
 }
 
+/// Removes the files whose names are later than that of `newest`: they were written by a clock that was ahead. Returns the removed
+/// files.
+///
+/// # Errors
+/// [`StoreError`], as for writing.
+pub fn remove_later(dir: &Path, newest: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    remove(dir, |names| names.retain(|name| Some(name.as_os_str()) > newest.file_name()))
+}
+
 /// Removes the files that `choose` returns, except the one that [`LATEST`] points to.
 fn remove(dir: &Path, choose: impl FnOnce(&mut Vec<PathBuf>)) -> Result<Vec<PathBuf>, StoreError> {
     let _lock = lock(dir)?;

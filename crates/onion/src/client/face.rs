@@ -39,6 +39,11 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     pub fn with_applications(unix_time_s: u64, rng: R) -> Self {
         Self { unix_time_s, core: Core::new(rng), channels: BTreeMap::new() }
     }
+
+    /// Sets the time in Unix seconds: that of the start is wrong after days, and clocks are adjusted.
+    pub const fn set_unix_time(&mut self, unix_time_s: u64) {
+        self.unix_time_s = unix_time_s;
+    }
 }
 
 impl<R: Rng, A: Application<Tor>> Client<R, A> {

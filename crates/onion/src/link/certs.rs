@@ -42,6 +42,13 @@ pub enum CertError {
         /// The check that failed.
         problem: &'static str,
     },
+    /// A certificate is not valid at this time: the peer's clock or our own may be wrong.
+    NotValidNow {
+        /// Its type in the CERTS cell.
+        cert_type: u8,
+        /// Whether it has expired, or is not valid yet.
+        problem: &'static str,
+    },
 }
 
 impl fmt::Display for CertError {
@@ -49,7 +56,7 @@ impl fmt::Display for CertError {
         match self {
             Self::Missing { cert_type } => write!(f, "no certificate of type {cert_type}"),
             Self::Malformed(malformed) => malformed.fmt(f),
-            Self::Invalid { cert_type, problem } => {
+            Self::Invalid { cert_type, problem } | Self::NotValidNow { cert_type, problem } => {
                 write!(f, "certificate of type {cert_type}: {problem}")
             }
         }
@@ -216,12 +223,16 @@ impl<'a> Ed25519Cert<'a> {
             return Err(self.invalid("names another signing key"));
         }
         if u64::from(self.expiry_h) * 3600 <= unix_time_s {
-            return Err(self.invalid("has expired; is our clock right?"));
+            return Err(expired(self.cert_type));
         }
         VerifyingKey::from_bytes(signer)
             .and_then(|key| key.verify_strict(self.signed, &Signature::from_bytes(&self.signature)))
             .map_err(|_| self.invalid("its signature does not verify"))
     }
+}
+
+const fn expired(cert_type: u8) -> CertError {
+    CertError::NotValidNow { cert_type, problem: "has expired; is our clock right?" }
 }
 
 /// The tolerance before the beginning and after the end of an X.509 certificate's validity, as in C tor:
@@ -246,10 +257,12 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
     let fields = cert.tbs_certificate;
     let validity = &fields.validity;
     if validity.not_after.to_unix_duration().as_secs() + X509_PAST_SLOP_S < unix_time_s {
-        return Err(invalid("has expired; is our clock right?"));
+        return Err(expired(cert_type::RSA_IDENTITY));
     }
     if validity.not_before.to_unix_duration().as_secs() > unix_time_s + X509_FUTURE_SLOP_S {
-        return Err(invalid("is not valid yet; is our clock right?"));
+        let (cert_type, problem) =
+            (cert_type::RSA_IDENTITY, "is not valid yet; is our clock right?");
+        return Err(CertError::NotValidNow { cert_type, problem });
     }
     let der = fields.subject_public_key_info.subject_public_key;
     let der = der.as_bytes().ok_or(invalid("its key is not DER"))?;
@@ -279,7 +292,7 @@ fn verify_cross_cert(
         return Err(invalid("is for another Ed25519 identity"));
     }
     if u64::from(expiry_h) * 3600 <= unix_time_s {
-        return Err(invalid("has expired; is our clock right?"));
+        return Err(expired(cert_type::RSA_CROSS));
     }
     let digest = Sha256::new().chain_update(CROSS_CERT_CONTEXT).chain_update(signed).finalize();
     // Tor signs the bare digest, without the algorithm identifier of PKCS #1.

@@ -140,6 +140,8 @@ pub struct LoadGenerator<R> {
     is_unsettled: bool,
     /// Circuits that the relay has destroyed for lack of resources.
     ended_for_room: u32,
+    /// Whether the relay has shown certificates that are not valid at this time.
+    is_not_valid_now: bool,
     /// Unsolicited cells of the relay.
     unsolicited_cells: u64,
     /// Unsolicited cells on unfinished circuits, in the plaintext being handled.
@@ -173,6 +175,7 @@ impl<R: Rng> LoadGenerator<R> {
             ready_circuits: 0,
             is_unsettled: false,
             ended_for_room: 0,
+            is_not_valid_now: false,
             unsolicited_cells: 0,
             strays: 0,
             config,

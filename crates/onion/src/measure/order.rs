@@ -8,7 +8,7 @@ pub use failure::{OrderFailure, OrderViolation};
 use super::load::Target;
 use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order, SentBack};
 use crate::cell::{CircId, Command};
-use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use crate::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
@@ -150,8 +150,14 @@ impl OrderLink {
     ) -> Result<(), OrderFailure> {
         while !matches!(self.phase, Phase::Finished) {
             let cell = channel.handle_bytes(&mut input);
-            let no_link = |problem: String| OrderFailure::NoLink { problem };
-            let Some(cell) = cell.map_err(|error| no_link(error.to_string()))? else { break };
+            let no_link = |error: ChannelError| {
+                let problem = error.to_string();
+                match error.is_about_dates() {
+                    true => OrderFailure::NotValidNow { problem },
+                    false => OrderFailure::NoLink { problem },
+                }
+            };
+            let Some(cell) = cell.map_err(no_link)? else { break };
             // There are no circuits on this link; other cells are ignored.
             if cell.circ_id == CircId::LINK && cell.command == Command::MEASURE {
                 let message = Message::parse(cell.body).map_err(|error| {

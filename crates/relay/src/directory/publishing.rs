@@ -15,6 +15,9 @@ use onion::Instant;
 use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
 
+/// Authorities accept a descriptor whose date is at most this far ahead: C tor's `ROUTER_ALLOW_SKEW`.
+const AHEAD_MAX_S: u64 = 12 * 3600;
+
 impl Directory {
     /// Makes a descriptor if one is due, and sends it to the next authority that needs it. Returns
     /// whether another is due at once.
@@ -25,8 +28,7 @@ impl Directory {
             observed_bytes_s: self.bandwidth.observed_bytes_s(),
         };
         if self.schedule.wants_descriptor(now, content) {
-            // Authorities compare descriptors by their dates.
-            self.published = unix_time_s().max(self.published + 1);
+            self.published = date_after(self.published, unix_time_s());
             if let Err(error) = self.make_descriptor(now, content) {
                 self.emit(RelayEvent::Ended(error.to_string()));
                 return false;
@@ -136,6 +138,13 @@ impl Directory {
     }
 }
 
+/// The date of a descriptor that is made now and replaces one of this date, in Unix seconds. Authorities compare descriptors by their
+/// dates, and refuse those of the future. A date that is further ahead than they accept came from a clock that was wrong.
+fn date_after(last: u64, now: u64) -> u64 {
+    let next = last.saturating_add(1).max(now);
+    if next - now < AHEAD_MAX_S { next } else { now }
+}
+
 /// Whether two descriptors differ only in dates, certificates and observed bandwidth.
 fn have_same_content(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
     (a.nickname, a.address, a.or_port, a.ed25519, a.ntor_onion_key)
@@ -144,4 +153,23 @@ fn have_same_content(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool
             == (b.bandwidth_avg_bytes_s, b.bandwidth_burst_bytes_s)
         && (a.contact_bytes, a.platform_bytes, a.proto, a.family_text)
             == (b.contact_bytes, b.platform_bytes, b.proto, b.family_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_of_a_wrong_clock_does_not_count() {
+        let now = 1_800_000_000;
+        assert_eq!(date_after(0, now), now);
+        assert_eq!(date_after(now - 5, now), now);
+        assert_eq!(date_after(now, now), now + 1, "two in one second");
+        // The authorities have one of a clock that was two hours ahead, and keep it until there is a later one.
+        assert_eq!(date_after(now + 7200, now), now + 7201);
+        for days in [1, 3, 40] {
+            assert_eq!(date_after(now + days * 86_400, now), now, "they would refuse it");
+        }
+        assert_eq!(date_after(u64::MAX, now), now);
+    }
 }

@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// The pause after a failed renewal, for example because of a full disk.
 const FAILED_PAUSE: Duration = Duration::from_secs(600);
 
+/// The time after a jump of the clock in which onion keys are not replaced: the clock may be set right again.
+const CLOCK_SETTLES: Duration = Duration::from_secs(3600);
+
 impl Directory {
     /// Renews keys and certificates that are due. After a failure the relay continues with the
     /// present ones.
@@ -20,6 +23,9 @@ impl Directory {
             return;
         }
         self.failed_to_renew = None;
+        if let Err(error) = self.correct_onion_key_date() {
+            self.emit(RelayEvent::Trouble(error.to_string()));
+        }
         while let Some(due) = self.renewal().due(unix_time_s(), self.life) {
             let done = match due {
                 Due::NewOnionKey => self.change_onion_key().map_err(|error| error.to_string()),
@@ -39,7 +45,22 @@ impl Directory {
             onion_made: self.own.onion_made,
             has_old_onion: self.own.keys.previous_onion_secret.is_some(),
             certified: self.own.certified_at,
+            has_clock_jumped: self
+                .clock_jumped
+                .is_some_and(|at| self.clock.now() - at < CLOCK_SETTLES),
         }
+    }
+
+    /// A key that was made while the clock was ahead would be used until it is old by that date. It counts as made now.
+    fn correct_onion_key_date(&mut self) -> Result<(), keys::KeyError> {
+        let unix = unix_time_s();
+        // After a jump, it is not known yet which time was wrong.
+        if self.own.onion_made <= unix + CLOCK_SETTLES.as_secs() || self.renewal().has_clock_jumped
+        {
+            return Ok(());
+        }
+        self.own.onion_made = unix;
+        keys::set_onion_key_made(&self.settings.keys, unix)
     }
 
     fn change_onion_key(&mut self) -> Result<(), keys::KeyError> {

@@ -95,3 +95,21 @@ fn history_continues_after_a_restart_with_nothing_in_between() {
     history.note_second(BEGIN - 60, 1, 1);
     assert_eq!(history.observed_bytes_s(), 2_048);
 }
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_costs_no_history() {
+    for by_s in [-40, -3, 3, 40].map(|days| days * 86_400) {
+        let mut history = History::default();
+        for second in 0..20 {
+            history.note_second(BEGIN + second, 2_048, 4_096);
+        }
+        history.note_second(BEGIN + INTERVAL_S, 1, 1);
+        let before = history.lines(u64::MAX);
+        history.handle_jump(by_s);
+        history.note_second((BEGIN + INTERVAL_S + 1).saturating_add_signed(by_s), 1, 1);
+        assert_eq!(history.observed_bytes_s(), 2_048);
+        history.handle_jump(-by_s);
+        history.note_second(BEGIN + INTERVAL_S + 2, 1, 1);
+        assert_eq!((history.observed_bytes_s(), history.lines(u64::MAX)), (2_048, before));
+    }
+}

@@ -169,7 +169,7 @@ fn expired_certificates_prove_nothing() {
     let expired = |cert_type, at_s| {
         let problem = "has expired; is our clock right?";
         let error = verify_responder_certs(&shown.certs(), &shown.tls, at_s);
-        assert_eq!(error, Err(CertError::Invalid { cert_type, problem }), "at {at_s}");
+        assert_eq!(error, Err(CertError::NotValidNow { cert_type, problem }), "at {at_s}");
     };
     expired(cert_type::ED25519_SIGNING, shown.now_s + 100 * 365 * 24 * 3600);
     // The TLS certificate's is the first to expire, at a full hour.
@@ -229,7 +229,11 @@ fn no_byte_of_a_certificate_can_be_changed() {
                     assert_eq!(peer, honest, "byte {at}");
                     accepted += 1;
                 }
-                Err(CertError::Invalid { .. } | CertError::Malformed(_)) => {}
+                Err(
+                    CertError::Invalid { .. }
+                    | CertError::NotValidNow { .. }
+                    | CertError::Malformed(_),
+                ) => {}
                 Err(error) => panic!("byte {at} of type {cert_type}: {error}"),
             }
         }

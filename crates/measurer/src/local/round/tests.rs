@@ -122,6 +122,11 @@ fn a_failure_is_reported_once_with_its_kind() {
         ),
         (LoadFailure::NoRoom { open: 0, wanted: 2 }, false, FailureKind::NoRoom),
         (LoadFailure::NoRoom { open: 0, wanted: 2 }, true, FailureKind::NoRoom),
+        (
+            LoadFailure::NotValidNow { open: 0, wanted: 2, problem: "has expired".to_owned() },
+            false,
+            FailureKind::NotValidNow,
+        ),
         (LoadFailure::Unsolicited { cells: 900, load_cells: 9 }, true, FailureKind::BrokeProtocol),
         (refused(ErrorCode::UNKNOWN_MEASURER), false, FailureKind::Refused),
         (refused(ErrorCode::CALLED_OFF), true, FailureKind::Closed),

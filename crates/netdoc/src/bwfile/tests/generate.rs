@@ -61,10 +61,23 @@ fn without_recent_results_there_is_no_file() {
 }
 
 #[test]
-fn a_future_or_repeated_result_is_rejected() {
+fn a_result_of_the_future_costs_its_own_line_only() {
     let early = Settings { file_created: NOW - 61, ..settings() };
-    let error = BandwidthFile::generate(&[measured(1, 1, 60, None)], all(1), &early).unwrap_err();
-    assert_eq!(error, GenerateError::FromTheFuture { relay: id(1), ahead_s: 1 });
+    let estimates =
+        [measured(1, 1, 60, None), measured(2, 7000, 61, None), measured(3, 9000, 62, None)];
+    let file = BandwidthFile::generate(&estimates, all(3), &early).unwrap();
+    assert_eq!((file.timestamp, file.header.latest_bandwidth), (NOW - 61, Some(NOW - 61)));
+    assert_eq!(file.header.number_eligible_relays, Some(2));
+    let [wrong, second, third] = &file.relays[..] else { panic!("{:?}", file.relays) };
+    assert!(wrong.unmeasured && !wrong.vote && wrong.time.is_none(), "{wrong:?}");
+    assert_eq!(wrong.extra, [("error".to_owned(), "dated_1_s_after_this_file".to_owned())]);
+    assert!(second.vote && third.vote && (second.bw_kb_s, third.bw_kb_s) == (7, 9), "{second:?}");
+    let error = BandwidthFile::generate(&estimates[..1], all(1), &early).unwrap_err();
+    assert_eq!(error, GenerateError::NoResults { tried: 1 });
+}
+
+#[test]
+fn a_repeated_result_is_rejected() {
     let twice = [measured(1, 1, 60, None), failed(1, "x")];
     let error = BandwidthFile::generate(&twice, all(1), &settings()).unwrap_err();
     assert_eq!(error, GenerateError::Duplicate { relay: id(1) });

@@ -36,6 +36,14 @@ pub enum ChannelError {
     Tls(&'static str),
 }
 
+impl ChannelError {
+    /// Whether a certificate is not valid at this time: the peer's clock or our own may be wrong.
+    #[must_use]
+    pub const fn is_about_dates(&self) -> bool {
+        matches!(self, Self::Certs(CertError::NotValidNow { .. }))
+    }
+}
+
 impl fmt::Display for ChannelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

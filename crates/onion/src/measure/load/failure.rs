@@ -25,6 +25,15 @@ pub enum LoadFailure {
         /// The latest reason.
         last_problem: String,
     },
+    /// Too few sockets could be opened, since the relay's certificates are not valid at this time.
+    NotValidNow {
+        /// Sockets with an open circuit.
+        open: u32,
+        /// Planned sockets.
+        wanted: u32,
+        /// The certificate.
+        problem: String,
+    },
     /// Too few sockets or circuits, and the relay destroyed most of the missing ones for lack of resources.
     NoRoom {
         /// Sockets with an open circuit.
@@ -72,7 +81,8 @@ pub enum LoadFailure {
 impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooFewOpen { open, wanted, last_problem } => {
+            Self::TooFewOpen { open, wanted, last_problem }
+            | Self::NotValidNow { open, wanted, problem: last_problem } => {
                 write!(f, "only {open} of a measurer's {wanted} sockets work: {last_problem}")
             }
             Self::SetUpTimedOut { open, wanted, last_problem } => {

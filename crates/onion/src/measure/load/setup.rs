@@ -173,6 +173,9 @@ impl<R: Rng> LoadGenerator<R> {
         if self.lacks_room() {
             return LoadFailure::NoRoom { open, wanted };
         }
+        if self.is_not_valid_now && matches!(self.phase, Phase::SettingUp { .. }) {
+            return LoadFailure::NotValidNow { open, wanted, problem: self.last_problem() };
+        }
         LoadFailure::TooFewOpen { open, wanted, last_problem: self.last_problem() }
     }
 
@@ -287,7 +290,7 @@ impl<R: Rng> LoadGenerator<R> {
                     let timed_out = self.circuits.iter_mut().filter(|circuit| !circuit.is_up());
                     timed_out.for_each(|circuit| circuit.state = State::Dead);
                     self.get_ready();
-                } else if self.lacks_room() {
+                } else if self.lacks_room() || self.is_not_valid_now {
                     self.fail(self.too_few_open(open));
                 } else {
                     let (wanted, last_problem) = (self.config.sockets, self.last_problem());

@@ -11,6 +11,11 @@ pub enum OrderFailure {
         /// The reason.
         problem: String,
     },
+    /// There is no link to the target, since its certificates are not valid at this time.
+    NotValidNow {
+        /// The certificate.
+        problem: String,
+    },
     /// The link was not open in time.
     LinkTimedOut,
     /// The link is open, but the order is not answered.
@@ -67,7 +72,9 @@ impl fmt::Display for OrderViolation {
 impl fmt::Display for OrderFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoLink { problem } => write!(f, "no link to the relay: {problem}"),
+            Self::NoLink { problem } | Self::NotValidNow { problem } => {
+                write!(f, "no link to the relay: {problem}")
+            }
             Self::LinkTimedOut => f.write_str("no link to the relay in time"),
             Self::NotAnswered => f.write_str(
                 "the relay does not answer the order to be measured: it does not speak FlashFlow. \

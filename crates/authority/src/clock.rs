@@ -1,0 +1,31 @@
+//! Jumps of the calendar clock.
+
+use super::Common;
+use link::Clock;
+use onion::Duration;
+use serde_json::json;
+
+/// Interval at which the clock is checked for a jump between periods.
+const CLOCK_LOOK: Duration = Duration::from_secs(2);
+
+/// Whether the calendar clock was set since the last call, which is logged.
+pub(super) fn has_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
+    let jump = clock.poll();
+    if let Some(jump) = jump {
+        tracing::warn!("{jump}: is NTP running?");
+        output.record(|| json!({"type": "clock_jumped", "by_s": jump.by_s}));
+    }
+    jump.is_some()
+}
+
+/// Waits, at most until the operator requests the end or the clock is set.
+pub(super) fn wait(common: Common<'_>, longest: Duration) {
+    let clock = Clock::start();
+    let end = clock.now() + longest;
+    while clock.now() < end && !has_jumped(common) {
+        let left = end.saturating_since(clock.now());
+        if common.interrupt.wait(left.min(CLOCK_LOOK)) {
+            return;
+        }
+    }
+}
