@@ -6,8 +6,13 @@ use store::{Measurement, utc};
 /// A number with this many decimals, or with two digits if it is so small that they would show nothing.
 pub(crate) fn digits(number: f64, decimals: usize) -> String {
     // Eight decimals of Mbit/s are less than a byte per second.
-    let is_visible = |places: &usize| number.abs() >= 10.0 * 0.1_f64.powi(*places as i32);
-    let needed = (0..=8_usize).find(is_visible).unwrap_or(0);
+    let least = (0..=8_usize).scan(10.0, |least, places| {
+        let this = (places, *least);
+        *least /= 10.0;
+        Some(this)
+    });
+    let needed = least.filter(|(_, least)| number.abs() >= *least).map(|(places, _)| places).next();
+    let needed = needed.unwrap_or(0);
     format!("{number:.*}", if number == 0.0 { 0 } else { decimals.max(needed) })
 }
 
