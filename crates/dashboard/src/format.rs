@@ -5,14 +5,9 @@ use store::{Measurement, utc};
 
 /// A number with this many decimals, or with two digits if it is so small that they would show nothing.
 pub(crate) fn digits(number: f64, decimals: usize) -> String {
-    // Eight decimals of Mbit/s are less than a byte per second.
-    let least = (0..=8_usize).scan(10.0, |least, places| {
-        let this = (places, *least);
-        *least /= 10.0;
-        Some(this)
-    });
-    let needed = least.filter(|(_, least)| number.abs() >= *least).map(|(places, _)| places).next();
-    let needed = needed.unwrap_or(0);
+    // The place of the first digit, for decimals up to the second one.
+    const LEAST: [f64; 7] = [1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6];
+    let needed = LEAST.iter().position(|least| number.abs() >= *least).map_or(0, |place| place + 1);
     format!("{number:.*}", if number == 0.0 { 0 } else { decimals.max(needed) })
 }
 

@@ -160,7 +160,7 @@ fn charts_fill_the_page_and_are_readable(browser: &mut Browser, base: &str) {
     assert_eq!(shown.as_str().map(str::len), Some(8), "{shown}");
     let rows =
         browser.evaluate("document.querySelector('tbody tr').getBoundingClientRect().height");
-    assert!(rows.as_f64().is_some_and(|height_px| height_px < 80.0), "a row is {rows} px high");
+    assert!(rows.as_f64().is_some_and(|height_px| height_px < 60.0), "a row is {rows} px high");
     picture(browser, "relays-phone");
     browser.prefer_dark(false);
 }

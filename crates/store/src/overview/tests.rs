@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
-use crate::{Entry, Store};
-use coordinator::{Attempt, End, Failure, Inconclusive, MeasurementFinished, MeasurementStarted};
+use crate::{Entry, MeasurementFinished, MeasurementStarted, Store};
+use coordinator::{Attempt, End, Failure, Inconclusive};
 
 #[test]
 fn an_empty_store_has_an_overview() {
