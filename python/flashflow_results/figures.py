@@ -8,6 +8,7 @@ from typing import Any, Iterable, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
@@ -44,6 +45,8 @@ def draw(figure: dict[str, Any], title: bool = True) -> Figure:
     room = min((b - a for a, b in zip(places, places[1:])), default=1.0) * 0.8
     for series in figure["series"]:
         points = pd.DataFrame(series["points"], columns=["x", "y"], dtype=float)
+        for side in ("x", "y"):
+            points[side] = _places(figure[side], points[side])
         look = _look(series["role"])
         if series["style"] == "bars":
             width = room / len(bars)
@@ -56,16 +59,23 @@ def draw(figure: dict[str, Any], title: bool = True) -> Figure:
             axes.plot(points["x"], points["y"], drawstyle=steps, label=series["name"], **look)
     for band in figure["bands"]:
         span = axes.axvspan if band["on"] == "x" else axes.axhspan
-        span(band["from"], band["to"], alpha=0.12, linewidth=0, color=_look(band["role"])["color"], label=band["label"] or None)
+        ends = _places(figure[band["on"]], [band["from"], band["to"]])
+        span(ends[0], ends[1], alpha=0.12, linewidth=0, color=_look(band["role"])["color"], label=band["label"] or None)
     for mark in figure["marks"]:
         line = axes.axvline if mark["on"] == "x" else axes.axhline
-        line(mark["at"], linestyle=":", color=_look(mark["role"])["color"], label=mark["label"] or None)
+        line(_places(figure[mark["on"]], [mark["at"]])[0], linestyle=":", color=_look(mark["role"])["color"], label=mark["label"] or None)
     for side, axis in (("x", figure["x"]), ("y", figure["y"])):
         _lay_out(axes, side, axis)
     if title:
         axes.set_title(figure["title"], fontsize="medium")
     _finish(axes)
     return drawn
+
+
+def _places(axis: dict[str, Any], values: Any) -> Any:
+    """Positions on an axis: those of times are the day numbers of matplotlib, those of numbers the numbers."""
+    # matplotlib counts days since 1970, as `dates.date2num` does for dates.
+    return pd.Series(values, dtype=float) / 86_400.0 if axis["scale"] == "time" else pd.Series(values, dtype=float)
 
 
 def overlay(folders: Sequence[Results], report: str, figure: str) -> dict[str, Any]:
@@ -85,14 +95,20 @@ def _lay_out(axes: Any, side: str, axis: dict[str, Any]) -> None:
     both = {"x": (axes.set_xlabel, axes.set_xscale, axes.set_xlim, axes.xaxis), "y": (axes.set_ylabel, axes.set_yscale, axes.set_ylim, axes.yaxis)}
     set_label, set_scale, set_limits, lines = both[side]
     set_label(axis["label"])
-    set_scale(axis["scale"])
+    if axis["scale"] == "time":
+        lines.axis_date("UTC")
+        locator = AutoDateLocator(tz="UTC")
+        lines.set_major_locator(locator)
+        lines.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
+    else:
+        set_scale(axis["scale"])
     if axis["is_percent"]:
         lines.set_major_formatter(PercentFormatter(1.0))
     if axis["ticks"]:
         lines.set_ticks([at for at, _ in axis["ticks"]], labels=[text for _, text in axis["ticks"]])
     if axis["range"]:
         # Shown at least: more if there is more.
-        low, high = sorted(axis["range"])
+        low, high = sorted(_places(axis, axis["range"]))
         shown = sorted(axes.get_xlim() if side == "x" else axes.get_ylim())
         low, high = min(low, shown[0]), max(high, shown[1])
         set_limits((high, low) if axis["range"][0] > axis["range"][1] else (low, high))

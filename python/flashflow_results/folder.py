@@ -29,8 +29,8 @@ class Report:
 
     @property
     def cases(self) -> pd.DataFrame:
-        """One row per case, with all columns that any case has."""
-        return pd.DataFrame(self.content["cases"])
+        """One row per case, with all columns that have a value in any case."""
+        return pd.DataFrame(self.content["cases"]).dropna(axis="columns", how="all")
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -43,14 +43,18 @@ class Report:
         return {it["name"]: it for it in self.content["figures"]}
 
     def points(self, figure: str) -> pd.DataFrame:
-        """The points of a figure: columns ``series``, ``x``, ``y``."""
+        """The points of a figure: columns ``series``, ``x``, ``y``. Times are timestamps in UTC."""
         found = self.figures
         if figure not in found:
             raise KeyError(f"report {self.name} has no figure {figure}; it has: {', '.join(found) or 'none'}")
         rows = [
             (series["name"], x, y) for series in found[figure]["series"] for x, y in series["points"]
         ]
-        return pd.DataFrame(rows, columns=["series", "x", "y"])
+        points = pd.DataFrame(rows, columns=["series", "x", "y"])
+        for side in ("x", "y"):
+            if found[figure][side]["scale"] == "time":
+                points[side] = pd.to_datetime(points[side], unit="s", utc=True)
+        return points
 
 
 @dataclass

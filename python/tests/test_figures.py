@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import pytest
+from matplotlib.dates import num2date
 
 import flashflow_results as ff
 from flashflow_results.__main__ import main
@@ -96,3 +97,25 @@ def test_the_program_draws_all_figures_and_says_where(simulated, tmp_path, capsy
 def test_the_program_explains_what_is_wrong(tmp_path, capsys):
     assert main(["figures", str(tmp_path)]) == 1
     assert "has no results" in capsys.readouterr().err
+
+
+def test_times_are_dates(tmp_path):
+    noon = 1795867200
+    axis = {"label": "time (UTC)", "scale": "time", "range": [noon, noon + 86400], "is_percent": False, "ticks": []}
+    figure = {
+        "name": "history", "title": "Estimates", "caption": "", "x": axis,
+        "y": {"label": "Mbit/s", "scale": "linear", "range": None, "is_percent": False, "ticks": []},
+        "series": [{"name": "a", "points": [[noon, 1.0], [noon + 7200, 2.0]], "style": "line", "role": "measurement"}],
+        "bands": [{"on": "x", "from": noon, "to": noon + 3600, "label": "", "role": "truth"}],
+        "marks": [{"on": "x", "at": noon + 1800, "label": "", "role": "muted"}],
+    }  # fmt: skip
+    points = ff.Report("r", {"figures": [figure]}).points("history")
+    assert [str(time) for time in points["x"]] == ["2026-11-28 12:00:00+00:00", "2026-11-28 14:00:00+00:00"]
+    drawn = ff.draw(figure)
+    axes = drawn.axes[0]
+    first, last = (num2date(day).isoformat() for day in axes.get_xlim())
+    assert first <= "2026-11-28T12:00:00+00:00" and last >= "2026-11-29T12:00:00+00:00"
+    assert first > "2026-11-27", "bands and marks are at their times, too"
+    drawn.savefig(tmp_path / "history.png")
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert any(":" in label for label in labels), labels

@@ -63,6 +63,12 @@ def test_parquet_and_csv_are_the_same(simulated, tmp_path):
 def test_a_batch_has_a_report_with_cases_and_figures(batch):
     report = ff.load(batch).reports["batch"]
     assert len(report.cases) >= 4
+    assert not report.cases.isna().all().any(), "no column is empty"
+    assert "verdict" not in report.cases, "a batch claims nothing"
+    table = ff.load(batch)["batch"]
+    assert {"kind", "variant", "load_percent", "seed", "metric", "unit", "value"} <= set(table.columns)
+    runs = table[table["kind"] == "run"].pivot(index=["variant", "seed"], columns="metric", values="value")
+    assert len(runs) == 4 and (runs["goodput_mbit_per_s"] > 0).all()
     assert report.figures
     name = next(iter(report.figures))
     points = report.points(name)

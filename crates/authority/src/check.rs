@@ -64,6 +64,12 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     };
     let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
     let (key, opted_in) = (config.secret.public().to_string(), config.consent().listed());
+    let agreement_words = match agreement {
+        0 => "its own seed".to_owned(),
+        others => {
+            format!("seed agreed with {}", report::plural(others as u64, "other coordinator"))
+        }
+    };
     let team = report::plural(config.measurers.len() as u64, "measurer");
     let text = [
         format!("{}: the configuration is valid", path.display()),
@@ -71,7 +77,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         format!("team: {team}, {capacity}"),
         format!("consensus: {documents}; signatures: {signatures}"),
         format!("relays: {relays}; {opted_in} on the opt-in list"),
-        format!("schedule: {schedule}; seed agreed with {agreement} other coordinators"),
+        format!("schedule: {schedule}; {agreement_words}"),
         format!("store: {} ({store})", config.store.display()),
         format!(
             "bandwidth files: in {}, every {} s",

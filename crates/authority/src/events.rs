@@ -92,7 +92,8 @@ fn fingerprint(record: &Record) -> String {
 fn describe(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
-        "{waiting} relays wait for their slots, {running} are being measured, {done} are done; \
-         {without_slot} have no slot in this period"
+        "{} waiting for a slot, {running} being measured, {done} done, {without_slot} without a slot in this \
+         period",
+        report::plural(waiting as u64, "relay")
     )
 }

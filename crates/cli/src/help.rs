@@ -3,13 +3,15 @@
 use clap::Command;
 use std::fmt::Write as _;
 
-/// The narrowest terminal that examples and the list of commands fit.
+/// The width of examples, and of the list of commands on wider terminals.
 const NARROW: usize = 80;
+/// A list of commands has columns, which need room.
+const LIST_MIN: usize = 30;
 
-/// Formats the help of a command and its subcommands: reflows text, and groups the list of commands.
-pub(crate) fn prepared(command: Command, groups: &[(&str, &[&str])]) -> Command {
+/// Formats the help of a command and its subcommands: reflows text, and groups the list of commands. `width` is that of the terminal.
+pub(crate) fn prepared(command: Command, groups: &[(&str, &[&str])], width: usize) -> Command {
     let command = reflowed(command);
-    let list = list(&command, groups);
+    let list = list(&command, groups, width.clamp(LIST_MIN, NARROW));
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\nCommands:\n{list}\nOptions:\n{{options}}{{after-help}}"
     ))
@@ -25,7 +27,7 @@ fn reflowed(command: Command) -> Command {
 }
 
 /// The groups, each command with the first sentence of its description.
-fn list(command: &Command, groups: &[(&str, &[&str])]) -> String {
+fn list(command: &Command, groups: &[(&str, &[&str])], width: usize) -> String {
     let mut list = String::new();
     for (heading, names) in groups {
         let _cannot_fail = writeln!(list, "{heading}:");
@@ -36,7 +38,7 @@ fn list(command: &Command, groups: &[(&str, &[&str])]) -> String {
                 about.map_or_else(|| "Print the help of a command".to_owned(), ToString::to_string);
             let mut line = format!("  {name:<14}");
             for word in about.split_whitespace() {
-                if line.chars().count() + 1 + word.chars().count() > NARROW {
+                if line.chars().count() + 1 + word.chars().count() > width {
                     let _cannot_fail = writeln!(list, "{}", line.trim_end());
                     line = " ".repeat(16);
                 }

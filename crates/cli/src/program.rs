@@ -66,7 +66,8 @@ pub fn command<C: Commands>() -> Command {
         );
     let command = C::augment_subcommands(command)
         .mut_subcommand("completions", |it| it.after_help(completions::after_help(C::NAME)));
-    help::prepared(command, C::GROUPS)
+    let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| width.0.into());
+    help::prepared(command, C::GROUPS, width)
 }
 
 /// Runs a program.

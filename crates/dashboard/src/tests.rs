@@ -2,7 +2,9 @@
 
 use crate::connections::Limits;
 use crate::{Options, Server};
-use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, PathSeen, Record};
+use coordinator::{
+    Attempt, Counts, End, Failure, Inconclusive, Mode, Params, PastEstimate, PathSeen, Record,
+};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -223,6 +225,13 @@ fn the_network_slots_and_paths_are_drawn() {
     assert!(dots.contains(" d=\"M"), "the relay with an estimate has a dot: {weights}");
     let overview = running.page("/");
     assert!(overview.contains("/totals.svg") && overview.contains("/weights.svg"), "{overview}");
+    for part in ["time (UTC)", "<title>capacity measured: 42.00 (2027-01-15 07:30)</title>"] {
+        assert!(overview.contains(part) && totals.contains(part), "no {part} in {overview}");
+    }
+    assert!(
+        !overview.contains("style=") && !overview.contains("<style"),
+        "the policy permits none"
+    );
     // 3,600 of 7,200 s have passed: 50 slots of 71 s, of which two were used.
     let periods = running.page("/periods");
     assert!(
@@ -237,6 +246,32 @@ fn the_network_slots_and_paths_are_drawn() {
     let paths = running.page(&format!("/measurers/{key}/paths.svg"));
     assert!(paths.contains("held back by the path"), "{paths}");
     assert_eq!(running.get("/measurers/cd").0, 404);
+}
+
+#[test]
+fn a_measurement_that_another_one_follows_is_no_result() {
+    let running = Running::new(|store| {
+        let next = Attempt::first(Rate::from_mbit_per_s(90.0), 4);
+        let (begun, capacity) = (begun(1, 40), Rate::from_mbit_per_s(30.0));
+        let inconclusive = Some(Inconclusive::LoadTooSmall { next });
+        let mut finished = failed(begun);
+        finished.record.end = End::Measured { capacity, round: 1, inconclusive };
+        finished.follows = Some(next);
+        finished.is_final = false;
+        store.write(&[Entry::Finished(Box::new(finished))]).expect("room");
+    });
+    let metrics = running.page("/metrics");
+    let lower_bounds = "flashflow_coordinator_measurements_of_a_day{state=\"lower_bound\"} 0";
+    assert!(metrics.lines().any(|line| line == lower_bounds), "{metrics}");
+    assert!(!metrics.contains("cause=\"load_too_small\""), "{metrics}");
+    let overview = running.page("/");
+    assert!(
+        overview.contains("Lower bounds: <b>0</b>") && !overview.contains("no round"),
+        "{overview}"
+    );
+    for path in [format!("/periods/{}", NOW - 3600), format!("/relays/{}", "01".repeat(20))] {
+        assert!(running.page(&path).contains(">continued<"), "{path}");
+    }
 }
 
 #[test]

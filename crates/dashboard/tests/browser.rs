@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use store::{
-    ConsensusEntry, Entry, ListedRelay, MeasurementStarted, PeriodEntry, PeriodProgress, Store,
+    ConsensusEntry, Entry, ListedRelay, MeasurementStarted, PeriodEntry, PeriodProgress,
+    PublishedFile, Store,
 };
 use testbin::chromium::Browser;
 
@@ -68,7 +69,16 @@ fn fill(store: &mut Store) {
         signers: Some(5),
         relays: (1..=99).map(sighting).collect(),
     };
-    let mut entries = vec![Entry::Period(period), Entry::Consensus(seen), progress(40)];
+    // The only file so far: a single point of its line.
+    let file = PublishedFile {
+        created_unix_s: NOW - 400,
+        path: "latest.v3bw".to_owned(),
+        lines: 99,
+        voted: 99,
+        capacity_kb_s: 1_000_000,
+    };
+    let mut entries =
+        vec![Entry::Period(period), Entry::Consensus(seen), Entry::Published(file), progress(40)];
     entries.extend((1..=99).map(estimate));
     store.write(&entries).expect("room");
 }
@@ -103,6 +113,56 @@ fn a_relay_is_found_and_followed_by_keyboard_and_all_fits_on_a_phone() {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// The drawings that are shown: their number, the smallest share of the width of their section, the size of the smallest text in pixels,
+/// points with values, and all texts.
+const CHARTS: &str = "(() => {
+    const shown = [...document.querySelectorAll('main figure svg')].filter(svg => svg.getBoundingClientRect().width > 0);
+    const width = (element) => element.getBoundingClientRect().width;
+    const room = (svg) => {
+        const style = getComputedStyle(svg.closest('section'));
+        return width(svg.closest('section')) - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 2;
+    };
+    return {
+        count: shown.length,
+        share: Math.min(...shown.map(svg => width(svg) / room(svg))),
+        text_px: Math.min(...shown.map(svg => 12 * width(svg) / svg.viewBox.baseVal.width)),
+        values: shown.map(svg => svg.querySelectorAll('circle title').length),
+        texts: shown.flatMap(svg => [...svg.querySelectorAll('text')].map(text => text.textContent)),
+        ink: getComputedStyle(shown[0].querySelector('text')).fill,
+    };
+})()";
+
+fn charts_fill_the_page_and_are_readable(browser: &mut Browser, base: &str) {
+    browser.open(&format!("{base}/"));
+    for (width_px, is_dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+        let is_phone = width_px == 390;
+        browser.resize(width_px, 1600, is_phone);
+        browser.prefer_dark(is_dark);
+        let charts = browser.evaluate(CHARTS);
+        assert_eq!(charts["count"], 2, "one drawing of each figure: {charts}");
+        let number = |name: &str| charts[name].as_f64().expect(name);
+        assert!(number("share") > 0.97, "{charts}");
+        assert!(number("text_px") >= 10.0, "at {width_px} px: {charts}");
+        // One point of the capacity, one of the weight; 99 relays, and the ends of the line.
+        assert_eq!(charts["values"], serde_json::json!([2, 101]), "{charts}");
+        let texts = charts["texts"].to_string();
+        assert!(texts.contains("time (UTC), 2027-01-15") && texts.contains(':'), "{texts}");
+        let ink = charts["ink"].as_str().unwrap_or_default();
+        assert_eq!(ink, if is_dark { "rgb(230, 237, 243)" } else { "rgb(31, 35, 40)" });
+        let form = if is_phone { "phone" } else { "desktop" };
+        picture(browser, &format!("overview-{form}-{}", if is_dark { "dark" } else { "light" }));
+    }
+    // On a phone, a fingerprint is shortened, and all columns but the last few are visible.
+    browser.open(&format!("{base}/relays"));
+    let shown = browser.evaluate("document.querySelector('tbody code').innerText");
+    assert_eq!(shown.as_str().map(str::len), Some(8), "{shown}");
+    let rows =
+        browser.evaluate("document.querySelector('tbody tr').getBoundingClientRect().height");
+    assert!(rows.as_f64().is_some_and(|height_px| height_px < 60.0), "a row is {rows} px high");
+    picture(browser, "relays-phone");
+    browser.prefer_dark(false);
 }
 
 fn look(browser: &mut Browser, base: &str, store: &mut Store) {
@@ -172,8 +232,7 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
             .filter(it => it.labels.length === 0).length";
         assert_eq!(browser.evaluate(unnamed), 0, "fields without names on {page}");
     }
-    browser.open(&format!("{base}/"));
-    picture(browser, "phone");
+    charts_fill_the_page_and_are_readable(browser, base);
 }
 
 /// Screenshots for `docs/`, on request.

@@ -62,7 +62,7 @@ fn errors_are_named() {
     assert_eq!(nowhere.status.code(), Some(1));
     assert_eq!(lines(&nowhere)[0]["type"], "error");
     let message = String::from_utf8_lossy(&nowhere.stderr);
-    assert!(message.contains("cannot read /nowhere:"), "{message}");
+    assert!(message.contains("there is no sample /nowhere; if it is one"), "{message}");
     let folder = tempfile::tempdir().expect("a folder");
     let empty = simulate(folder.path(), &[]);
     let message = String::from_utf8_lossy(&empty.stderr);

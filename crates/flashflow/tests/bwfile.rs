@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use testbin::{Ended, Running, Scratch};
 
 const HEADER: &str =
@@ -373,4 +373,21 @@ fn a_full_disk_on_standard_output_is_an_error_but_a_closed_pipe_is_not() {
         assert!(!gone.error.contains("standard output"), "{arguments:?}: {gone:?}");
         gone.assert_no_panic();
     }
+}
+
+/// `script` gives the command a terminal, on which a display of progress would be drawn between lines.
+#[test]
+fn lines_on_a_terminal_are_not_interrupted() {
+    let scratch = Scratch::new();
+    let lines = ['A', 'B'].map(|digit| format!("node_id=${} bw=7", relay(digit)));
+    write(&scratch, "a.v3bw", &lines);
+    let command = format!("{} bwfile show a.v3bw", testbin::program("flashflow").display());
+    let script = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(scratch.path(""))
+        .output();
+    let Ok(output) = script else { skip::this_test!("the program `script`") };
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && shown.contains(&relay('B')), "{output:?}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }

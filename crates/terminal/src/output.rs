@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub struct Output {
     is_json: bool,
     /// The program's version, with its commit.
     version: &'static str,
-    bar: ProgressBar,
+    bar: Progress,
     /// Whether progress is printed line by line if stderr is not a terminal.
     is_logged: AtomicBool,
     /// Whether a daemon writes a log.
@@ -28,7 +29,22 @@ pub struct Output {
 
 /// Standard error for a log whose lines do not break the progress display.
 #[derive(Clone)]
-pub struct ErrorStream(ProgressBar);
+pub struct ErrorStream(Progress);
+
+/// The display of the current activity.
+#[derive(Clone)]
+struct Progress {
+    bar: ProgressBar,
+    /// Whether there is an activity.
+    is_shown: Arc<AtomicBool>,
+}
+
+impl Progress {
+    /// Prints without the current activity in between. A bar without one is not touched: it would be drawn again for each line.
+    fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        if self.is_shown.load(Ordering::Relaxed) { self.bar.suspend(print) } else { print() }
+    }
+}
 
 impl Write for ErrorStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -68,6 +84,7 @@ impl Output {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
             bar.set_style(style);
         }
+        let bar = Progress { bar, is_shown: Arc::default() };
         let [is_logged, is_log, has_lost] = [false; 3].map(AtomicBool::new);
         Self { is_json, version: env!("CARGO_PKG_VERSION"), bar, is_logged, is_log, has_lost }
     }
@@ -141,14 +158,15 @@ impl Output {
     /// Shows the current activity, in place of the previous one, if stderr is a terminal.
     pub fn doing(&self, message: impl Into<String>) {
         let message = message.into();
-        if self.bar.is_hidden() {
+        if self.bar.bar.is_hidden() {
             if self.is_logged.load(Ordering::Relaxed) {
                 self.step(message);
             }
             return;
         }
-        self.bar.enable_steady_tick(Duration::from_millis(120));
-        self.bar.set_message(message);
+        self.bar.is_shown.store(true, Ordering::Relaxed);
+        self.bar.bar.enable_steady_tick(Duration::from_millis(120));
+        self.bar.bar.set_message(message);
     }
 
     /// Shows a part of the current activity; after [`log_progress`](Self::log_progress) as a separate line, even on a terminal.
@@ -182,7 +200,8 @@ impl Output {
 
     /// Ends the progress display.
     pub fn quiet(&self) {
-        self.bar.finish_and_clear();
+        self.bar.is_shown.store(false, Ordering::Relaxed);
+        self.bar.bar.finish_and_clear();
     }
 
     /// Reports the interrupt, also as a JSON value. Returns the exit status.

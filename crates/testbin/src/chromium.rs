@@ -64,6 +64,13 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
+    /// Sets whether the reader prefers dark pages.
+    pub fn prefer_dark(&mut self, is_dark: bool) {
+        let value = if is_dark { "dark" } else { "light" };
+        let features = json!([{"name": "prefers-color-scheme", "value": value}]);
+        self.call("Emulation.setEmulatedMedia", json!({"features": features}));
+    }
+
     /// Opens a page, and waits until it is loaded.
     pub fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url}));

@@ -12,6 +12,15 @@ pub enum Error {
         /// The error.
         source: io::Error,
     },
+    /// The folder of a sample, which is not a part of this software, does not exist.
+    #[error(
+        "there is no sample {}; if it is one of tornettools' samples such as tornet-0.05-1, data.md in the documentation says where to \
+         get it", path.display()
+    )]
+    NoSample {
+        /// The folder.
+        path: PathBuf,
+    },
     /// A file cannot be written.
     #[error("cannot write {}: {source}; files written earlier are kept", path.display())]
     Write {

@@ -161,6 +161,10 @@ impl Network {
     /// # Errors
     /// If something is missing, malformed, or cannot work.
     pub fn read(path: &Path) -> Result<Self, Error> {
+        // A scenario has an ending, a sample has none.
+        if path.extension().is_none_or(|ending| ending != "toml") && !path.exists() {
+            return Err(Error::NoSample { path: path.to_owned() });
+        }
         let inside = path.join("scenario.toml");
         let network = if !path.is_dir() {
             scenario::read_scenario(path)?

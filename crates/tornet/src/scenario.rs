@@ -38,6 +38,13 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     // Relative to the scenario.
     let resolve = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
     let mut network = match &file.shadow {
+        Some(sample) if !resolve(sample).exists() => {
+            let missing = Error::NoSample { path: resolve(sample) };
+            return Err(malformed(format!(
+                "shadow = {:?}: {missing}",
+                sample.display().to_string()
+            )));
+        }
         Some(sample) => shadow::read_sample(&resolve(sample))?,
         None => Network::default(),
     };

@@ -199,7 +199,7 @@ fn networks_that_cannot_work_are_refused_with_a_reason() {
         (good.replace("timeout_s = 60", "weight = 0.0"), "all weights of sizes are 0"),
         (good.replace("every_s = 110", "every_s = [1, 0]"), "a pause of 0 s"),
         (good.replace("[choices]", "[choices]\nload = 1.5"), "all clients fetch at fixed times"),
-        (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
+        (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "there is no sample"),
         ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),
     ];
     for (text, expected) in cases {
