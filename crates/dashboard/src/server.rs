@@ -222,9 +222,14 @@ mod tests {
     #[test]
     fn foreign_host_names_are_refused() {
         let names = ["bw.example.org".to_owned()];
-        for host in
-            ["127.0.0.1", "127.0.0.1:7300", "[::1]:7300", "localhost:7300", "localhost.", "BW.example.org:80"]
-        {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:7300",
+            "[::1]:7300",
+            "localhost:7300",
+            "localhost.",
+            "BW.example.org:80",
+        ] {
             assert!(is_own_host(host, &names), "{host}");
         }
         for host in

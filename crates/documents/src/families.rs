@@ -151,7 +151,8 @@ mod tests {
     /// As C tor 0.4.9: `nodefamily_contains_node`.
     #[test]
     fn relays_that_name_each_other_in_any_spelling_are_a_family() {
-        let (descriptors, _) = parse_all(include_bytes!("../../netdoc/tests/data/server-descriptors"));
+        let (descriptors, _) =
+            parse_all(include_bytes!("../../netdoc/tests/data/server-descriptors"));
         let [a, b] = [&descriptors[0], &descriptors[1]];
         assert_ne!(a.nickname, b.nickname);
         let (hex, name) = (|it: &ServerDescriptor<'_>| it.fingerprint.to_string(), "dC6JGK5b");

@@ -123,7 +123,9 @@ impl Reader {
         };
         if relay.vote || !earlier.vote {
             *earlier = relay;
-            return Err(format!("a second line for relay {id}, which tor takes instead of the first"));
+            return Err(format!(
+                "a second line for relay {id}, which tor takes instead of the first"
+            ));
         }
         Err(format!("a second line for relay {id}; with vote=0 the first counts"))
     }

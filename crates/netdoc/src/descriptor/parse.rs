@@ -31,13 +31,8 @@ impl<'a> Iter<'a> {
 
 /// The first words of documents that may be in one file. A microdescriptor is recognised at the
 /// beginning of a part only: descriptors have a line `onion-key`, too.
-const BEGINNINGS: [&[u8]; 5] = [
-    b"router ",
-    b"@",
-    b"extra-info ",
-    b"network-status-version ",
-    b"dir-key-certificate-version ",
-];
+const BEGINNINGS: [&[u8]; 5] =
+    [b"router ", b"@", b"extra-info ", b"network-status-version ", b"dir-key-certificate-version "];
 
 /// Whether a descriptor or another document begins at this line, including annotations.
 fn begins(line: Line<'_>) -> bool {

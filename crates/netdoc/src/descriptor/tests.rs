@@ -188,7 +188,8 @@ fn an_item_given_twice_is_named() {
         "bandwidth 1 2 3",
         "opt uptime 5",
     ] {
-        let text = three()[1].replace("router-signature", &format!("{line}\n{line}\nrouter-signature"));
+        let text =
+            three()[1].replace("router-signature", &format!("{line}\n{line}\nrouter-signature"));
         let (good, bad) = parse_all(text.as_bytes());
         let keyword = line.strip_prefix("opt ").unwrap_or(line).split(' ').next().unwrap();
         assert!(good.is_empty() && bad.len() == 1, "{line}");
@@ -216,7 +217,8 @@ fn nul_bytes_are_named_wherever_they_are() {
     ] {
         let middle = parts[1].replacen(before, after, 1);
         assert_ne!(middle, parts[1], "{before}");
-        let (good, bad) = parse_all([&parts[0], &middle, &parts[2]].map(|it| &**it).concat().as_bytes());
+        let text = [&*parts[0], &*middle, &*parts[2]].concat();
+        let (good, bad) = parse_all(text.as_bytes());
         assert_eq!((good.len(), bad.len()), (2, 1), "{before:?}");
         assert!(bad[0].reason.contains("NUL"), "{after:?}: {}", bad[0]);
     }
@@ -234,18 +236,20 @@ fn other_documents_in_a_file_are_no_damaged_descriptors() {
         -----BEGIN SIGNATURE-----\nAA\n-----END SIGNATURE-----\n";
     let micro = "onion-key\nntor-onion-key AAAA\n";
     for annotation in ["", "@type x 1.0\n"] {
-        let text = [&parts[0], annotation, extra, annotation, extra, &parts[1], annotation, extra];
-        let found = newest(text.concat().as_bytes());
+        let text = [&parts[0], annotation, extra, annotation, extra, &parts[1], annotation, extra]
+            .concat();
+        let found = newest(text.as_bytes());
         assert_eq!((found.descriptors.len(), found.bad.len()), (2, 0), "{:?}", found.bad);
         assert_eq!(found.others, [("extra-info documents", 3)].into());
         assert!(found.dropped().is_none());
         let told = found.left_out().unwrap();
         assert!(told.contains("extra-info documents (3)"), "{told}");
     }
-    let text = [&parts[0], "@type microdescriptor 1.0\n", micro, "<html>\n"];
-    let found = newest(text.concat().as_bytes());
+    let text = [&parts[0], "@type microdescriptor 1.0\n", micro, "<html>\n"].concat();
+    let found = newest(text.as_bytes());
     assert_eq!((found.descriptors.len(), found.bad.len(), found.others.len()), (1, 0, 1));
-    let found = newest([&*parts[0], "<html>\n"].concat().as_bytes());
+    let text = [&*parts[0], "<html>\n"].concat();
+    let found = newest(text.as_bytes());
     assert_eq!((found.descriptors.len(), found.bad.len()), (1, 1), "a page is no document of Tor");
     assert_eq!(found.left_out(), None);
     // A cut descriptor before an extra-info does not take that with it.
