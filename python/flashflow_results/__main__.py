@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 from typing import Sequence
 
@@ -65,6 +66,7 @@ def run(options: argparse.Namespace) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Exit status: 0 done; 1 a file cannot be read or written, or has other content; 2 wrong arguments."""
     options = arguments().parse_args(words)
+    warnings.formatwarning = lambda message, *_place, **_line: f"flashflow-results: note: {message}\n"
     try:
         run(options)
     except (OSError, ValueError, KeyError) as error:

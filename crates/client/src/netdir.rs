@@ -3,8 +3,8 @@
 
 use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
 use netdoc::descriptor::ServerDescriptor;
-use netdoc::microdesc::{FamilyMember, Microdesc};
-use netdoc::{Fingerprint, Nickname, PortPolicy};
+use netdoc::microdesc::Microdesc;
+use netdoc::{Family, Fingerprint, Nickname, PortPolicy};
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub struct RelayInfo {
     pub has_congestion_control: bool,
     /// Whether it supports Conflux, `Conflux=1` (proposal 329).
     pub has_conflux: bool,
-    family: Vec<FamilyMember>,
+    family: Family,
     family_ids: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ impl RelayInfo {
 
     /// A relay from the consensus alone, for studies. No circuit can be built through it, since its
     /// keys are unknown. A relay with the flag `Exit` is assumed to permit all ports.
-    fn without_keys(router: &Router, family: Vec<FamilyMember>) -> Self {
+    fn without_keys(router: &Router, family: Family) -> Self {
         let is_exit = router.flags.contains(Flag::Exit) && !router.flags.contains(Flag::BadExit);
         let everywhere = || PortPolicy::parse(b"accept 1-65535").unwrap_or_default();
         let policy = if is_exit { everywhere() } else { PortPolicy::REJECT_ALL };
@@ -109,10 +109,7 @@ impl RelayInfo {
     /// family key.
     #[must_use]
     pub fn is_family_of(&self, other: &Self) -> bool {
-        let names = |a: &Self, b: &Self| {
-            a.family.binary_search(&FamilyMember::Fingerprint(b.fingerprint)).is_ok()
-                || a.family.binary_search(&FamilyMember::Nickname(b.nickname)).is_ok()
-        };
+        let names = |a: &Self, b: &Self| a.family.names(&b.fingerprint, &b.nickname);
         let is_common = |id: &String| other.family_ids.binary_search(id).is_ok();
         (names(self, other) && names(other, self)) || self.family_ids.iter().any(is_common)
     }
@@ -175,13 +172,8 @@ impl NetDir {
     /// server descriptors. No circuit can be built in it.
     #[must_use]
     pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
-        let mut families: BTreeMap<Fingerprint, Vec<FamilyMember>> = BTreeMap::new();
-        for it in descriptors {
-            let mut family: Vec<FamilyMember> =
-                it.family().map(FamilyMember::Fingerprint).collect();
-            family.sort_unstable();
-            families.insert(it.fingerprint, family);
-        }
+        let families = descriptors.iter().map(|it| (it.fingerprint, it.family()));
+        let mut families: BTreeMap<Fingerprint, Family> = families.collect();
         let runs = |router: &&Router| {
             router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid)
         };

@@ -1,6 +1,7 @@
 //! The one key of each party: an Ed25519 key in a file.
 //!
-//! The file is PEM with a PKCS #8 key (RFC 8410), as `openssl genpkey -algorithm ed25519` makes it.
+//! The file is PEM with a PKCS #8 key (RFC 8410), as `openssl genpkey -algorithm ed25519` makes it. A secret key is wiped
+//! from memory when it is dropped, as are the texts that it is read from and written to.
 //! Public keys are written as 64 hexadecimal digits everywhere: in configurations, in messages, and in
 //! a relay's list of the coordinators that it allows.
 
@@ -15,6 +16,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use zeroize::Zeroizing;
 
 /// The prefix of the 32 bytes of a private key in PKCS #8 (RFC 8410 §7).
 const PKCS8_PREFIX: [u8; 16] =
@@ -28,6 +30,8 @@ const PEM_END: &str = "-----END PRIVATE KEY-----";
 
 /// A key file has some 120 bytes; comments may come before the key.
 const FILE_MAX: u64 = 8192;
+/// Room for the largest file, and for noticing its end.
+const FILE_ROOM: usize = 8192 + 32;
 
 /// A key file that cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -97,9 +101,9 @@ impl SecretKey {
     /// # Errors
     /// [`KeyFileError::Random`].
     pub fn generate() -> Result<Self, KeyFileError> {
-        let mut seed = [0; 32];
-        SysRng.try_fill_bytes(&mut seed).map_err(KeyFileError::Random)?;
-        Ok(Self::from_seed(seed))
+        let mut seed = Zeroizing::new([0; 32]);
+        SysRng.try_fill_bytes(&mut *seed).map_err(KeyFileError::Random)?;
+        Ok(Self(SigningKey::from_bytes(&seed)))
     }
 
     /// The key of this seed (RFC 8032 §5.1.5).
@@ -156,29 +160,31 @@ impl SecretKey {
         if metadata.is_file() && mode & 0o077 != 0 {
             return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
         }
-        let mut content = Vec::new();
+        // With room for all, it does not grow, which would leave a copy.
+        let mut content = Zeroizing::new(Vec::with_capacity(FILE_ROOM));
         file.take(FILE_MAX).read_to_end(&mut content).map_err(io)?;
-        let text = String::from_utf8_lossy(&content);
-        Self::from_pem(&text).ok_or_else(|| KeyFileError::NotAKey { path: path.to_owned() })
+        let key = std::str::from_utf8(&content).ok().and_then(Self::from_pem);
+        key.ok_or_else(|| KeyFileError::NotAKey { path: path.to_owned() })
     }
 
-    fn to_pem(&self) -> String {
-        let body = BASE64.encode(self.to_pkcs8());
-        format!("{PEM_BEGIN}\n{body}\n{PEM_END}\n")
+    fn to_pem(&self) -> Zeroizing<String> {
+        let body = Zeroizing::new(BASE64.encode(&*self.to_pkcs8()));
+        Zeroizing::new([PEM_BEGIN, "\n", &body, "\n", PEM_END, "\n"].concat())
     }
 
     fn from_pem(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once(PEM_BEGIN)?;
         let (body, _) = rest.split_once(PEM_END)?;
-        let body: String = body.split_whitespace().collect();
-        let der = BASE64.decode(body).ok()?;
+        let mut base64 = Zeroizing::new(String::with_capacity(body.len()));
+        base64.extend(body.split_whitespace());
+        let der = Zeroizing::new(BASE64.decode(&*base64).ok()?);
         let seed = der.strip_prefix(&PKCS8_PREFIX)?;
-        Some(Self::from_seed(seed.try_into().ok()?))
+        Some(Self(SigningKey::from_bytes(seed.try_into().ok()?)))
     }
 
     /// The key as PKCS #8, in DER.
-    pub(crate) fn to_pkcs8(&self) -> Vec<u8> {
-        [&PKCS8_PREFIX[..], &self.seed()].concat()
+    pub(crate) fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new([&PKCS8_PREFIX[..], self.0.as_bytes()].concat())
     }
 }
 
@@ -289,6 +295,16 @@ mod tests {
         assert!(error.contains("cannot read the key file"), "{error}");
     }
 
+    /// The compiler checks it: these values are wiped when they are dropped.
+    #[test]
+    fn secrets_are_wiped() {
+        fn is_wiped(_: impl zeroize::ZeroizeOnDrop) {}
+        let key = SecretKey::from_seed([1; 32]);
+        is_wiped(key.to_pkcs8());
+        is_wiped(key.to_pem());
+        is_wiped(key.0);
+    }
+
     /// Made by: openssl genpkey -algorithm ed25519; openssl pkey -pubout -outform DER | tail -c 32
     #[test]
     fn the_file_is_what_openssl_writes() {
@@ -296,7 +312,7 @@ mod tests {
             MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
             -----END PRIVATE KEY-----\n";
         let key = SecretKey::from_pem(pem).expect("a key");
-        assert_eq!(key.to_pem(), pem);
+        assert_eq!(*key.to_pem(), pem);
         // RFC 8410 §10.3 has this private key, and §10.1 its public key.
         assert_eq!(
             key.public().to_string(),

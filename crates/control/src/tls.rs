@@ -65,7 +65,8 @@ fn certified(
     own: &SecretKey,
     provider: &CryptoProvider,
 ) -> Result<Arc<CertifiedKey>, rustls::Error> {
-    let der = PrivatePkcs8KeyDer::from(own.to_pkcs8());
+    // The library takes only a key that it owns, and wipes it.
+    let der = PrivatePkcs8KeyDer::from(own.to_pkcs8().to_vec());
     let signer = provider.key_provider.load_private_key(der.into())?;
     let shown = CertificateDer::from(own.public().to_spki());
     Ok(Arc::new(CertifiedKey::new(vec![shown], signer)))

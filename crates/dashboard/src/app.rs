@@ -4,9 +4,11 @@
 use crate::response::ErrorResponse;
 use axum::extract::State;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use store::{Reader, StoreError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{Interrupter, Reader, StoreError};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
 
 /// Limit on open event streams.
 const EVENT_STREAMS_MAX: usize = 64;
@@ -39,14 +41,34 @@ impl Readers {
     }
 
     fn take(&self) -> Result<Reader, StoreError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.idle).pop();
         idle.map_or_else(|| Reader::open(&self.path), Ok)
     }
 
     fn put(&self, reader: Reader) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = lock(&self.idle);
         if idle.len() < IDLE_MAX {
             idle.push(reader);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Aborts a query when it is dropped. Does nothing if the query has ended.
+struct Abandoned {
+    task: AbortHandle,
+    query: Arc<Mutex<Option<Interrupter>>>,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        // If it has not begun.
+        self.task.abort();
+        if let Some(running) = lock(&self.query).as_ref() {
+            running.interrupt();
         }
     }
 }
@@ -60,34 +82,50 @@ pub(crate) struct Shared {
     pub(crate) event_streams: Arc<Semaphore>,
     /// Limits concurrent requests.
     pub(crate) at_once: Semaphore,
+    /// Time limit of a request.
+    pub(crate) timeout: Duration,
 }
 
 /// The state as handlers receive it.
 pub(crate) type App = State<Arc<Shared>>;
 
 impl Shared {
-    pub(crate) fn new(options: Options, changes: watch::Receiver<i64>, at_once: usize) -> Self {
+    pub(crate) fn new(
+        options: Options,
+        changes: watch::Receiver<i64>,
+        at_once: usize,
+        timeout: Duration,
+    ) -> Self {
         Self {
             readers: Readers::new(options.store.clone()),
             options,
             changes,
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             at_once: Semaphore::new(at_once),
+            timeout,
         }
     }
 
-    /// Reads from the store on a thread that may block. A connection that failed is not reused.
+    /// Reads from the store on a thread that may block. A connection that failed is not reused. If nobody waits for the
+    /// answer any more, the query is aborted, so that its thread serves the next one.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, ErrorResponse> {
         let shared = Arc::clone(self);
+        let query = Arc::new(Mutex::new(None));
+        let running = Arc::clone(&query);
         let done = tokio::task::spawn_blocking(move || {
             let reader = shared.readers.take()?;
-            let found = read(&reader)?;
+            *lock(&running) = Some(reader.interrupter());
+            let found = read(&reader);
+            // Before the connection serves another query.
+            *lock(&running) = None;
+            let found = found?;
             shared.readers.put(reader);
             Ok(found)
         });
+        let _abandoned = Abandoned { task: done.abort_handle(), query };
         match done.await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(ErrorResponse::Store(error)),

@@ -25,6 +25,8 @@ pub(crate) struct Limits {
     /// Time limit for the headers of a request, including the idle time before it: browsers open
     /// connections in advance.
     pub(crate) headers: Duration,
+    /// Time limit of a request, including the wait for others. A page takes far less.
+    pub(crate) request: Duration,
     /// Time limit for a client that reads nothing while data is pending.
     pub(crate) stall: Duration,
     /// Time limit of a connection. Browsers reconnect for events.
@@ -35,6 +37,7 @@ impl Limits {
     pub(crate) const USUAL: Self = Self {
         connections: 256,
         headers: Duration::from_secs(10),
+        request: Duration::from_secs(20),
         stall: Duration::from_secs(20),
         age: Duration::from_secs(3600),
     };

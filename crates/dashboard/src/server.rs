@@ -25,8 +25,6 @@ use tokio::time;
 
 /// Interval at which the store is polled for writes, and the caller for shutdown.
 const LATENCY: Duration = Duration::from_millis(250);
-/// Time limit of a request. A page takes far less.
-const TIMEOUT: Duration = Duration::from_secs(20);
 /// Limit on concurrent requests; others wait.
 const AT_ONCE: usize = 4;
 
@@ -89,7 +87,7 @@ impl Server {
     pub fn run(self, is_over: impl Fn() -> bool) -> Result<(), DashboardError> {
         let Self { runtime, listener, options, limits, .. } = self;
         let (notify, changes) = watch::channel(0);
-        let shared = Arc::new(Shared::new(options, changes, AT_ONCE));
+        let shared = Arc::new(Shared::new(options, changes, AT_ONCE, limits.request));
         let end = runtime.block_on(async {
             let watching = tokio::spawn(watch_store(Arc::clone(&shared), notify));
             let over = async {
@@ -165,16 +163,23 @@ const SAME_ORIGIN: HeaderName = HeaderName::from_static("cross-origin-resource-p
 
 /// Checks every request, and sets the headers of every response.
 async fn guard(State(shared): App, request: Request, next: Next) -> Response {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let mut response = if hosts.next().is_some() {
+        // RFC 9112, section 3.2. A proxy before the dashboard might have checked the other one.
+        (StatusCode::BAD_REQUEST, "the request has two `Host` lines").into_response()
+    } else if !matches!(*request.method(), Method::GET | Method::HEAD) {
         StatusCode::METHOD_NOT_ALLOWED.into_response()
     } else if !host.is_some_and(|host| is_own_host(host, &shared.options.hosts)) {
         let problem = "this dashboard is not known by that name; use its address, or --host-name";
         (StatusCode::MISDIRECTED_REQUEST, problem).into_response()
     } else {
-        // The semaphore is never closed.
-        let _permit = shared.at_once.acquire().await;
-        match time::timeout(TIMEOUT, next.run(request)).await {
+        let answer = async {
+            // The semaphore is never closed.
+            let _permit = shared.at_once.acquire().await;
+            next.run(request).await
+        };
+        match time::timeout(shared.timeout, answer).await {
             Ok(response) => response,
             Err(_) => StatusCode::GATEWAY_TIMEOUT.into_response(),
         }
@@ -203,6 +208,8 @@ fn is_own_host(host: &str, names: &[String]) -> bool {
     }
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let name = name.trim_start_matches('[').trim_end_matches(']');
+    // The same name, written as a fully qualified one.
+    let name = name.strip_suffix('.').unwrap_or(name);
     name.parse::<IpAddr>().is_ok()
         || name.eq_ignore_ascii_case("localhost")
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -215,9 +222,14 @@ mod tests {
     #[test]
     fn foreign_host_names_are_refused() {
         let names = ["bw.example.org".to_owned()];
-        for host in
-            ["127.0.0.1", "127.0.0.1:7300", "[::1]:7300", "localhost:7300", "BW.example.org:80"]
-        {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:7300",
+            "[::1]:7300",
+            "localhost:7300",
+            "localhost.",
+            "BW.example.org:80",
+        ] {
             assert!(is_own_host(host, &names), "{host}");
         }
         for host in

@@ -350,6 +350,48 @@ fn missing_pages_are_reported_and_nothing_can_be_changed() {
     assert_eq!(running.ask("/", "localhost").0, 200);
 }
 
+/// RFC 9112, section 3.2: a proxy and the dashboard might look at different ones.
+#[test]
+fn a_request_with_two_host_lines_is_refused() {
+    let running = Running::new(fill);
+    let status = |lines: &str| {
+        let mut stream = connect(&running);
+        let request = format!("GET / HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    };
+    let (ours, other) = ("Host: 127.0.0.1\r\n", "host: rebound.example\r\n");
+    assert_eq!(status(ours), "200");
+    assert_eq!(status("Host: localhost.\r\n"), "200");
+    for lines in [[ours, other], [other, ours], [ours, ours]] {
+        assert_eq!(status(&lines.concat()), "400", "{lines:?}");
+    }
+    assert_eq!(status(other), "421");
+}
+
+#[test]
+fn a_query_that_takes_too_long_is_aborted_and_others_are_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    fill(&mut Store::open(&path).expect("new"));
+    let endless = "ALTER TABLE progress RENAME TO progress_before;
+        CREATE VIEW progress AS WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)
+        SELECT x AS at_unix_s, x AS period_unix_s, x AS waiting, x AS running, x AS done, x AS without_slot
+        FROM c WHERE x < 0;";
+    rusqlite::Connection::open(&path).expect("a store").execute_batch(endless).expect("a view");
+    let limits = Limits { request: Duration::from_millis(200), ..Limits::USUAL };
+    let running = Running::with(limits, folder, path);
+    // More than there are threads for queries.
+    for _ in 0..8 {
+        assert_eq!(running.get("/health").0, 504);
+    }
+    // On a loaded machine even this may take longer than the limit.
+    let is_answered = (0..50).any(|_| running.get("/api/measurers").0 == 200);
+    assert!(is_answered, "no thread is left");
+}
+
 /// A dashboard with short limits, so that tests are fast.
 fn impatient() -> Running {
     let short = Duration::from_millis(200);

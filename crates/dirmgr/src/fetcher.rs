@@ -332,13 +332,14 @@ impl<S: Source> ConsensusFetcher<S> {
             return Err(FetchProblem::NotLive { directory });
         }
         let trusted = self.trusted();
-        if verify::lacks_certificates(&consensus.text, &trusted, &documents.certificates)
+        if verify::lacks_certificates(&consensus.text, &trusted, &documents.certificates, now)
             && let Ok(text) = self.get_small(directory, "/tor/keys/all".to_owned())
         {
             documents.put_certificates(now, &text, Wanted::These(&trusted));
             self.stale.certificates = true;
         }
-        let signers = verify::signers(&consensus.text, &trusted, &documents.certificates).len();
+        let signers =
+            verify::signers(&consensus.text, &trusted, &documents.certificates, now).len();
         let quorum = self.quorum();
         if signers < quorum {
             return Err(FetchProblem::TooFewSigners { directory, signers, quorum });

@@ -29,6 +29,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Whether it has not expired at this time.
+    pub(crate) const fn is_valid_at(&self, now_unix_s: u64) -> bool {
+        self.expires > now_unix_s
+    }
+
     /// `None` unless the identity key matches the fingerprint and has signed the certificate.
     /// Whether it has expired is not checked here.
     pub(crate) fn verified(read: &AuthorityCertificate<'_>) -> Option<Self> {
@@ -58,12 +63,15 @@ pub fn verified_certificates(text: &[u8]) -> Certificates {
     verified.map(|it| ((it.identity, it.signing_key), it)).collect()
 }
 
-/// The `trusted` authorities whose signatures on this consensus are valid, by keys of `certificates`.
+/// The `trusted` authorities whose signatures on this consensus are valid, by keys of those
+/// `certificates` that have not expired at `now_unix_s`. They may have been valid when they were
+/// stored.
 #[must_use]
 pub fn signers(
     consensus: &[u8],
     trusted: &BTreeSet<Fingerprint>,
     certificates: &Certificates,
+    now_unix_s: u64,
 ) -> BTreeSet<Fingerprint> {
     let Some((signed, signatures)) = consensus_signatures(consensus) else {
         return BTreeSet::new();
@@ -78,6 +86,7 @@ pub fn signers(
         trusted.contains(&signature.identity)
             && certificates
                 .get(&name)
+                .filter(|it| it.is_valid_at(now_unix_s))
                 .is_some_and(|it| verify_rsa(&it.signing_key_der, digest, &signature.signature))
     };
     signatures.iter().filter(is_valid).map(|signature| signature.identity).collect()
@@ -95,19 +104,21 @@ pub fn consensus_signers(
 ) -> BTreeSet<Fingerprint> {
     let mut documents = Documents::default();
     documents.put_certificates(now_unix_s, certificates, Wanted::These(trusted));
-    signers(consensus, trusted, &documents.certificates)
+    signers(consensus, trusted, &documents.certificates, now_unix_s)
 }
 
-/// Whether a trusted authority has signed with a key that has no certificate here.
+/// Whether a trusted authority has signed with a key that has no valid certificate here.
 pub(crate) fn lacks_certificates(
     consensus: &[u8],
     trusted: &BTreeSet<Fingerprint>,
     certificates: &Certificates,
+    now_unix_s: u64,
 ) -> bool {
     let (_, signatures) = consensus_signatures(consensus).unwrap_or_default();
     signatures.iter().any(|signature| {
+        let certificate = certificates.get(&(signature.identity, signature.signing_key));
         trusted.contains(&signature.identity)
-            && !certificates.contains_key(&(signature.identity, signature.signing_key))
+            && !certificate.is_some_and(|it| it.is_valid_at(now_unix_s))
     })
 }
 
@@ -141,7 +152,7 @@ mod tests {
         let [a, b, c] = authorities();
         let (documents, _) = documents();
         let trusted: BTreeSet<_> = [a, b, c].map(|authority| authority.name().0).into();
-        let count = |text: &[u8]| signers(text, &trusted, &documents.certificates).len();
+        let count = |text: &[u8]| signers(text, &trusted, &documents.certificates, NOW).len();
         let good = signed_by(&[a, b]);
         assert_eq!(count(&good), 2);
         assert_eq!(count(&signed_by(&[a, a, a])), 1);
@@ -150,8 +161,13 @@ mod tests {
         assert_eq!(count(altered.as_bytes()), 0);
         assert_eq!(count(NS), 0);
         assert_eq!(count(b""), 0);
-        assert_eq!(signers(&good, &trusted, &Certificates::new()).len(), 0);
-        assert!(lacks_certificates(&good, &trusted, &Certificates::new()));
-        assert!(!lacks_certificates(&good, &trusted, &documents.certificates));
+        assert_eq!(signers(&good, &trusted, &Certificates::new(), NOW).len(), 0);
+        assert!(lacks_certificates(&good, &trusted, &Certificates::new(), NOW));
+        assert!(!lacks_certificates(&good, &trusted, &documents.certificates, NOW));
+        // A certificate that was valid when it was stored expires like any other, and is asked for again.
+        let end = documents.certificates.values().map(|it| it.expires).max().expect("some");
+        assert_eq!(signers(&good, &trusted, &documents.certificates, end - 1).len(), 2);
+        assert_eq!(signers(&good, &trusted, &documents.certificates, end).len(), 0);
+        assert!(lacks_certificates(&good, &trusted, &documents.certificates, end));
     }
 }

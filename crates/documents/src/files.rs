@@ -83,7 +83,7 @@ pub fn validity_problem(consensus: &Consensus, now_unix_s: u64) -> Option<String
 }
 
 /// The newest server descriptor of each relay in `text`, which was read from this file. Prints a note with the number of
-/// invalid ones.
+/// invalid ones, and of documents of other kinds.
 ///
 /// # Errors
 /// If there is no descriptor, with a description of the file.
@@ -99,8 +99,8 @@ pub fn newest<'t>(path: &Path, text: &'t [u8]) -> Result<Newest<'t>, Error> {
         };
         return Err(Error::Invalid { path: path.to_owned(), problem });
     }
-    if let Some(dropped) = found.dropped() {
-        note(format!("{}: {dropped}", path.display()));
+    for told in [found.dropped(), found.left_out()].into_iter().flatten() {
+        note(format!("{}: {told}", path.display()));
     }
     Ok(found)
 }

@@ -158,6 +158,13 @@ fn page(dashboard: &mut Running) -> String {
 }
 
 #[test]
+fn no_service_writes_core_files() {
+    for service in ["coordinator", "dashboard", "measurer", "relay"] {
+        assert_eq!(unit(service, "LimitCORE").as_deref(), Some("0"), "{service}");
+    }
+}
+
+#[test]
 fn an_upgrade_gives_each_service_a_user_and_the_dashboard_only_the_store() {
     if let Some(lacking) = lacking() {
         skip::this_test!("lacking: {lacking}");
@@ -166,9 +173,14 @@ fn an_upgrade_gives_each_service_a_user_and_the_dashboard_only_the_store() {
     let scratch = Scratch::new();
     let before = format!(
         "FLASHFLOW={program}\n{ONE_USER}cat >/etc/flashflow/coordinator.toml <<'TOML'\n{COORDINATOR}TOML\n\
-         chmod 644 /etc/flashflow/*.toml\n"
+         chmod 644 /etc/flashflow/*.toml\n\
+         install -m 600 -o flashflow -g flashflow /dev/null {STORE}\n\
+         install -m 600 /dev/null /etc/flashflow/of-root\nln -s /etc/flashflow/of-root {STORE}-wal\n"
     );
     let host = Host::install(&scratch, &before);
+    assert_eq!(host.mode(STORE), "flashflow-coordinator:flashflow-store 640");
+    assert_eq!(host.mode("/etc/flashflow/of-root"), "root:root 600", "a link leads nowhere");
+    assert!(host.by_root(&format!("rm {STORE}-wal")).status().expect("nsenter").success());
     let coordinate = || {
         let command =
             format!("{program} coordinator --json --config /etc/flashflow/coordinator.toml");

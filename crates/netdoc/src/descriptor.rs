@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 pub use self::parse::Iter;
+use crate::family::Family;
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::text;
 
@@ -27,6 +28,9 @@ pub struct BadDescriptor {
     pub line: usize,
     /// The relay, if that could be read.
     pub fingerprint: Option<Fingerprint>,
+    /// The kind of document that it is instead, such as "extra-info documents", if known. Then
+    /// nothing is damaged.
+    pub document: Option<&'static str>,
     /// The reason, with the remedy where there is one.
     pub reason: String,
 }
@@ -102,17 +106,10 @@ impl<'a> ServerDescriptor<'a> {
         (words.next()? == b"Tor").then(|| words.next().and_then(text::utf8)).flatten()
     }
 
-    /// The family members that are named by fingerprint, with or without a nickname after it.
-    /// Members named by nickname alone are skipped, as in tor.
-    pub fn family(&self) -> impl Iterator<Item = Fingerprint> + use<'a> {
-        let members = text::words(self.family_text.unwrap_or_default().as_bytes());
-        members.filter_map(|member| {
-            let member = member.strip_prefix(b"$")?;
-            match member.get(40) {
-                None | Some(b'~' | b'=') => Fingerprint::parse(member.get(..40)?).ok(),
-                Some(_) => None,
-            }
-        })
+    /// The relays that it declares as its family, as tor reads them.
+    #[must_use]
+    pub fn family(&self) -> Family {
+        Family::parse(self.family_text.unwrap_or_default().as_bytes())
     }
 }
 
@@ -148,6 +145,8 @@ pub struct Newest<'a> {
     pub replaced: usize,
     /// The unreadable descriptors.
     pub bad: Vec<BadDescriptor>,
+    /// The number of other documents in the file, by kind, such as "extra-info documents".
+    pub others: BTreeMap<&'static str, usize>,
 }
 
 impl Newest<'_> {
@@ -162,12 +161,28 @@ impl Newest<'_> {
             format!("{count} descriptors cannot be read and do not count; the first: {first}")
         })
     }
+
+    /// A message about documents of other kinds, which are left out; `None` if there are none.
+    #[must_use]
+    pub fn left_out(&self) -> Option<String> {
+        let kinds: Vec<_> =
+            self.others.iter().map(|(kind, count)| format!("{kind} ({count})")).collect();
+        let kinds = kinds.join("; ");
+        (!kinds.is_empty()).then(|| format!("left out, as no server descriptors: {kinds}"))
+    }
 }
 
 /// The newest descriptor of each relay in a file, and the errors of the others.
 #[must_use]
 pub fn newest(bytes: &[u8]) -> Newest<'_> {
-    let (good, bad) = parse_all(bytes);
+    let (good, wrong) = parse_all(bytes);
+    let (mut bad, mut others) = (Vec::new(), BTreeMap::new());
+    for part in wrong {
+        match part.document {
+            Some(kind) => *others.entry(kind).or_default() += 1,
+            None => bad.push(part),
+        }
+    }
     let mut known: BTreeMap<Fingerprint, ServerDescriptor<'_>> = BTreeMap::new();
     let count = good.len();
     for it in good {
@@ -179,5 +194,5 @@ pub fn newest(bytes: &[u8]) -> Newest<'_> {
         }
     }
     let replaced = count - known.len();
-    Newest { descriptors: known.into_values().collect(), replaced, bad }
+    Newest { descriptors: known.into_values().collect(), replaced, bad, others }
 }

@@ -208,6 +208,12 @@ impl Nickname {
         }
     }
 
+    /// The nickname in lower case, to compare it as tor does.
+    #[must_use]
+    pub fn to_lowercase(self) -> Self {
+        Self { bytes: self.bytes.map(|byte| byte.to_ascii_lowercase()), ..self }
+    }
+
     /// The nickname's text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -136,6 +136,9 @@ fn inflate(format: &'static str, decoder: impl Read) -> Result<Vec<u8>, InputErr
     Ok(text)
 }
 
+/// The first of [`BEGINNINGS`] are those of Tor's documents.
+const TOR_DOCUMENTS: usize = 8;
+
 /// Prefixes of the first line after annotations, with the kind of document.
 const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"network-status-version ", "a consensus or a vote"),
@@ -178,6 +181,12 @@ pub fn describe(bytes: &[u8]) -> Option<&'static str> {
     let is_binary =
         || text.iter().take(1000).any(|it| *it == 0 || (*it < b' ' && !it.is_ascii_whitespace()));
     known.or_else(|| is_binary().then_some("binary data"))
+}
+
+/// The kind of Tor's document that begins with this line, as a phrase after "it is".
+pub(crate) fn document(line: &[u8]) -> Option<&'static str> {
+    let known = BEGINNINGS[..TOR_DOCUMENTS].iter().find(|(start, _)| line.starts_with(start));
+    known.map(|(_, what)| *what)
 }
 
 /// A document without the annotations before it: lines that begin with `@`, as in tor's own files

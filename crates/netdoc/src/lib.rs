@@ -29,6 +29,7 @@ pub mod bwfile;
 pub mod consdiff;
 pub mod consensus;
 pub mod descriptor;
+mod family;
 #[cfg(feature = "http")]
 pub mod fetch;
 mod id;
@@ -43,6 +44,7 @@ pub mod write;
 pub use bwfile::{BandwidthFile, check_as_tor};
 pub use consensus::{Consensus, Flag, Flags, Listed, Params, Router};
 pub use descriptor::ServerDescriptor;
+pub use family::{Family, FamilyMember};
 #[cfg(feature = "http")]
 pub use fetch::{Fetcher, Resource};
 pub use id::{Ed25519Identity, Fingerprint, IdError, Nickname};

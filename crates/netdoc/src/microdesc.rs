@@ -5,15 +5,16 @@
 //! The caller verifies that; [`pieces::microdescs`](crate::pieces::microdescs) splits a file or an
 //! answer.
 
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::family::Family;
+use crate::id::Ed25519Identity;
 use crate::policy::PortPolicy;
 use crate::text::{self, Line, Lines, base64_array, words};
 use std::net::SocketAddrV6;
 
 /// The longest microdescriptor that is read: authorities publish none nearly as long.
 pub const LEN_MAX: usize = 20_000;
-/// Limit on family members. With 42 bytes for each, no document has more.
-const FAMILY_MAX: usize = 500;
+/// Limit on families by key: with 51 bytes for each, no document has more.
+const FAMILY_IDS_MAX: usize = 500;
 
 /// Why a text is not a usable microdescriptor.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -40,15 +41,6 @@ pub enum MicrodescError {
     },
 }
 
-/// A member of a relay's family, as the operator names it.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum FamilyMember {
-    /// By identity.
-    Fingerprint(Fingerprint),
-    /// By nickname alone, as some old configurations do.
-    Nickname(Nickname),
-}
-
 /// The properties of a relay that a client needs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Microdesc {
@@ -56,9 +48,8 @@ pub struct Microdesc {
     pub ntor_onion_key: [u8; 32],
     /// Its Ed25519 identity.
     pub ed25519: Option<Ed25519Identity>,
-    /// Relays that it declares to be of its family (`family`), ascending. Valid only if both
-    /// declare it.
-    pub family: Vec<FamilyMember>,
+    /// Relays that it declares to be of its family (`family`).
+    pub family: Family,
     /// Families that it has proved to belong to (`family-ids`), ascending. Relays with a common one
     /// are a family.
     pub family_ids: Vec<String>,
@@ -89,6 +80,9 @@ impl Microdesc {
             if !line.complete {
                 return Err(malformed(line.number, "the line is cut"));
             }
+            if line.has_nul() {
+                return Err(malformed(line.number, text::NUL));
+            }
             if line.bytes.starts_with(b"-----BEGIN ") {
                 skip_object(line, &mut lines)?;
             } else {
@@ -108,7 +102,7 @@ fn malformed(line: usize, what: &str) -> MicrodescError {
 struct Draft {
     ntor_onion_key: Option<[u8; 32]>,
     ed25519: Option<Ed25519Identity>,
-    family: Vec<FamilyMember>,
+    family: Family,
     family_ids: Vec<String>,
     policy: Option<PortPolicy>,
     policy_ipv6: Option<PortPolicy>,
@@ -136,13 +130,9 @@ impl Draft {
                 };
                 self.ed25519 = Some(id);
             }
-            b"family" => {
-                self.family = words(rest).filter_map(member).take(FAMILY_MAX).collect();
-                self.family.sort_unstable();
-                self.family.dedup();
-            }
+            b"family" => self.family = Family::parse(rest),
             b"family-ids" => {
-                let ids = words(rest).filter_map(text::utf8).take(FAMILY_MAX);
+                let ids = words(rest).filter_map(text::utf8).take(FAMILY_IDS_MAX);
                 self.family_ids = ids.map(str::to_owned).collect();
                 self.family_ids.sort_unstable();
                 self.family_ids.dedup();
@@ -171,17 +161,6 @@ impl Draft {
             ipv6: self.ipv6,
         })
     }
-}
-
-/// `$FINGERPRINT`, with or without a nickname after it, or a nickname alone; `None` for anything
-/// else.
-fn member(word: &[u8]) -> Option<FamilyMember> {
-    let Some(hex) = word.strip_prefix(b"$") else {
-        return Nickname::parse(word).ok().map(FamilyMember::Nickname);
-    };
-    let (hex, rest) = hex.split_at_checked(40)?;
-    let is_end = matches!(rest.first(), None | Some(b'~' | b'='));
-    Fingerprint::parse(hex).ok().filter(|_| is_end).map(FamilyMember::Fingerprint)
 }
 
 /// Consumes the rest of an object, through its `END` line.

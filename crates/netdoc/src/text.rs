@@ -18,7 +18,16 @@ pub(crate) struct Line<'a> {
     pub(crate) complete: bool,
 }
 
+/// Why a line with a NUL byte is refused, as tor refuses the document ("internal NUL character"). A
+/// file that was not written to the disk before a power failure has them.
+pub(crate) const NUL: &str = "a NUL byte, which no document has: the file is damaged";
+
 impl<'a> Line<'a> {
+    /// Whether it has a NUL byte.
+    pub(crate) fn has_nul(&self) -> bool {
+        memchr::memchr(0, self.bytes).is_some()
+    }
+
     /// The first word, and the rest after the separator.
     pub(crate) fn keyword(&self) -> (&'a [u8], &'a [u8]) {
         let end = self.bytes.iter().position(|b| is_space(*b)).unwrap_or(self.bytes.len());
@@ -111,7 +120,9 @@ pub(crate) fn decimal<T: TryFrom<u64>>(bytes: &[u8]) -> Option<T> {
     T::try_from(value).ok()
 }
 
-/// Unix seconds of a UTC date `YYYY-MM-DD` and time `HH:MM:SS`, separated by any one byte.
+/// Unix seconds of a UTC date `YYYY-MM-DD` and time `HH:MM:SS`, separated by any one byte. The second
+/// may be 60, in any minute, as tor reads it (`parse_iso_time`): Unix time does not count leap
+/// seconds, so it is the first second of the next minute.
 pub(crate) fn date_time(bytes: &[u8]) -> Option<u64> {
     let bytes: &[u8; 19] = bytes.try_into().ok()?;
     let well_formed =
@@ -120,10 +131,11 @@ pub(crate) fn date_time(bytes: &[u8]) -> Option<u64> {
         return None;
     }
     let two = |at: usize| decimal::<i8>(&bytes[at..at + 2]);
-    let civil =
-        DateTime::new(decimal(&bytes[..4])?, two(5)?, two(8)?, two(11)?, two(14)?, two(17)?, 0);
-    let timestamp = Offset::UTC.to_timestamp(civil.ok()?).ok()?;
-    u64::try_from(timestamp.as_second()).ok()
+    let leap = i8::from(bytes[17..] == *b"60");
+    let (date, second) = ((decimal(&bytes[..4])?, two(5)?, two(8)?), two(17)? - leap);
+    let civil = DateTime::new(date.0, date.1, date.2, two(11)?, two(14)?, second, 0).ok()?;
+    let timestamp = Offset::UTC.to_timestamp(civil).ok()?;
+    u64::try_from(timestamp.as_second() + i64::from(leap)).ok()
 }
 
 /// The UTC date and time of Unix seconds; the epoch for a time after the year 9999.

@@ -19,6 +19,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use zeroize::Zeroizing;
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -32,6 +33,8 @@ const ONION: &str = "secret_onion_key_ntor";
 const OLD_ONION: &str = "secret_onion_key_ntor.old";
 /// The longest key file, in bytes.
 const LEN_MAX: u64 = 4096;
+/// Room for the longest file, and for noticing its end.
+const ROOM: usize = 4096 + 32;
 
 /// Why the keys are unusable.
 #[derive(Debug, thiserror::Error)]
@@ -308,8 +311,8 @@ fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// A file's content; `None` if it does not exist.
-fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
+/// A file's content, which is wiped when it is dropped; `None` if it does not exist.
+fn read(path: &Path, is_secret: bool) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(KeyError::io("read the key", path))?,
@@ -319,7 +322,8 @@ fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
     if is_secret && mode & 0o077 != 0 {
         return Err(KeyError::OpenToOthers { path: path.to_owned(), mode });
     }
-    let mut content = Vec::new();
+    // With room for all, it does not grow, which would leave a copy.
+    let mut content = Zeroizing::new(Vec::with_capacity(ROOM));
     file.take(LEN_MAX).read_to_end(&mut content).map_err(KeyError::io("read the key", path))?;
     Ok(Some(content))
 }

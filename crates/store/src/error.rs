@@ -1,5 +1,28 @@
 use rusqlite::ErrorCode;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+
+/// The file format's version for readers, in the header of a database: 2 if there is a write-ahead log
+/// (<https://www.sqlite.org/fileformat.html>, section 1.3.3).
+const READ_VERSION_AT: usize = 19;
+const READ_VERSION_LOG: u8 = 2;
+
+/// Whether the journal of a database is a write-ahead log.
+fn has_log(mut file: File) -> io::Result<bool> {
+    let mut header = [0; READ_VERSION_AT + 1];
+    match file.read_exact(&mut header) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        read => read.map(|()| header[READ_VERSION_AT] == READ_VERSION_LOG),
+    }
+}
+
+/// The index of the write-ahead log.
+fn index_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-shm");
+    name.into()
+}
 
 /// The reason why an operation of the store failed. Earlier writes are never affected.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +75,16 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
+    /// Its journal is a write-ahead log, whose index is missing and cannot be made.
+    #[error(
+        "{} was copied while it was in use, or its writer was killed: it cannot be read without the index {}-shm, and none \
+         can be made in its folder, which is read-only for this user; copy it, with its -wal file if there is one, to a \
+         folder that you can write, or copy the original with: flashflow store backup", path.display(), path.display()
+    )]
+    Unindexed {
+        /// The store.
+        path: PathBuf,
+    },
     /// The target of a backup exists.
     #[error("{} exists, and is not overwritten; name a new file", path.display())]
     Exists {
@@ -66,7 +99,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// The error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Another error of SQLite.
     #[error("the store {}: {source}", path.display())]
@@ -85,6 +118,14 @@ impl StoreError {
             Some(ErrorCode::DiskFull) => Self::Full { path },
             Some(ErrorCode::NotADatabase) => Self::Foreign { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, problem: source.to_string() },
+            // SQLite does not give the reason.
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                match File::open(&path).and_then(has_log) {
+                    Err(source) => Self::File { action: "open", path, source },
+                    Ok(true) if !index_of(&path).exists() => Self::Unindexed { path },
+                    Ok(_) => Self::Database { path, source },
+                }
+            }
             _ => Self::Database { path, source },
         }
     }

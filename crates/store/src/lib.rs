@@ -41,7 +41,7 @@ pub use error::StoreError;
 pub use explain::Line;
 pub use falls::{Fall, Falls};
 pub use format::utc;
-pub use open::{Reader, Store};
+pub use open::{Interrupter, Reader, Store};
 pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, PeriodSummary, Week};
 pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};

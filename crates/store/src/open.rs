@@ -2,7 +2,7 @@
 
 use crate::error::StoreError;
 use crate::schema::{self, APPLICATION};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::ops::Deref;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -26,6 +26,16 @@ pub struct Store {
 pub struct Reader {
     pub(crate) db: Connection,
     pub(crate) path: PathBuf,
+}
+
+/// Aborts the query of a [`Reader`]. Does nothing while none runs.
+pub struct Interrupter(InterruptHandle);
+
+impl Interrupter {
+    /// Aborts the query.
+    pub fn interrupt(&self) {
+        self.0.interrupt();
+    }
 }
 
 impl Store {
@@ -96,6 +106,12 @@ impl Reader {
         let reader = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
         reader.check_whose(false)?;
         Ok(reader)
+    }
+
+    /// Aborts the query that runs, from another thread. The query ends with an error.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        Interrupter(self.db.get_interrupt_handle())
     }
 
     /// Its path.

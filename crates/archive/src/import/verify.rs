@@ -50,7 +50,7 @@ impl Verifier {
             .collect();
         let authorities: BTreeSet<Fingerprint> =
             certificates.keys().map(|(identity, _)| *identity).collect();
-        let signed = signers(consensus, &authorities, &certificates).len();
+        let signed = signers(consensus, &authorities, &certificates, valid_after_unix_s).len();
         match authorities.len() >= AUTHORITIES_MIN && signed * 2 > authorities.len() {
             true => Ok(()),
             false => Err(format!(

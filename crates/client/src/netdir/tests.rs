@@ -1,5 +1,5 @@
 use super::*;
-use netdoc::pieces;
+use netdoc::{FamilyMember, pieces};
 use proptest::prelude::*;
 
 /// The consensus of an authority in a private network of C tor, and its microdescriptors.
@@ -27,7 +27,7 @@ pub(crate) fn relay(number: u8) -> RelayInfo {
         policy_ipv6: PortPolicy::REJECT_ALL,
         has_congestion_control: true,
         has_conflux: true,
-        family: Vec::new(),
+        family: Family::default(),
         family_ids: Vec::new(),
     }
 }
@@ -46,11 +46,12 @@ pub(crate) fn weighted(netdir: NetDir, weights: &[(&str, i32)]) -> NetDir {
 
 /// Declares relays to be of one operator, by name or by fingerprint.
 pub(crate) fn declare(relay: &mut RelayInfo, other: &RelayInfo, by_name: bool) {
-    relay.family.push(match by_name {
-        true => FamilyMember::Nickname(other.nickname),
-        false => FamilyMember::Fingerprint(other.fingerprint),
-    });
-    relay.family.sort_unstable();
+    let member = match by_name {
+        // Tor ignores the case of nicknames.
+        true => FamilyMember::parse(other.nickname.as_str().to_uppercase().as_bytes()),
+        false => Some(FamilyMember::Fingerprint(other.fingerprint)),
+    };
+    relay.family = relay.family.iter().copied().chain(member).collect();
 }
 
 #[test]

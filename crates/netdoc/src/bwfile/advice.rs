@@ -229,12 +229,22 @@ fn compare(
         measurable(consensus).filter(|relay| !lines.contains_key(relay)).collect();
     let others = voted.keys().filter(|relay| consensus.by_fingerprint(relay).is_none());
     let others: Vec<Fingerprint> = others.copied().collect();
-    for (relays, what) in [
-        (missing, "relays of the consensus are up and have no line"),
-        (others, "relays have a bandwidth but are not in the consensus"),
+    for (relays, of_one, of_some) in [
+        (
+            missing,
+            "relay of the consensus is up and has no line",
+            "relays of the consensus are up and have no line",
+        ),
+        (
+            others,
+            "relay has a bandwidth but is not in the consensus",
+            "relays have a bandwidth but are not in the consensus",
+        ),
     ] {
-        if let Some(first) = relays.first() {
-            add(None, format!("{} {what}, such as {first}", relays.len()));
+        match relays[..] {
+            [] => {}
+            [one] => add(None, format!("1 {of_one}: {one}")),
+            [first, ..] => add(None, format!("{} {of_some}, such as {first}", relays.len())),
         }
     }
 }

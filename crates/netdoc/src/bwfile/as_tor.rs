@@ -333,7 +333,7 @@ fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
     }
     let (mut bw, mut node_id) = (None, None);
     for word in words(line.text) {
-        if word.starts_with(b"vote=0") {
+        if has_no_vote(word) {
             return Err(Refusal::NoVote);
         } else if let Some(value) = word.strip_prefix(b"bw=") {
             if bw.is_some() {
@@ -355,6 +355,11 @@ fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
         }
     }
     node_id.zip(bw).ok_or(Refusal::NotARelay)
+}
+
+/// Whether the line of this word gets no vote.
+pub(super) fn has_no_vote(word: &[u8]) -> bool {
+    word.starts_with(b"vote=0")
 }
 
 const fn is_c_space(byte: u8) -> bool {
@@ -381,7 +386,8 @@ fn timestamp(line: CLine<'_>) -> Option<u64> {
         .then(|| if negative { value.wrapping_neg() } else { value })
 }
 
-fn bandwidth(text: &[u8]) -> Option<u64> {
+/// The value of `bw=`: a number with or without a sign, up to white space.
+pub(super) fn bandwidth(text: &[u8]) -> Option<u64> {
     let (negative, value, rest) = strtoul(text)?;
     let in_range = i64::try_from(value).is_ok() && (!negative || value == 0);
     let ended = rest.first().is_none_or(|b| is_c_space(*b));

@@ -1,7 +1,8 @@
 //! Parses a bandwidth file of any version, as its specification requires.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use super::as_tor::{bandwidth, has_no_vote};
 use super::{BandwidthFile, Header, RelayLine, first_line};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::without_annotations;
@@ -51,8 +52,9 @@ impl BandwidthFile {
     /// with or without `@` annotations before it, as in CollecTor's archives. Tor accepts no
     /// annotated file; see [`check_as_tor`](super::check_as_tor).
     ///
-    /// Malformed lines are skipped and reported, not fatal. A second line of a relay is skipped,
-    /// and so is a line without `node_id`, even if it has `master_key_ed25519`: tor ignores those.
+    /// Malformed lines are skipped and reported, not fatal. What identifies a relay, its bandwidth and
+    /// its vote are read as tor reads them: of two lines of a relay the later counts, unless it has
+    /// `vote=0`, and a line without `node_id` is skipped, even if it has `master_key_ed25519`.
     ///
     /// # Errors
     /// [`ReadError`] if there is no timestamp in the first line.
@@ -75,7 +77,7 @@ impl BandwidthFile {
             skipped: Vec::new(),
             in_header: true,
             annotations,
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
         };
         for line in lines {
             if let Err(reason) = reader.line(line) {
@@ -92,7 +94,8 @@ struct Reader {
     in_header: bool,
     /// Lines before the timestamp.
     annotations: usize,
-    seen: BTreeSet<Fingerprint>,
+    /// The place of each relay in the file.
+    seen: BTreeMap<Fingerprint, usize>,
 }
 
 impl Reader {
@@ -112,11 +115,19 @@ impl Reader {
             self.in_header = false;
         }
         let relay = self.relay(line)?;
-        if !self.seen.insert(relay.node_id) {
-            return Err(format!("a second line for relay {}", relay.node_id));
+        let id = relay.node_id;
+        let Some(earlier) = self.seen.get(&id).and_then(|at| self.file.relays.get_mut(*at)) else {
+            self.seen.insert(id, self.file.relays.len());
+            self.file.relays.push(relay);
+            return Ok(());
+        };
+        if relay.vote || !earlier.vote {
+            *earlier = relay;
+            return Err(format!(
+                "a second line for relay {id}, which tor takes instead of the first"
+            ));
         }
-        self.file.relays.push(relay);
-        Ok(())
+        Err(format!("a second line for relay {id}; with vote=0 the first counts"))
     }
 
     fn header(&mut self, line: Line<'_>) -> Result<(), String> {
@@ -155,11 +166,25 @@ impl Reader {
     }
 
     fn relay(&mut self, line: Line<'_>) -> Result<RelayLine, String> {
+        if line.has_nul() {
+            return Err(text::NUL.to_owned());
+        }
         let mut node_id = None;
         let mut bw_kb_s = None;
         let mut relay = RelayLine::new(Fingerprint::from_bytes([0; 20]), 0);
         let (mut unmeasured, mut under_min_report, mut vote) = (None, None, None);
         for word in words(line.bytes) {
+            // Without a valid identity and bandwidth the line is useless.
+            if let Some(value) = word.strip_prefix(b"node_id=") {
+                let id = Fingerprint::parse(value).map_err(|_| "expected 40 hex digits");
+                set(&mut node_id, id).map_err(|reason| format!("node_id: {reason}"))?;
+                continue;
+            }
+            if let Some(value) = word.strip_prefix(b"bw=") {
+                let bw = bandwidth(value).ok_or("expected a number");
+                set(&mut bw_kb_s, bw).map_err(|reason| format!("bw: {reason}"))?;
+                continue;
+            }
             let noted = pair(word).and_then(|(key, value)| {
                 let bytes = value.as_bytes();
                 let flag = || match bytes {
@@ -168,11 +193,6 @@ impl Reader {
                     _ => Err("expected 0 or 1"),
                 };
                 match key {
-                    "node_id" => {
-                        let id = Fingerprint::parse(bytes);
-                        set(&mut node_id, id.map_err(|_| "expected 40 hex digits"))
-                    }
-                    "bw" => set(&mut bw_kb_s, decimal(bytes).ok_or("expected a number")),
                     "nick" => {
                         let nick = Nickname::parse(bytes);
                         set(&mut relay.nick, nick.map_err(|_| "expected a nickname"))
@@ -187,8 +207,7 @@ impl Reader {
                     }
                     "unmeasured" => set(&mut unmeasured, flag()),
                     "under_min_report" => set(&mut under_min_report, flag()),
-                    // As in tor, a value that begins with 0 means no vote.
-                    "vote" => set(&mut vote, Ok(!value.starts_with('0'))),
+                    "vote" => set(&mut vote, Ok(())),
                     _ if relay.extra.iter().any(|(earlier, _)| earlier == key) => Err(TWICE),
                     _ => {
                         relay.extra.push((key.to_owned(), value.to_owned()));
@@ -197,20 +216,15 @@ impl Reader {
                 }
                 .map_err(|reason| format!("{key}: {reason}"))
             });
-            match noted {
-                // Without a valid identity and bandwidth the line is useless.
-                Err(reason) if word.starts_with(b"node_id=") || word.starts_with(b"bw=") => {
-                    return Err(reason);
-                }
-                Err(reason) => self.skipped.push(Skipped { line: line.number, reason }),
-                Ok(()) => {}
+            if let Err(reason) = noted {
+                self.skipped.push(Skipped { line: line.number, reason });
             }
         }
         relay.node_id = node_id.ok_or("a relay's line without `node_id`")?;
         relay.bw_kb_s = bw_kb_s.ok_or("a relay's line without `bw`")?;
         relay.unmeasured = unmeasured.unwrap_or(false);
         relay.under_min_report = under_min_report.unwrap_or(false);
-        relay.vote = vote.unwrap_or(true);
+        relay.vote = !words(line.bytes).any(has_no_vote);
         Ok(relay)
     }
 }

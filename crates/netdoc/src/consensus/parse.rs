@@ -49,9 +49,12 @@ pub(super) struct Document {
 pub(super) fn parse<E: Entry>(bytes: &[u8], kind: Kind) -> Result<Consensus<E>, ConsensusError> {
     let mut lines = Lines::new(bytes);
     let flavour = first_line(bytes, &mut lines)?;
+    if let Some(place) = memchr::memchr(0, bytes) {
+        return Err(malformed_at(bytes, place, "expected no NUL byte: the file is damaged"));
+    }
     // Also checked where a line would be ignored: invalid UTF-8 cannot be what was signed.
     if let Err(error) = std::str::from_utf8(bytes) {
-        return Err(not_text(bytes, error.valid_up_to()));
+        return Err(malformed_at(bytes, error.valid_up_to(), "expected UTF-8 text"));
     }
     let mut reader = Reader::new(kind, flavour, bytes.len());
     while let Some(mut line) = lines.next() {
@@ -94,15 +97,15 @@ fn first_line(bytes: &[u8], lines: &mut Lines<'_>) -> Result<Flavour, ConsensusE
     }
 }
 
-/// The error for a document that is not valid UTF-8 at this offset.
+/// The error for a document with a wrong byte at this offset.
 #[cold]
-fn not_text(bytes: &[u8], place: usize) -> ConsensusError {
+fn malformed_at(bytes: &[u8], place: usize, what: &'static str) -> ConsensusError {
     let (before, from) = bytes.split_at(place);
     let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let len = from.iter().position(|byte| *byte == b'\n').unwrap_or(from.len());
     ConsensusError::Malformed {
         line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
-        what: "expected UTF-8 text",
+        what,
         found: text::excerpt(&bytes[begin..place + len]),
     }
 }

@@ -171,6 +171,22 @@ fn non_utf8_content_is_rejected_with_its_line_number() {
     }
 }
 
+/// As tor refuses it ("internal NUL character"). A power failure leaves them at the end.
+#[test]
+fn nul_bytes_are_named_and_not_taken_for_a_cut() {
+    let lines = NS.lines().count();
+    let at_end = parse(&format!("{NS}\0\0\0")).unwrap_err();
+    assert!(
+        matches!(at_end, ConsensusError::Malformed { line, .. } if line == lines + 1),
+        "{at_end}"
+    );
+    let within = parse(&NS.replacen("\ns Fast", "\ns \0Fast", 1)).unwrap_err();
+    let cut = parse(&format!("{}\0\0", &NS[..NS.len() / 2])).unwrap_err();
+    for error in [at_end, within, cut].map(|error| error.to_string()) {
+        assert!(error.contains("NUL") && error.contains("fetch it again"), "{error}");
+    }
+}
+
 #[test]
 fn a_repeated_or_unsorted_relay_is_rejected() {
     let start = NS.find("r comeandgo").unwrap();

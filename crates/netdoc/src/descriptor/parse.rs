@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use super::{BadDescriptor, ServerDescriptor};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::input;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
 
 /// The descriptors of a file: each complete one, or the error. Returned by [`super::iter`].
@@ -28,9 +29,14 @@ impl<'a> Iter<'a> {
     }
 }
 
-/// Whether a descriptor begins at this line, including annotations.
+/// The first words of documents that may be in one file. A microdescriptor is recognised at the
+/// beginning of a part only: descriptors have a line `onion-key`, too.
+const BEGINNINGS: [&[u8]; 5] =
+    [b"router ", b"@", b"extra-info ", b"network-status-version ", b"dir-key-certificate-version "];
+
+/// Whether a descriptor or another document begins at this line, including annotations.
 fn begins(line: Line<'_>) -> bool {
-    line.bytes.starts_with(b"router ") || line.bytes.starts_with(b"@")
+    BEGINNINGS.iter().any(|beginning| line.bytes.starts_with(beginning))
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -42,9 +48,13 @@ impl<'a> Iterator for Iter<'a> {
         }
         let first = self.lines.peek()?;
         let mut draft = Draft::default();
+        let mut document = None;
         let result = if first.bytes.starts_with(b"router ") {
             draft.read(&mut self.lines).and_then(|()| draft.finish(self.lines.taken()))
+        } else if first.has_nul() {
+            Err((first.number, text::NUL.to_owned()))
         } else {
+            document = input::document(first.bytes);
             let found = text::excerpt(first.bytes);
             Err((first.number, format!("expected `router` at the start, found {found:?}")))
         };
@@ -54,7 +64,8 @@ impl<'a> Iterator for Iter<'a> {
             }
             self.skip_to_next();
             let line = line.max(first.number); // a truncated `router` line was not consumed
-            BadDescriptor { first_line: first.number, line, fingerprint: draft.fingerprint, reason }
+            let (first_line, fingerprint) = (first.number, draft.fingerprint);
+            BadDescriptor { first_line, line, fingerprint, document, reason }
         }))
     }
 }
@@ -77,22 +88,52 @@ struct Draft<'a> {
     contact: Option<&'a [u8]>,
     family: Option<&'a str>,
     family_certs: Vec<Vec<u8>>,
+    /// The items of [`ONCE`] that have been read: a bit for each.
+    seen: u32,
 }
+
+/// Items that occur at most once: tor refuses a descriptor that has one twice (`routerparse.c`,
+/// `T1` and `T01`; `overload-general`: dir-spec.txt, section 2.1.1).
+const ONCE: [&[u8]; 28] = [
+    b"allow-single-hop-exits",
+    b"bandwidth",
+    b"caches-extra-info",
+    b"contact",
+    b"extra-info-digest",
+    b"family",
+    b"fingerprint",
+    b"hibernating",
+    b"hidden-service-dir",
+    b"identity-ed25519",
+    b"ipv6-policy",
+    b"master-key-ed25519",
+    b"ntor-onion-key",
+    b"ntor-onion-key-crosscert",
+    b"onion-key",
+    b"onion-key-crosscert",
+    b"overload-general",
+    b"platform",
+    b"proto",
+    b"published",
+    b"read-history",
+    b"router",
+    b"router-sig-ed25519",
+    b"router-signature",
+    b"signing-key",
+    b"tunnelled-dir-server",
+    b"uptime",
+    b"write-history",
+];
 
 /// Limit on family certificates of a descriptor: no operator needs more.
 const FAMILY_CERTS_MAX: usize = 32;
 
-/// Sets a field that may occur once.
+/// Sets a field; `what` follows "expected" if there is no value.
 fn set<T>(slot: &mut Option<T>, value: Option<T>, line: Line<'_>, what: &str) -> Result<(), Wrong> {
-    let wrong = |reason| Err((line.number, reason));
-    match (value, &slot) {
-        (Some(value), None) => {
-            *slot = Some(value);
-            Ok(())
-        }
-        (Some(_), Some(_)) => wrong(format!("{what} is given twice")),
-        (None, _) => wrong(format!("expected {what}, found {:?}", text::excerpt(line.bytes))),
-    }
+    *slot = Some(value.ok_or_else(|| {
+        (line.number, format!("expected {what}, found {:?}", text::excerpt(line.bytes)))
+    })?);
+    Ok(())
 }
 
 impl<'a> Draft<'a> {
@@ -102,6 +143,7 @@ impl<'a> Draft<'a> {
         loop {
             // The beginning of the next descriptor is not consumed.
             let next = lines.peek().filter(|l| is_first || !begins(*l));
+            without_nul(next)?;
             let Some(line) = next.filter(|l| l.complete) else {
                 return Err((lines.taken(), cut("the descriptor")));
             };
@@ -112,6 +154,7 @@ impl<'a> Draft<'a> {
                 // Before 2009 it marked optional items (dir-spec.txt, section 1.2).
                 (keyword, rest) = Line { bytes: rest, ..line }.keyword();
             }
+            self.once(line.number, keyword)?;
             match keyword {
                 b"router-signature" => return skip_object(lines),
                 b"identity-ed25519" => self.certified_key = certified_key(lines)?,
@@ -120,6 +163,17 @@ impl<'a> Draft<'a> {
                 _ => self.item(line, keyword, rest)?,
             }
         }
+    }
+
+    /// Takes note of an item that may occur once.
+    fn once(&mut self, number: usize, keyword: &[u8]) -> Result<(), Wrong> {
+        let Some(at) = ONCE.iter().position(|known| *known == keyword) else { return Ok(()) };
+        let bit = 1 << at;
+        if self.seen & bit != 0 {
+            return Err((number, format!("`{}` is given twice", text::excerpt(keyword))));
+        }
+        self.seen |= bit;
+        Ok(())
     }
 
     /// An invalid certificate proves nothing, and has no other effect.
@@ -240,11 +294,20 @@ fn fingerprint(rest: &[u8]) -> Option<Fingerprint> {
     Fingerprint::parse(digits.get(..len)?).ok()
 }
 
+/// The error for a line that has a NUL byte.
+fn without_nul(line: Option<Line<'_>>) -> Result<(), Wrong> {
+    match line.filter(Line::has_nul) {
+        Some(line) => Err((line.number, text::NUL.to_owned())),
+        None => Ok(()),
+    }
+}
+
 fn cut(what: &str) -> String {
     format!("{what} is cut; fetch it again")
 }
 
 fn skip_object(lines: &mut Lines<'_>) -> Result<(), Wrong> {
+    without_nul(lines.peek())?;
     match lines.peek() {
         Some(line) if line.bytes.starts_with(b"-----BEGIN ") && line.complete => {
             lines.next();
@@ -260,11 +323,13 @@ fn skip_object(lines: &mut Lines<'_>) -> Result<(), Wrong> {
 /// Consumes the rest of an object, through its `END` line.
 fn skip_to_end(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     while let Some(line) = lines.peek().filter(|line| line.complete && !begins(*line)) {
+        without_nul(Some(line))?;
         lines.next();
         if line.bytes.starts_with(b"-----END ") && line.bytes.ends_with(b"-----") {
             return Ok(());
         }
     }
+    without_nul(lines.peek())?;
     Err((lines.taken(), cut("a key, certificate or signature")))
 }
 

@@ -30,7 +30,7 @@ fn a_descriptor_is_read_with_its_units() {
     assert_eq!(d.contact().unwrap(), "see https://www.artikel5ev.de/torcontact/");
     assert!(d.proto.unwrap().contains("FlowCtrl=1"));
     assert!(d.ntor_onion_key.is_some() && !d.hibernating && d.overload_general.is_none());
-    assert_eq!(d.family().count(), d.family_text.unwrap().split(' ').count());
+    assert_eq!(d.family().len(), d.family_text.unwrap().split(' ').count());
     assert_eq!(good[1].ed25519, None);
     assert!(good[2].hibernating);
 }
@@ -163,12 +163,99 @@ fn family_certificates_are_limited_and_invalid_ones_skipped() {
 }
 
 #[test]
-fn families_list_fingerprints_only() {
+fn families_are_read_from_the_line_and_members_that_name_nobody_are_left_out() {
     let id = "0BC8BA32CC3CB0F598E0C92778F7C0946DFBCE91";
-    let family = format!("family ${id} ${id}~a ${id}=b nick ${id}0 $short");
+    let family = format!("family ${id} {id} ${id}~a ${id}=b Nick nick ${id}0 $short");
     let text = three()[1].replace("uptime ", &format!("{family}\nuptime "));
     let (good, _) = parse_all(text.as_bytes());
-    assert_eq!(good[0].family().map(|f| f.to_string()).collect::<Vec<_>>(), [id; 3]);
+    let family = good[0].family();
+    assert_eq!(family.len(), 2, "{family:?}");
+    let other = Fingerprint::from_bytes([1; 20]);
+    assert!(family.names(&id.parse().unwrap(), &"x".parse().unwrap()));
+    assert!(family.names(&other, &"NICK".parse().unwrap()));
+}
+
+/// Tor refuses each of them (`Found 2 … elements; maximum is 1`).
+#[test]
+fn an_item_given_twice_is_named() {
+    for line in [
+        "family a",
+        "proto Link=1",
+        "hibernating 1",
+        "hidden-service-dir",
+        "extra-info-digest AA",
+        "published 2020-02-29 10:00:00",
+        "bandwidth 1 2 3",
+        "opt uptime 5",
+    ] {
+        let text =
+            three()[1].replace("router-signature", &format!("{line}\n{line}\nrouter-signature"));
+        let (good, bad) = parse_all(text.as_bytes());
+        let keyword = line.strip_prefix("opt ").unwrap_or(line).split(' ').next().unwrap();
+        assert!(good.is_empty() && bad.len() == 1, "{line}");
+        assert_eq!(bad[0].reason, format!("`{keyword}` is given twice"));
+    }
+    let mut objects = three()[0].replacen("router-signature", "router-signature", 1);
+    let from = objects.find("identity-ed25519\n").unwrap();
+    let end = objects.find("-----END ED25519 CERT-----\n").unwrap() + 27;
+    let object = objects[from..end].to_owned();
+    objects.insert_str(from, &object);
+    let (_, bad) = parse_all(objects.as_bytes());
+    assert_eq!(bad[0].reason, "`identity-ed25519` is given twice");
+}
+
+/// As tor refuses a descriptor with "internal NUL character".
+#[test]
+fn nul_bytes_are_named_wherever_they_are() {
+    let parts = three();
+    for (before, after) in [
+        ("platform Tor", "platform \0Tor"),
+        ("platform Tor", "\0\nplatform Tor"),
+        ("-----BEGIN SIGNATURE-----\n", "-----BEGIN SIGNATURE-----\nAA\0\n"),
+        ("-----BEGIN SIGNATURE-----\n", "\0-----BEGIN SIGNATURE-----\n"),
+        ("router Unnamed", "router Unn\0amed"),
+    ] {
+        let middle = parts[1].replacen(before, after, 1);
+        assert_ne!(middle, parts[1], "{before}");
+        let text = [&*parts[0], &*middle, &*parts[2]].concat();
+        let (good, bad) = parse_all(text.as_bytes());
+        assert_eq!((good.len(), bad.len()), (2, 1), "{before:?}");
+        assert!(bad[0].reason.contains("NUL"), "{after:?}: {}", bad[0]);
+    }
+    // What a power failure leaves: the end of the last descriptor, or all behind it.
+    for text in [format!("{}\0\0\0", parts[0]), format!("{}\0\0", &parts[0][..400])] {
+        let (_, bad) = parse_all(text.as_bytes());
+        assert!(bad.len() == 1 && bad[0].reason.contains("NUL"), "{bad:?}");
+    }
+}
+
+#[test]
+fn other_documents_in_a_file_are_no_damaged_descriptors() {
+    let parts = three();
+    let extra = "extra-info Unnamed E26E\npublished 2020-02-29 10:00:00\nrouter-signature\n\
+        -----BEGIN SIGNATURE-----\nAA\n-----END SIGNATURE-----\n";
+    let micro = "onion-key\nntor-onion-key AAAA\n";
+    for annotation in ["", "@type x 1.0\n"] {
+        let text = [&parts[0], annotation, extra, annotation, extra, &parts[1], annotation, extra]
+            .concat();
+        let found = newest(text.as_bytes());
+        assert_eq!((found.descriptors.len(), found.bad.len()), (2, 0), "{:?}", found.bad);
+        assert_eq!(found.others, [("extra-info documents", 3)].into());
+        assert!(found.dropped().is_none());
+        let told = found.left_out().unwrap();
+        assert!(told.contains("extra-info documents (3)"), "{told}");
+    }
+    let text = [&parts[0], "@type microdescriptor 1.0\n", micro, "<html>\n"].concat();
+    let found = newest(text.as_bytes());
+    assert_eq!((found.descriptors.len(), found.bad.len(), found.others.len()), (1, 0, 1));
+    let text = [&*parts[0], "<html>\n"].concat();
+    let found = newest(text.as_bytes());
+    assert_eq!((found.descriptors.len(), found.bad.len()), (1, 1), "a page is no document of Tor");
+    assert_eq!(found.left_out(), None);
+    // A cut descriptor before an extra-info does not take that with it.
+    let cut = [&parts[0][..400], "\n", extra, &parts[1]].concat();
+    let found = newest(cut.as_bytes());
+    assert_eq!((found.descriptors.len(), found.bad.len(), found.others.len()), (1, 1, 1));
 }
 
 proptest! {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::family::FamilyMember;
 use crate::pieces;
 use proptest::prelude::*;
 
@@ -36,7 +37,7 @@ fn families_policies_and_addresses_are_read() {
     assert_eq!(found.ipv6, Some("[2001:db8::1]:9001".parse().expect("an address")));
     let fingerprint = FamilyMember::Fingerprint(hex.parse().expect("a fingerprint"));
     let nickname = FamilyMember::Nickname("nick".parse().expect("a nickname"));
-    assert_eq!(found.family, [fingerprint, nickname]);
+    assert_eq!(found.family[..], [fingerprint, nickname]);
     assert_eq!(found.family_ids, ["ed25519:xyz", "other:1"]);
     assert!(found.policy.allows(80) && !found.policy.allows(81));
     assert!(found.policy_ipv6.allows(26) && !found.policy_ipv6.allows(25));
@@ -57,6 +58,8 @@ fn an_unusable_microdescriptor_is_rejected_with_a_reason() {
     assert!(refusal("onion-key\nntor-onion-key AAAA\n".to_owned()).contains("line 2"));
     assert!(refusal(format!("onion-key\n{KEY}id ed25519 x\n")).contains("Ed25519"));
     assert!(refusal("onion-key\n".repeat(LEN_MAX)).contains("longer"));
+    assert!(refusal(format!("onion-key\n{KEY}p accept\0 80\n")).contains("NUL"));
+    assert!(refusal(format!("onion-key\n{KEY}\0\0\0")).contains("NUL"));
 }
 
 proptest! {

@@ -13,8 +13,24 @@ fn dates_are_utc_and_checked() {
         "2018/04/16 00:00:00",
         "1969-12-31 23:59:59",
         "2018-04-16 20:49:1x",
+        "2016-12-31 23:59:61",
+        "2016-12-31 23:60:60",
+        "2016-02-30 23:59:60",
     ] {
         assert_eq!(date_time(bad.as_bytes()), None, "{bad}");
+    }
+}
+
+/// As tor's `parse_iso_time` and `timegm`.
+#[test]
+fn a_leap_second_is_the_first_of_the_next_minute() {
+    for (leap, next) in [
+        ("2016-12-31 23:59:60", "2017-01-01 00:00:00"),
+        ("2015-06-30T23:59:60", "2015-07-01T00:00:00"),
+        ("2020-02-28 12:34:60", "2020-02-28 12:35:00"),
+    ] {
+        let read = date_time(leap.as_bytes());
+        assert!(read.is_some() && read == date_time(next.as_bytes()), "{leap}: {read:?}");
     }
 }
 

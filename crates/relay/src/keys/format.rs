@@ -1,9 +1,10 @@
-//! The formats of tor's key files. Pure.
+//! The formats of tor's key files. Pure. Texts of secret keys are wiped when they are dropped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use onion::keys::{Ed25519Key, KeyProblem, RsaKey};
 use x25519_dalek::{PublicKey, StaticSecret};
+use zeroize::Zeroizing;
 
 const RSA_BEGIN: &str = "-----BEGIN RSA PRIVATE KEY-----";
 const RSA_END: &str = "-----END RSA PRIVATE KEY-----";
@@ -33,9 +34,12 @@ fn untagged<const N: usize>(header: &[u8], file: &[u8]) -> Result<[u8; N], &'sta
 }
 
 /// An RSA key in PKCS #1, as text.
-pub(super) fn rsa(key: &RsaKey) -> Result<String, KeyProblem> {
+pub(super) fn rsa(key: &RsaKey) -> Result<Zeroizing<String>, KeyProblem> {
     let der = key.to_der()?;
-    let mut text = format!("{RSA_BEGIN}\n");
+    // With room for all, it does not grow, which would leave a copy.
+    let mut text = Zeroizing::new(String::with_capacity(2 * der.as_bytes().len() + 100));
+    text.push_str(RSA_BEGIN);
+    text.push('\n');
     netdoc::write::push_base64_lines(&mut text, der.as_bytes());
     text.push_str(RSA_END);
     text.push('\n');
@@ -48,23 +52,28 @@ pub(super) fn read_rsa(file: &[u8]) -> Result<RsaKey, &'static str> {
     let text = text.trim_end_matches('\0').trim();
     let body = text.strip_prefix(RSA_BEGIN).ok_or("it does not begin like an RSA key")?;
     let body = body.strip_suffix(RSA_END).ok_or("it does not end like an RSA key")?;
-    let body: String = body.split_ascii_whitespace().collect();
-    let der = STANDARD.decode(body).map_err(|_| "it is not base64")?;
+    let mut base64 = Zeroizing::new(String::with_capacity(body.len()));
+    base64.extend(body.split_ascii_whitespace());
+    let der = Zeroizing::new(STANDARD.decode(&*base64).map_err(|_| "it is not base64")?);
     RsaKey::from_der(&der).map_err(KeyProblem::reason)
 }
 
 /// An Ed25519 secret key, expanded as in tor.
-pub(super) fn ed25519(key: &Ed25519Key) -> Vec<u8> {
-    tagged(ED25519_HEADER, &key.secret_bytes())
+pub(super) fn ed25519(key: &Ed25519Key) -> Zeroizing<Vec<u8>> {
+    Zeroizing::new(tagged(ED25519_HEADER, &*Zeroizing::new(key.secret_bytes())))
 }
 
 pub(super) fn read_ed25519(file: &[u8]) -> Result<Ed25519Key, &'static str> {
-    untagged(ED25519_HEADER, file).map(|bytes| Ed25519Key::from_secret_bytes(&bytes))
+    untagged(ED25519_HEADER, file).map(secret)
 }
 
 /// A family key, as tor stores it.
 pub(super) fn read_family(file: &[u8]) -> Result<Ed25519Key, &'static str> {
-    untagged(FAMILY_HEADER, file).map(|bytes| Ed25519Key::from_secret_bytes(&bytes))
+    untagged(FAMILY_HEADER, file).map(secret)
+}
+
+fn secret(bytes: [u8; 64]) -> Ed25519Key {
+    Ed25519Key::from_secret_bytes(&Zeroizing::new(bytes))
 }
 
 pub(super) fn ed25519_public(key: &Ed25519Key) -> Vec<u8> {
@@ -76,14 +85,15 @@ pub(super) fn read_ed25519_public(file: &[u8]) -> Result<[u8; 32], &'static str>
 }
 
 /// An ntor onion key: secret and public key.
-pub(super) fn onion(secret: &[u8; 32]) -> Vec<u8> {
+pub(super) fn onion(secret: &[u8; 32]) -> Zeroizing<Vec<u8>> {
     let secret = StaticSecret::from(*secret);
     let public = PublicKey::from(&secret);
-    tagged(ONION_HEADER, &[secret.to_bytes(), public.to_bytes()].concat())
+    let both = Zeroizing::new([secret.to_bytes(), public.to_bytes()].concat());
+    Zeroizing::new(tagged(ONION_HEADER, &both))
 }
 
 pub(super) fn read_onion(file: &[u8]) -> Result<[u8; 32], &'static str> {
-    let both: [u8; 64] = untagged(ONION_HEADER, file)?;
+    let both: Zeroizing<[u8; 64]> = Zeroizing::new(untagged(ONION_HEADER, file)?);
     let mut secret = [0; 32];
     secret.copy_from_slice(&both[..32]);
     let public = PublicKey::from(&StaticSecret::from(secret));

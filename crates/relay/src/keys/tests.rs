@@ -127,8 +127,9 @@ fn readable_secrets_and_unusable_folders_are_refused() {
 proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes: Vec<u8>, at in 0..900_usize, with: u8) {
-        let rsa = format::rsa(&keys().rsa).expect("encoded").into_bytes();
-        let files = [rsa, format::ed25519(&keys().ed25519), format::onion(&keys().onion_secret)];
+        let rsa = format::rsa(&keys().rsa).expect("encoded").as_bytes().to_vec();
+        let [ed25519, onion] = [format::ed25519(&keys().ed25519), format::onion(&keys().onion_secret)];
+        let files = [rsa, ed25519.to_vec(), onion.to_vec()];
         for mut file in files.into_iter().chain([bytes]) {
             if let Some(byte) = file.get_mut(at) {
                 *byte = with;

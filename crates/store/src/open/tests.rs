@@ -80,6 +80,63 @@ fn a_closed_store_is_one_file_unless_it_has_readers() {
     assert_eq!(reader.relays(&query).expect("read").found, 200);
 }
 
+/// A copy of the files of a store that is in use, without the index.
+fn copied_in_use() -> Scratch {
+    let (original, copy) = (Scratch::new(), Scratch::new());
+    let mut store = Store::open(&original.store).expect("new");
+    fill(&mut store);
+    for name in ["store.db", "store.db-wal"] {
+        fs::copy(original.path(name), copy.path(name)).expect("room");
+    }
+    drop(store);
+    copy
+}
+
+#[test]
+fn a_copy_without_its_index_is_read_where_the_index_can_be_made() {
+    let copy = copied_in_use();
+    let reader = Reader::open(&copy.store).expect("a folder that is ours");
+    let query = RelayQuery { most: 1, ..RelayQuery::default() };
+    assert_eq!(reader.relays(&query).expect("read").found, 200);
+}
+
+/// The error of a user who can neither write the folder nor, with these modes, read more than others can.
+fn error_of_a_stranger(scratch: &Scratch, folder_mode: u32, file_mode: u32) -> String {
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    };
+    set(&scratch.store, file_mode);
+    set(&scratch.path("store.db-wal"), 0o644);
+    set(scratch.folder.path(), folder_mode);
+    let path = scratch.store.clone();
+    let open = move || {
+        // Root ignores modes. These identities are of this thread only.
+        if rustix::process::getuid().is_root() {
+            let nobody = rustix::process::Uid::from_raw(65_534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        }
+        Reader::open(&path).map(drop).expect_err("refused").to_string()
+    };
+    let error = std::thread::spawn(open).join().expect("no panic");
+    set(scratch.folder.path(), 0o755);
+    error
+}
+
+#[test]
+fn a_copy_without_its_index_in_a_read_only_folder_is_refused_with_the_remedy() {
+    let error = error_of_a_stranger(&copied_in_use(), 0o555, 0o644);
+    for words in ["store.db-shm", "read-only", "flashflow store backup"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_store_that_others_may_not_read_is_refused_with_the_reason() {
+    let file_mode = if rustix::process::getuid().is_root() { 0o600 } else { 0 };
+    let error = error_of_a_stranger(&copied_in_use(), 0o555, file_mode);
+    assert!(error.contains("cannot open") && error.contains("Permission denied"), "{error}");
+}
+
 #[test]
 fn a_reader_cannot_write() {
     let scratch = Scratch::new();

@@ -56,7 +56,8 @@ fn malformed_lines_are_skipped_and_reported_with_their_numbers() {
         (format!("node_id=${a}"), "without `bw`"),
         ("bw=5 nick=x".to_owned(), "without `node_id`"),
         (String::new(), "without `node_id`"),
-        (format!("node_id=${b} bw=7"), "a second line for relay"),
+        (format!("node_id=${b} bw=7 vote=0"), "a second line for relay"),
+        (format!("node_id=${a} bw=7 nick=a\0"), "NUL"),
         (format!("node_id=${} bw=5 nick=no-name", id(3)), "nick: expected a nickname"),
     ];
     for (line, expected) in cases {
