@@ -324,6 +324,7 @@ fn is_problem(event: &RelayEvent) -> bool {
                 RouterEvent::MemoryReclaimed { .. }
                     | RouterEvent::Evicted { .. }
                     | RouterEvent::FeedbackRefused { .. }
+                    | RouterEvent::PaddingRefused { .. }
                     | RouterEvent::CircuitStalled { .. }
                     | RouterEvent::MeasurementOver(Some(_))
             )
@@ -392,6 +393,10 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::Router(RouterEvent::FeedbackRefused { peer, violation }) => {
             let peer = peer.map(|peer| peer.to_string());
             json!({"type": "feedback_refused", "relay": peer, "problem": violation.to_string()})
+        }
+        RelayEvent::Router(RouterEvent::PaddingRefused { peer }) => {
+            let peer = peer.map(|peer| peer.to_string());
+            json!({"type": "padding_refused", "relay": peer})
         }
         RelayEvent::Router(RouterEvent::CircuitStalled { peer }) => {
             let peer = peer.map(|peer| peer.to_string());

@@ -3,7 +3,6 @@
 mod accept;
 mod close;
 mod deadlines;
-mod handshakes;
 mod lookup;
 mod open;
 mod options;
@@ -20,11 +19,11 @@ use crate::tls::{Buffers, TlsConfigs};
 use crate::workers::Workers;
 use accept::PendingAccepts;
 use deadlines::Deadlines;
-use handshakes::Handshakes;
 pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use onion::node::{Action, ConnId, Node};
+use onion::router::{FairQueue, Place};
 use onion::{Duration, Instant};
 use options::failed;
 pub(crate) use socket::PENDING_LEN;
@@ -63,8 +62,14 @@ pub struct Driver<N> {
     by_conn: BTreeMap<ConnId, usize>,
     /// Sockets with something to read or write, without duplicates.
     runnable: VecDeque<usize>,
-    /// The queued sockets whose TLS handshake is not complete.
-    handshakes: Handshakes,
+    /// The queued sockets whose TLS handshake is not complete, by the peer's address; `None` if the peer
+    /// is gone.
+    ///
+    /// Handshakes are expensive, so they are limited in each turn. Without this order, the flood of one
+    /// address would keep those of all others out.
+    handshakes: FairQueue<Option<Place>, usize>,
+    /// The node lets no handshake read until its next timeout, or [`Self::resume_handshakes`].
+    handshakes_wait: bool,
     /// All accepted sockets whose TLS handshake is not complete.
     pending_accepts: PendingAccepts,
     /// The plaintext that is sent next.
@@ -136,7 +141,8 @@ impl<N: Node> Driver<N> {
             free: Vec::new(),
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
-            handshakes: Handshakes::default(),
+            handshakes: FairQueue::default(),
+            handshakes_wait: false,
             pending_accepts: PendingAccepts::new(options.max_conns),
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
@@ -238,7 +244,8 @@ impl<N: Node> Driver<N> {
         }
         let now = self.clock.now();
         self.looked_at = now;
-        let is_idle = self.runnable.is_empty() && self.handshakes.is_empty();
+        let is_idle =
+            self.runnable.is_empty() && (self.handshakes.is_empty() || self.handshakes_wait);
         let wait = if is_idle { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
@@ -257,17 +264,35 @@ impl<N: Node> Driver<N> {
             let Some(place) = self.runnable.pop_front() else { break };
             self.run_socket(place);
         }
-        for _ in 0..HANDSHAKES_PER_TURN {
-            let Some(place) = self.handshakes.pop() else { break };
-            self.run_socket(place);
-        }
+        self.run_handshakes();
         let now = self.clock.now();
         self.expire(now);
         if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
             self.node.handle_timeout(now);
+            self.handshakes_wait = false;
         }
         self.drain();
         Ok(())
+    }
+
+    /// The node may let handshakes read again, after a command.
+    pub(crate) const fn resume_handshakes(&mut self) {
+        self.handshakes_wait = false;
+    }
+
+    /// Continues TLS handshakes, as many as the limits permit.
+    fn run_handshakes(&mut self) {
+        for _ in 0..HANDSHAKES_PER_TURN {
+            if self.handshakes.is_empty() {
+                return;
+            }
+            self.handshakes_wait = self.node.poll_read_limit(self.clock.now(), None) == 0;
+            if self.handshakes_wait {
+                return;
+            }
+            let Some(place) = self.handshakes.pop() else { return };
+            self.run_socket(place);
+        }
     }
 
     /// Records an epoll event.
@@ -336,7 +361,7 @@ impl<N: Node> Driver<N> {
             socket.is_queued = true;
             if socket.is_in_handshake() {
                 let other_end = socket.stream.peer_addr().ok();
-                self.handshakes.push(other_end.map(|address| address.ip()), place);
+                self.handshakes.push(other_end.map(|address| Place::of(address.ip())), place);
             } else {
                 self.runnable.push_back(place);
             }

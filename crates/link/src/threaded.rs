@@ -52,6 +52,8 @@ pub struct ThreadedDriver<N> {
     conns: BTreeMap<ConnId, Conn>,
     by_serial: BTreeMap<(usize, Serial), ConnId>,
     dialled: u64,
+    /// The thread whose handshakes were the last to be granted bytes.
+    next_granted: usize,
     lookups: Lookups,
     workers: Workers,
     pool: ChunkPool,
@@ -92,6 +94,7 @@ impl<N: Node> ThreadedDriver<N> {
             conns: BTreeMap::new(),
             by_serial: BTreeMap::new(),
             dialled: 0,
+            next_granted: 0,
             lookups: Lookups::new(),
             workers: Workers::start(options.workers)?,
             pool: ChunkPool::default(),
@@ -133,6 +136,22 @@ impl<N: Node> ThreadedDriver<N> {
                         self.transmit(now, id);
                     }
                 }
+            }
+            IoEvent::Read(Some(serial), bytes) => {
+                let id = self.by_serial.get(&(worker, serial)).copied();
+                // A link that the node has closed counts as a handshake: it has no other bytes.
+                self.node.handle_read(now, id, bytes);
+                if let Some(id) = id
+                    && let Some(conn) = self.conns.get_mut(&id)
+                {
+                    conn.granted = conn.granted.saturating_sub(bytes);
+                    self.grant(now, id);
+                }
+            }
+            IoEvent::Read(None, bytes) => {
+                self.node.handle_read(now, None, bytes);
+                let granted = &mut self.io_workers[worker].handshakes_granted;
+                *granted = granted.saturating_sub(bytes);
             }
             IoEvent::Unwritten(serial, unwritten) => {
                 if let Some(id) = self.by_serial.get(&(worker, serial)).copied()
@@ -190,6 +209,7 @@ impl<N: Node> ThreadedDriver<N> {
                 let conn =
                     Conn { is_connected: true, socket, ..Conn::new(worker, serial, Security::Tls) };
                 self.add(id, conn);
+                self.grant(now, id);
                 self.transmit(now, id);
             }
             None => self.io_workers[worker].send(IoCommand::Close(serial)),
@@ -324,6 +344,7 @@ impl<N: Node> Drive<N> for ThreadedDriver<N> {
         if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
             self.node.handle_timeout(now);
         }
+        self.grant_handshakes(now);
         self.drain();
         Ok(())
     }

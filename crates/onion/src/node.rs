@@ -211,15 +211,29 @@ pub trait Node {
     /// A dialled connection without TLS is established.
     fn handle_plain_connected(&mut self, _now: Instant, _conn: ConnId) {}
 
-    /// The number of bytes of a connection that the node accepts now; the driver reads no more from it. After
-    /// zero, it resumes when [`poll_readable`](Self::poll_readable) names the connection. Only connections
-    /// without TLS have a limit: links never have one.
+    /// The number of bytes of a connection without TLS that the node accepts now; the driver reads no more from
+    /// it. After zero, it resumes when [`poll_readable`](Self::poll_readable) names the connection.
     #[must_use]
     fn receive_limit(&self, _conn: ConnId) -> usize {
         usize::MAX
     }
 
-    /// The next connection that accepts bytes again after its limit was zero.
+    /// The number of bytes that the driver may read now from the socket of a connection with TLS, or with `None`
+    /// from the sockets of all TLS handshakes together. The driver asks before each read, and only if there is
+    /// something to read.
+    ///
+    /// After zero, it asks again when [`poll_readable`](Self::poll_readable) names the connection. For
+    /// handshakes, it asks again after each timeout.
+    #[must_use]
+    fn poll_read_limit(&mut self, _now: Instant, _conn: Option<ConnId>) -> usize {
+        usize::MAX
+    }
+
+    /// The driver has read bytes from the socket of a connection with TLS, or of a handshake. The node gets the
+    /// plaintext afterwards, if there is any.
+    fn handle_read(&mut self, _now: Instant, _conn: Option<ConnId>, _bytes: usize) {}
+
+    /// The next connection that may be read again after its limit was zero.
     #[must_use]
     fn poll_readable(&mut self) -> Option<ConnId> {
         None

@@ -38,6 +38,8 @@
 //! | streams to the directory server | a quarter of it, [`DIRECTORY_STREAMS_MAX`] at most | the same, among neighbours before circuits |
 //! | reordering buffer of a Conflux set | 16,384 messages | the set is destroyed, reason 1 |
 //! | circuits of a set | 8 | the next is destroyed, reason 1 |
+//! | bytes read from links per second | the rate limit | not read: links of strangers wait first, those of measurers never |
+//! | padding cells of a client's link in ten seconds | four times what padding-spec allows, and 32 | the link is closed |
 //! | circuits of a link | 10,000 | refused, reason 5 |
 //! | time for the remaining data of a closed stream | 15 s without progress | dropped |
 //! | idle time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
@@ -59,7 +61,7 @@
 //! | `face` | link handshakes and framing |
 //! | `cells`, `transmit` | incoming cells and outgoing cells |
 //! | `conns` | the table of all connections |
-//! | `links` | peers, queued output, rate limit, padding, upkeep |
+//! | `links` | peers, queued output, rate limits in both directions, padding, upkeep |
 //! | `circuits` | CREATE, EXTEND, DESTROY, queues of cells |
 //! | `schedule` | the order of links and circuits |
 //! | `streams` | exit and directory streams |
@@ -83,6 +85,7 @@ mod dos;
 mod event;
 mod eviction;
 mod face;
+mod fair_queue;
 mod feedback;
 mod links;
 mod measurement;
@@ -104,6 +107,7 @@ pub use config::{RateLimit, RouterConfig};
 pub use dos::{CircuitLimit, ConnectionLimit, DosParams, Place, StreamLimit};
 pub use event::{RouterEvent, RouterTotals};
 pub use face::Router;
+pub use fair_queue::FairQueue;
 pub use links::{Control, LinkPeer, RelayLink};
 pub use parameters::Parameters;
 pub use streams::{

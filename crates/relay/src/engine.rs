@@ -143,6 +143,7 @@ fn signs(engine: &Engine) -> Signs {
         without_port: ports,
         without_descriptor: descriptors,
         limited: totals.limited,
+        limited_reads: totals.limited_reads,
     }
 }
 

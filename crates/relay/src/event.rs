@@ -4,7 +4,7 @@ use link::ClockJump;
 use netdoc::consensus::Flags;
 use netdoc::write::date_time;
 use onion::measure::target::TargetParams;
-use onion::router::RouterEvent;
+use onion::router::{RouterEvent, Violation};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -176,6 +176,13 @@ impl fmt::Display for RelayEvent {
                     None => f.write_str("link of a client closed: ")?,
                 }
                 write!(f, "hop-by-hop windows: {violation}")
+            }
+            Self::Router(RouterEvent::PaddingRefused { peer }) => {
+                match peer {
+                    Some(peer) => write!(f, "link to relay {peer} closed: ")?,
+                    None => f.write_str("link of a client closed: ")?,
+                }
+                Violation::ExcessPadding.fmt(f)
             }
             Self::Router(RouterEvent::CircuitStalled { peer }) => {
                 f.write_str("hop-by-hop windows: a circuit ended with a full queue, because ")?;

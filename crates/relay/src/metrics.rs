@@ -120,6 +120,7 @@ impl RelayMetrics for Text {
         self.value(name, &[("subsys", "cell")], totals.reclaimed_bytes);
         let name = "tor_relay_load_global_rate_limit_reached_total";
         self.head(name, "counter", "Total number of global connection bucket limit reached");
+        self.value(name, &[("side", "read")], totals.limited_reads);
         self.value(name, &[("side", "write")], totals.limited);
 
         let mut counter = |name: &str, help: &str, value: u64| {
@@ -139,6 +140,7 @@ impl RelayMetrics for Text {
             "Links closed for invalid acknowledgements",
             totals.feedback_refused,
         );
+        counter("padding_refused", "Links closed for too much padding", totals.padding_refused);
         counter("stalled_circuits", "Circuits with a stalled next hop", totals.stalled_circuits);
         // Conflux sets that end at this exit (proposal 329). C tor has no such metric.
         counter("conflux_sets", "Conflux sets linked", totals.conflux_sets);

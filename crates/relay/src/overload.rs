@@ -32,8 +32,10 @@ pub(crate) struct Signs {
     pub(crate) without_port: u64,
     /// Failures for lack of a file descriptor.
     pub(crate) without_descriptor: u64,
-    /// Times that data waited for the rate limit.
+    /// Times that data waited for the rate limit to be sent.
     pub(crate) limited: u64,
+    /// Times that it waited to be read.
+    pub(crate) limited_reads: u64,
 }
 
 /// Observed overload. It can be stored.
@@ -43,12 +45,17 @@ pub(crate) struct Overload {
     general: Option<u64>,
     /// When file descriptors were last exhausted, rounded down to the hour.
     descriptors: Option<u64>,
-    /// Start of the current period of the rate limit, and minutes at the limit in it.
+    /// Start of the current period of the rate limit, and minutes at the limit for sending in it.
     limited: Option<(u64, u32)>,
+    /// Minutes at the limit for reading in that period.
+    #[serde(default)]
+    read_limited: u32,
     #[serde(skip)]
     before: Signs,
     #[serde(skip)]
     limited_at: u64,
+    #[serde(skip)]
+    read_limited_at: u64,
     /// Start of the current period of handshakes, and the counters then.
     #[serde(skip)]
     handshakes_since: Option<(u64, Signs)>,
@@ -66,13 +73,26 @@ impl Overload {
         if signs.without_descriptor > before.without_descriptor {
             self.descriptors = Some(hour);
         }
-        if signs.limited > before.limited && now.abs_diff(self.limited_at) >= LIMIT_STEP_S {
+        // As in C tor, each direction is counted once in a minute.
+        let is_due = |is_limited: bool, at: u64| is_limited && now.abs_diff(at) >= LIMIT_STEP_S;
+        let is_limited = is_due(signs.limited > before.limited, self.limited_at);
+        let is_read_limited =
+            is_due(signs.limited_reads > before.limited_reads, self.read_limited_at);
+        if !is_limited && !is_read_limited {
+            return;
+        }
+        let period = self.limited.filter(|(since, _)| now.abs_diff(*since) < LIMIT_PERIOD_S);
+        let (since, count) = period.unwrap_or((hour, 0));
+        if period.is_none() {
+            self.read_limited = 0;
+        }
+        self.limited = Some((since, count.saturating_add(u32::from(is_limited))));
+        self.read_limited = self.read_limited.saturating_add(u32::from(is_read_limited));
+        if is_limited {
             self.limited_at = now;
-            let (since, count) = match self.limited {
-                Some((since, count)) if now.abs_diff(since) < LIMIT_PERIOD_S => (since, count),
-                _ => (hour, 0),
-            };
-            self.limited = Some((since, count.saturating_add(1)));
+        }
+        if is_read_limited {
+            self.read_limited_at = now;
         }
     }
 
@@ -111,8 +131,8 @@ impl Overload {
             self.limited.zip(limit).filter(|((since, _), _)| now.abs_diff(*since) < LIMIT_PERIOD_S);
         let limited = limited.map(|((since, count), limit)| {
             let (rate, burst) = (limit.rate.as_byte_per_s(), limit.burst_bytes);
-            // Reading is not limited.
-            format!("overload-ratelimits 1 {} {rate} {burst} 0 {count}\n", date_time(since))
+            let reads = self.read_limited;
+            format!("overload-ratelimits 1 {} {rate} {burst} {reads} {count}\n", date_time(since))
         });
         limited.unwrap_or_default() + &line("overload-fd-exhausted", self.descriptors, now)
     }
@@ -196,5 +216,23 @@ mod tests {
         overload.note(tomorrow, Signs { limited: 1_000, ..Signs::default() });
         let expected = "overload-ratelimits 1 2023-11-15 22:00:00 100000 200000 0 1\n";
         assert_eq!(overload.extra_info_lines(tomorrow, limit), expected);
+        // The directions are counted separately: two minutes of reading, one of them with sending.
+        for second in 1..=LIMIT_STEP_S + 1 {
+            let signs = Signs { limited: 1_000, limited_reads: second, ..Signs::default() };
+            overload.note(tomorrow + second, signs);
+        }
+        let expected = "overload-ratelimits 1 2023-11-15 22:00:00 100000 200000 2 1\n";
+        assert_eq!(overload.extra_info_lines(tomorrow, limit), expected);
+        let signs = Signs { limited: 1_001, limited_reads: 62, ..Signs::default() };
+        overload.note(tomorrow + 2 * LIMIT_STEP_S + 1, signs);
+        let expected = "overload-ratelimits 1 2023-11-15 22:00:00 100000 200000 3 2\n";
+        let stored = serde_json::to_string(&overload).expect("JSON");
+        let again: Overload = serde_json::from_str(&stored).expect("the same");
+        assert_eq!(again.extra_info_lines(tomorrow, limit), expected);
+        // A state of a version that did not limit reading.
+        let former = r#"{"general":null,"descriptors":null,"limited":[1699999200,4]}"#;
+        let former: Overload = serde_json::from_str(former).expect("a former state");
+        let expected = "overload-ratelimits 1 2023-11-14 22:00:00 100000 200000 0 4\n";
+        assert_eq!(former.extra_info_lines(NOW, limit), expected);
     }
 }

@@ -13,7 +13,8 @@
 //!   Connections are served in the order of their writes.
 //! - Optional random segmentation of the byte stream: no node may rely on record boundaries.
 //! - TLS without cryptography: the listener's certificate is presented, and keying material is derived from the
-//!   connection's number.
+//!   connection's number. Handshakes and records add no bytes.
+//! - A node reads from connections with TLS what it permits ([`Node::poll_read_limit`]).
 //!
 //! # Paths with a TCP model
 //! With a [`PathModel`], each connection has a TCP in each direction:

@@ -2,6 +2,7 @@
 
 mod world;
 
+mod excess;
 mod links;
 mod negotiation;
 mod times;

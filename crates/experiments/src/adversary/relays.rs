@@ -201,6 +201,7 @@ fn median_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             | RouterEvent::MemoryReclaimed { .. }
             | RouterEvent::Evicted { .. }
             | RouterEvent::FeedbackRefused { .. }
+            | RouterEvent::PaddingRefused { .. }
             | RouterEvent::CircuitStalled { .. }
             | RouterEvent::MeasurementOver(_) => {}
         }

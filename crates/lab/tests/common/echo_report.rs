@@ -52,7 +52,8 @@ impl Report {
             }
         }
         for second in &self.client_seconds {
-            series.record_client(second.second.into(), second.sent_bytes).unwrap();
+            let bytes = second.received_bytes.min(second.sent_bytes);
+            series.record_client(second.second.into(), bytes).unwrap();
         }
         series.summary().expect("complete")
     }

@@ -38,6 +38,9 @@ pub(crate) trait Stage {
 
     fn node<N: Node + 'static>(&mut self, node: NodeHandle) -> &mut N;
 
+    /// The bytes that a node has received so far, within TLS.
+    fn received_bytes<N: Node + 'static>(&mut self, node: NodeHandle) -> u64;
+
     /// Processes an event; returns false if there is none.
     fn step(&mut self) -> bool;
 
@@ -154,6 +157,10 @@ impl Stage for VirtualTime {
         self.wire.node_mut(self.nodes[node.0]).unwrap()
     }
 
+    fn received_bytes<N: Node + 'static>(&mut self, node: NodeHandle) -> u64 {
+        self.wire.tally(self.nodes[node.0]).received_bytes
+    }
+
     fn step(&mut self) -> bool {
         self.wire.step().unwrap()
     }
@@ -239,6 +246,11 @@ impl Stage for RealSockets {
     fn node<N: Node + 'static>(&mut self, node: NodeHandle) -> &mut N {
         let driver: &mut dyn Any = &mut *self.drivers[node.0];
         driver.downcast_mut::<Driver<N>>().unwrap().node_mut()
+    }
+
+    fn received_bytes<N: Node + 'static>(&mut self, node: NodeHandle) -> u64 {
+        let driver: &mut dyn Any = &mut *self.drivers[node.0];
+        driver.downcast_mut::<Driver<N>>().unwrap().traffic().received_bytes
     }
 
     fn step(&mut self) -> bool {

@@ -1,15 +1,18 @@
 //! Measurements of an honest relay, with clients, strangers and failing measurers.
 
 use crate::common::echo_report::Report;
-use crate::common::echo_run::{ALONE_S, Run};
+use crate::common::echo_run::{ALONE_S, Relay, Run};
 use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario};
 use crate::common::identities::{UNIX_TIME_S, identities};
+use crate::common::network::World;
 use crate::common::peer::Peer;
 use crate::common::stage::{NodeHandle, Stage};
-use onion::cell::{CircId, Command};
+use onion::cell::{CELL_LEN, CircId, Command};
+use onion::circuit::NextHop;
+use onion::client::{CircuitPlan, Client, Destination, Server, Transfer};
 use onion::measure::load::{Event, LoadFailure, LoadGenerator};
 use onion::measure::order::{OrderEvent, OrderFailure};
-use onion::measure::protocol::{ErrorCode, Message, Nonce, Proof};
+use onion::measure::protocol::{ClientSecond, ErrorCode, Message, Nonce, Proof};
 use onion::node::ConnId;
 use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
@@ -27,6 +30,8 @@ crate::common::stage::in_both_worlds! {
     a_missing_measurer_ends_the_measurement_after_the_timeout
     one_measurer_of_two_is_enough_for_the_target
     strangers_disturb_neither_a_measurement_nor_clients
+    downloads_from_the_relays_own_directory_count_as_client_traffic
+    a_flood_of_cells_that_are_only_read_does_not_lower_the_estimate
     idle_circuits_are_evicted_and_disturb_no_measurement
     connections_closed_during_any_handshake_leave_nothing
 }
@@ -340,6 +345,69 @@ fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
         assert!((0.9..1.05).contains(&share), "{share}");
         let clients = median(run.client_bytes(Instant::ORIGIN, run.stage.now()));
         assert!(clients > 4.7, "less than their share: {clients}");
+    }
+}
+
+/// One-hop circuits of strangers keep the relay's queues full, so that the directory is read only at times.
+fn downloads_from_the_relays_own_directory_count_as_client_traffic<S: World>(stage: S) {
+    const CLIENTS: usize = 10;
+    const CIRCUITS: usize = 20;
+    let scenario = Scenario::default();
+    let mut run = Run::begin(stage, &scenario);
+    let directory = run.stage.reserve();
+    run.stage.add_plain(Server::new(), directory);
+    let relay: &mut Relay = run.stage.node(run.relay);
+    relay.set_directory(Some(directory));
+    let hop = NextHop::to_own(&identities().relay, run.target.address);
+    let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![hop]) };
+    let mut streams = Vec::new();
+    for number in 0..CLIENTS {
+        let client = Client::new(UNIX_TIME_S, scenario.rng(200 + number as u64));
+        let node = run.stage.add(client, &identities().others, &[]);
+        let now = run.stage.now();
+        let client: &mut Client<ChaCha8Rng> = run.stage.node(node);
+        for _ in 0..CIRCUITS {
+            let circuit = client.open(now, &path);
+            let endless = Transfer::download(1, 1 << 40);
+            streams.push((node, client.begin(now, circuit, Destination::Directory, endless)));
+        }
+    }
+    run.stage.until(Duration::from_secs(60), |stage| {
+        streams.iter().all(|(node, stream)| {
+            let client: &mut Client<ChaCha8Rng> = stage.node(*node);
+            client.figures(*stream).is_some_and(|it| it.received_bytes > 0)
+        })
+    });
+    let report = run.measure();
+    let sum = |of: fn(&ClientSecond) -> u64| -> u64 { report.client_seconds.iter().map(of).sum() };
+    let (received, sent) = (sum(|it| it.received_bytes), sum(|it| it.sent_bytes));
+    assert!(sent > 1_000_000, "{sent}");
+    assert!((sent..sent + sent / 5).contains(&received), "{received} of {sent}");
+    if S::IS_EXACT {
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
+        assert!((0.95..1.05).contains(&share), "{share}");
+    }
+}
+
+/// The relay's read limit is used up by strangers, and measurers do not wait for it.
+fn a_flood_of_cells_that_are_only_read_does_not_lower_the_estimate<S: Stage>(stage: S) {
+    let scenario = Scenario::with_clients(5.0);
+    let mut run = Run::begin(stage, &scenario);
+    let (link, parts) = run.prepare();
+    let mut cell = [0x55; CELL_LEN];
+    cell[..4].copy_from_slice(&CircId::of_initiator(9).get().to_be_bytes());
+    cell[4] = Command::RELAY.get();
+    // Together more than the relay may read before the end.
+    for _ in 0..8 {
+        let flooder = run.add_peer();
+        run.peer(flooder).send_raw(&cell.repeat(10_000));
+    }
+    let report = run.finish(link, parts);
+    assert!(run.totals().limited_reads > 100, "{:?}", run.totals());
+    run.assert_clients_live();
+    if S::IS_EXACT {
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
+        assert!((0.95..1.05).contains(&share), "{share}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Abusive clients, and a quiet circuit that must not be affected.
 
-use crate::common::network::{Net, World};
+use crate::common::network::{Net, Relay, World};
 use crate::common::peer::{Peer, sealed};
 use crate::common::stage::NodeHandle;
 use onion::cell::msg::DestroyReason;
@@ -8,12 +8,15 @@ use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::client::Transfer;
 use onion::crypto::ClientHop;
+use onion::router::RateLimit;
+use onion::{Duration, Rate};
 
 crate::common::stage::in_both_worlds! {
     a_flood_of_creates_is_refused_beyond_a_bound_and_delays_no_other_circuit
     a_flood_of_begins_is_refused_beyond_a_bound
     undecryptable_cells_end_only_their_circuit
     data_beyond_the_window_ends_only_its_circuit
+    a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile
 }
 
 fn a_flood_of_creates_is_refused_beyond_a_bound_and_delays_no_other_circuit<W: World>(world: W) {
@@ -109,4 +112,52 @@ fn data_beyond_the_window_ends_only_its_circuit<W: World>(world: W) {
     net.until(|net| net.relay(2).queued_bytes() == 0);
     net.server().resume();
     net.transfer(quiet, Transfer::download(1, 10_000));
+}
+
+/// The flooders send cells of circuits that do not exist: nothing but the read limit stops them.
+fn a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile<W: World>(world: W) {
+    const FLOODERS: usize = 12;
+    const FLOOD_CELLS: usize = 700;
+    let limit = RateLimit { rate: Rate::from_mbit_per_s(8.0), burst_bytes: 100_000 };
+    let mut net = Net::with(world, |place, config| {
+        config.limit = (place == 0).then_some(limit);
+    });
+    let quiet = net.circuit(false);
+    let flooders: Vec<NodeHandle> = (0..FLOODERS).map(|_| net.add_peer(0)).collect();
+    let mut cell = [0x55; onion::cell::CELL_LEN];
+    cell[..4].copy_from_slice(&CircId::of_initiator(9).get().to_be_bytes());
+    cell[4] = Command::RELAY.get();
+    let relay = net.relays[0];
+    let received = |net: &mut Net<W>| net.stage.received_bytes::<Relay>(relay);
+    let (began, before) = (net.stage.now(), received(&mut net));
+    for flooder in &flooders {
+        net.stage.node::<Peer>(*flooder).send_raw(&cell.repeat(FLOOD_CELLS));
+    }
+    // The relay's queue is full, and an honest client goes on.
+    net.until(|net| net.relay(0).totals().limited_reads > 100);
+    let round_trip = net.round_trip(quiet);
+    if W::IS_EXACT {
+        assert!(round_trip < Duration::from_millis(200), "{round_trip:?}");
+    }
+    net.transfer(quiet, Transfer::download(1, 20_000));
+    let flooded = (FLOODERS * FLOOD_CELLS * onion::cell::CELL_LEN) as u64;
+    let so_far = received(&mut net) - before;
+    assert!(so_far < flooded * 9 / 10, "served while the flood lasts: {so_far} of {flooded}");
+    net.until(|net| {
+        let (took, bytes) = (net.stage.now() - began, received(net) - before);
+        // At most the overhead of TLS for each cell that is sent is permitted in addition.
+        let permitted = limit.rate.bytes_in(took) + limit.burst_bytes + 20_000;
+        assert!(bytes <= permitted, "{bytes} bytes in {took:?}");
+        bytes >= flooded
+    });
+    let took = net.stage.now() - began;
+    if W::IS_EXACT {
+        let used = (received(&mut net) - before) as f64 / limit.rate.bytes_in(took) as f64;
+        assert!(used > 0.95, "the limit is used: {used}");
+    }
+    // All is well afterwards, and nobody was closed.
+    net.round_trip(quiet);
+    for flooder in flooders {
+        assert!(net.stage.node::<Peer>(flooder).is_open());
+    }
 }

@@ -182,12 +182,12 @@ impl Socket {
         }
     }
 
-    /// Reads once into the TLS session, which has borrowed a buffer.
-    pub(super) fn read_session(&mut self) -> io::Result<usize> {
+    /// Reads once into the TLS session, which has borrowed a buffer; at most `len_max` bytes.
+    pub(super) fn read_session(&mut self, len_max: usize) -> io::Result<usize> {
         let Transport::Tls(session) = &mut self.transport else { return Ok(0) };
         let space = session.read_space();
-        let wanted = space.len();
-        let result = self.stream.read(space);
+        let wanted = space.len().min(len_max);
+        let result = self.stream.read(&mut space[..wanted]);
         if let Ok(len) = result {
             session.commit(len);
         }

@@ -36,17 +36,32 @@ impl<N: Node> Driver<N> {
         }
     }
 
+    /// Reads no more than the node permits. The rest stays in the kernel, whose receive window then
+    /// slows the peer down.
     fn read_tls(&mut self, place: usize) {
         for _ in 0..READS_PER_TURN {
             let Some(socket) = &mut self.sockets[place] else { return };
             if !socket.is_readable {
                 return;
             }
-            let result = socket.read_session();
+            let conn = if socket.is_in_handshake() { None } else { socket.conn };
+            let len_max = self.node.poll_read_limit(self.clock.now(), conn);
+            if len_max == 0 {
+                if conn.is_none() {
+                    break; // to the end of the queue
+                }
+                return; // until the node requests a read
+            }
+            let result = socket.read_session(len_max);
             match self.handle_read(place, result) {
                 Some(0) => {}
-                Some(_) if self.process(place) => {}
-                _ => return,
+                Some(len) => {
+                    self.node.handle_read(self.clock.now(), conn, len);
+                    if !self.process(place) {
+                        return;
+                    }
+                }
+                None => return,
             }
         }
         self.enqueue(place); // there may be more: after the other sockets

@@ -1,4 +1,4 @@
-use super::messages::{Chunk, InFlight, Serial};
+use super::messages::{Chunk, FIRST_GRANT, InFlight, Serial};
 use crate::driver::PENDING_LEN;
 use crate::sockopt::{self, TcpAccount};
 use onion::node::{CloseCause, Security, SocketState, Unwritten};
@@ -21,7 +21,7 @@ pub(super) struct Conn {
     pub(super) unreported_written_bytes: usize,
     /// The node may have data to send.
     pub(super) wants_flush: bool,
-    /// Bytes that the I/O thread may still read, without TLS.
+    /// Bytes that the I/O thread may still read: of plaintext without TLS, from the socket with TLS.
     pub(super) granted: usize,
     /// Data received without TLS that the node does not accept yet: its limit may shrink after the
     /// grant.
@@ -46,7 +46,7 @@ impl Conn {
             reported_held_bytes: 0,
             unreported_written_bytes: 0,
             wants_flush: false,
-            granted: 0,
+            granted: if security == Security::Tls { FIRST_GRANT } else { 0 },
             held: VecDeque::new(),
             taken: 0,
             closed: None,

@@ -1,6 +1,8 @@
 //! The node of an I/O thread: passes plaintext to and from the hub.
 
-use super::messages::{CHUNK_LEN, Chunk, ChunkPool, InFlight, IoCommand, IoEvent, Serial};
+use super::messages::{
+    CHUNK_LEN, Chunk, ChunkPool, FIRST_GRANT, InFlight, IoCommand, IoEvent, Serial,
+};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, Unwritten};
 use onion::{Duration, Instant};
@@ -22,13 +24,14 @@ struct Slot {
     sent: usize,
     /// Data encrypted since the last report to the hub.
     room: InFlight,
-    /// Bytes that may be read, without TLS.
+    /// Bytes read from the socket since the last report to the hub, with TLS.
+    read_bytes: usize,
+    /// Bytes that may be read: of plaintext without TLS, from the socket with TLS.
     granted: usize,
     is_closing: bool,
 }
 
 /// The node of an I/O thread.
-#[derive(Default)]
 pub(super) struct IoWorker {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
@@ -42,8 +45,36 @@ pub(super) struct IoWorker {
     lingering: VecDeque<(Instant, Serial)>,
     /// Connections with room to report.
     with_report: Vec<Serial>,
+    /// Connections with bytes read to report.
+    with_read: Vec<Serial>,
+    /// Bytes that TLS handshakes may read.
+    handshakes_granted: usize,
+    /// Bytes that they have read since the last report to the hub.
+    handshakes_read: usize,
     events: VecDeque<IoEvent>,
     pool: ChunkPool,
+}
+
+impl Default for IoWorker {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_serial: BTreeMap::new(),
+            accepted: 0,
+            to_dial: VecDeque::new(),
+            writable: VecDeque::new(),
+            readable: VecDeque::new(),
+            to_close: VecDeque::new(),
+            lingering: VecDeque::new(),
+            with_report: Vec::new(),
+            with_read: Vec::new(),
+            handshakes_granted: FIRST_GRANT,
+            handshakes_read: 0,
+            events: VecDeque::new(),
+            pool: ChunkPool::default(),
+        }
+    }
 }
 
 impl IoWorker {
@@ -67,6 +98,7 @@ impl IoWorker {
                     self.readable.push_back(conn);
                 }
             }
+            IoCommand::GrantHandshakes(bytes) => self.handshakes_granted += bytes,
             IoCommand::Tls(_) | IoCommand::StopListening => {} // handled by the driver
             IoCommand::Close(serial) => {
                 if let Some((conn, slot)) = self.slot(serial) {
@@ -108,13 +140,24 @@ impl IoWorker {
                 return Some(IoEvent::Room(serial, room));
             }
         }
-        let mut event = self.events.pop_front()?;
+        let Some(mut event) = self.events.pop_front() else { return self.poll_read() };
         if let IoEvent::Connected { serial, socket: of_it, .. }
         | IoEvent::Accepted { serial, socket: of_it, .. } = &mut event
         {
             *of_it = self.by_serial.get(serial).and_then(|place| socket(ConnId(*place)));
         }
         Some(event)
+    }
+
+    /// The next report of bytes read: after all other events, since the hub must know the connection.
+    fn poll_read(&mut self) -> Option<IoEvent> {
+        while let Some(serial) = self.with_read.pop() {
+            if let Some((_, slot)) = self.slot(serial) {
+                return Some(IoEvent::Read(Some(serial), std::mem::take(&mut slot.read_bytes)));
+            }
+        }
+        let bytes = std::mem::take(&mut self.handshakes_read);
+        (bytes > 0).then_some(IoEvent::Read(None, bytes))
     }
 
     fn add(&mut self, serial: Serial, security: Security) -> ConnId {
@@ -124,7 +167,8 @@ impl IoWorker {
             to_send: VecDeque::new(),
             sent: 0,
             room: InFlight::default(),
-            granted: 0,
+            read_bytes: 0,
+            granted: if security == Security::Tls { FIRST_GRANT } else { 0 },
             is_closing: false,
         };
         let place = self.free.pop().unwrap_or_else(|| {
@@ -149,6 +193,9 @@ impl IoWorker {
         let slot = self.slots.get_mut(conn.0 as usize)?.take()?;
         self.by_serial.remove(&slot.serial);
         self.free.push(conn.0);
+        if slot.read_bytes > 0 {
+            self.events.push_back(IoEvent::Read(Some(slot.serial), slot.read_bytes));
+        }
         Some(slot)
     }
 }
@@ -185,7 +232,9 @@ impl Node for IoWorker {
         let Some(slot) = self.slots.get_mut(conn.0 as usize).and_then(Option::as_mut) else {
             return;
         };
-        slot.granted = slot.granted.saturating_sub(plaintext.len());
+        if slot.security == Security::Plain {
+            slot.granted = slot.granted.saturating_sub(plaintext.len());
+        }
         if slot.is_closing {
             return;
         }
@@ -284,6 +333,29 @@ impl Node for IoWorker {
             Some(slot) if slot.security == Security::Plain => slot.granted,
             _ => usize::MAX,
         }
+    }
+
+    fn poll_read_limit(&mut self, _: Instant, conn: Option<ConnId>) -> usize {
+        match conn {
+            None => self.handshakes_granted,
+            Some(conn) => self.of_conn(conn).map_or(0, |slot| slot.granted),
+        }
+    }
+
+    fn handle_read(&mut self, _: Instant, conn: Option<ConnId>, bytes: usize) {
+        let Some(conn) = conn else {
+            self.handshakes_granted = self.handshakes_granted.saturating_sub(bytes);
+            self.handshakes_read += bytes;
+            return;
+        };
+        let Some(slot) = self.slots.get_mut(conn.0 as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        if slot.read_bytes == 0 {
+            self.with_read.push(slot.serial);
+        }
+        slot.granted = slot.granted.saturating_sub(bytes);
+        slot.read_bytes += bytes;
     }
 
     fn poll_readable(&mut self) -> Option<ConnId> {

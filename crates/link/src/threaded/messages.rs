@@ -14,6 +14,13 @@ pub(super) const CHUNK_LEN: usize = 16_384;
 /// Bytes of the cells that fill a record: the most requested from a node at once.
 pub(super) const RECORD_LEN: usize = CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
+/// Bytes that an I/O thread may read from a link, or from all its TLS handshakes, before the hub grants
+/// more: it spares each new link a round trip between the threads.
+pub(super) const FIRST_GRANT: usize = 4_096;
+
+/// Limit on the bytes of a link, or of the handshakes of a thread, that may be read without the hub.
+pub(super) const GRANT_MAX: usize = 1 << 20;
+
 /// Limit on the memory of one connection's chunks between the hub and TLS.
 pub(super) const IN_FLIGHT_MAX: usize = 4 * CHUNK_LEN;
 
@@ -124,8 +131,11 @@ pub(super) enum IoCommand {
     },
     /// Encrypt and write this.
     Send(Serial, Chunk),
-    /// Permits reading this number of further bytes from a connection without TLS.
+    /// Permits reading this number of further bytes from a connection: of plaintext without TLS, and
+    /// from the socket with TLS.
     Grant(Serial, usize),
+    /// Permits the same for all TLS handshakes together.
+    GrantHandshakes(usize),
     /// Close after the queued data is written.
     Close(Serial),
     /// Use another certificate for incoming connections.
@@ -151,6 +161,9 @@ pub(super) enum IoEvent {
     Bytes(Serial, Chunk),
     /// This amount of queued data has been encrypted; there is room for more.
     Room(Serial, InFlight),
+    /// This number of bytes has been read from the socket of a connection with TLS, or from those of
+    /// all TLS handshakes.
+    Read(Option<Serial>, usize),
     /// Data that is encrypted but not written.
     Unwritten(Serial, Unwritten),
     Closed(Serial, CloseCause),

@@ -35,7 +35,25 @@ struct Party {
     slowly: Option<usize>,
     takes_none: BTreeSet<ConnId>,
     readable: VecDeque<ConnId>,
+    /// How it is read, if that is limited.
+    pace: Option<Pace>,
 }
+
+/// Bytes that a party permits to read in each step of time, over all connections and handshakes.
+#[derive(Default)]
+struct Pace {
+    left: i64,
+    read: i64,
+    handshakes_read: i64,
+    steps: i64,
+    next: Instant,
+    waiting: Vec<ConnId>,
+}
+
+/// Bytes of a step, at most permitted at once, and its length.
+const STEP: i64 = 60_000;
+const AT_ONCE: i64 = 20_000;
+const STEP_TIME: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 struct Ends {
@@ -102,7 +120,16 @@ impl Node for Party {
         self.closed.push(cause);
     }
 
-    fn handle_timeout(&mut self, _: Instant) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        if let Some(pace) = &mut self.pace {
+            pace.steps += 1;
+            pace.left = (pace.left + STEP).min(STEP);
+            pace.next = now + STEP_TIME;
+            if pace.left > 0 {
+                self.readable.extend(pace.waiting.drain(..));
+            }
+        }
+    }
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
         let (to, security) = self.to.filter(|_| self.dialled < CONNS)?;
@@ -136,7 +163,23 @@ impl Node for Party {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.pace.as_ref().map(|pace| pace.next)
+    }
+
+    fn poll_read_limit(&mut self, _: Instant, conn: Option<ConnId>) -> usize {
+        let Some(pace) = &mut self.pace else { return usize::MAX };
+        let limit = usize::try_from(pace.left.min(AT_ONCE)).unwrap_or(0);
+        pace.waiting.extend(conn.filter(|_| limit == 0));
+        limit
+    }
+
+    fn handle_read(&mut self, _: Instant, conn: Option<ConnId>, bytes: usize) {
+        if let Some(pace) = &mut self.pace {
+            let bytes = i64::try_from(bytes).expect("few");
+            pace.left -= bytes;
+            pace.read += bytes;
+            pace.handshakes_read += if conn.is_none() { bytes } else { 0 };
+        }
     }
 
     fn receive_limit(&self, conn: ConnId) -> usize {
@@ -206,6 +249,81 @@ fn data_of_many_threads_arrives_complete_and_in_order() {
         assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
         assert!(mirror.conns.is_empty() && mirror.by_serial.is_empty());
     }
+}
+
+#[test]
+fn a_party_is_read_no_faster_than_it_permits_and_completely() {
+    for threads in [1, 3] {
+        let (listener, address) = listener();
+        let paced = Party { pace: Some(Pace::default()), ..Party::default() };
+        let mut mirror = threaded(paced, &[listener], threads);
+        let to = Some((address, Security::Tls));
+        let mut dialler = threaded(Party { to, ..Party::default() }, &[], 1);
+        turn(&mut dialler, &mut mirror, |dialler, _| dialler.done == CONNS);
+        assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
+        let pace = mirror.node().pace.as_ref().expect("paced");
+        let (len, conns) = (i64::try_from(LEN).expect("few"), i64::from(CONNS));
+        // All bytes of the sockets: records have a header, and handshakes are counted.
+        assert!(pace.read > len * conns * 1_001 / 1_000, "{}", pace.read);
+        assert!(
+            (conns * 200..conns * 5_000).contains(&pace.handshakes_read),
+            "{}",
+            pace.handshakes_read
+        );
+        // What each thread and connection may read before it asks again.
+        let first = i64::try_from(messages::FIRST_GRANT).expect("few");
+        let ahead =
+            conns * (AT_ONCE + first) + i64::try_from(threads).expect("few") * (AT_ONCE + first);
+        let permitted = (pace.steps + 1) * STEP + ahead;
+        assert!(pace.read <= permitted, "{} bytes in {} steps", pace.read, pace.steps);
+    }
+}
+
+#[test]
+fn what_may_not_be_read_waits_without_spinning() {
+    let (listener, address) = listener();
+    let never = Instant::ORIGIN + Duration::from_hours(1);
+    let party =
+        || Party { pace: Some(Pace { next: never, ..Pace::default() }), ..Party::default() };
+    let options = DriverOptions::default();
+    let mut mirror =
+        Driver::new(party(), Clock::start(), tls(), vec![listener], options).expect("a driver");
+    let to = Some((address, Security::Tls));
+    let mut dialler = threaded(Party { to, ..Party::default() }, &[], 1);
+    let conns = CONNS as usize;
+    let until = |mirror: &mut Driver<Party>,
+                 dialler: &mut ThreadedDriver<Party>,
+                 is_done: &dyn Fn(&Driver<Party>, &Party) -> bool| {
+        let end = dialler.now() + Duration::from_secs(60);
+        while !is_done(mirror, dialler.node()) {
+            assert!(dialler.now() < end, "not done in a minute");
+            let soon = dialler.now() + Duration::from_millis(1);
+            dialler.turn(soon).expect("alive");
+            let soon = mirror.now() + Duration::from_millis(1);
+            mirror.turn(soon).expect("alive");
+        }
+    };
+    // A turn without work lasts until its deadline.
+    let becomes_idle = |mirror: &mut Driver<Party>| {
+        (0..1_000).any(|_| {
+            let deadline = mirror.now() + Duration::from_millis(50);
+            mirror.turn(deadline).expect("alive");
+            mirror.now() >= deadline
+        })
+    };
+    until(&mut mirror, &mut dialler, &|mirror, _| mirror.open_sockets() == conns);
+    assert!(becomes_idle(&mut mirror), "handshakes wait");
+    assert_eq!(mirror.node().accepted, 0);
+    // Enough for the handshakes, and then nothing for the links.
+    mirror.node_mut().pace.as_mut().expect("paced").left = i64::from(CONNS) * AT_ONCE;
+    until(&mut mirror, &mut dialler, &|mirror, _| {
+        mirror.node().pace.as_ref().is_some_and(|pace| pace.waiting.len() >= conns)
+    });
+    assert_eq!(mirror.node().accepted, CONNS);
+    assert!(becomes_idle(&mut mirror), "links wait");
+    let pace = mirror.node_mut().pace.take().expect("paced");
+    mirror.node_mut().readable.extend(pace.waiting);
+    until(&mut mirror, &mut dialler, &|_, dialler| dialler.done == CONNS);
 }
 
 /// Sends its bytes to each peer, identified by the peer's first byte; then closes.

@@ -1,7 +1,7 @@
 //! Moves bytes between the node and the I/O threads.
 
 use super::ThreadedDriver;
-use super::messages::{Chunk, IN_FLIGHT_MAX, IoCommand};
+use super::messages::{Chunk, FIRST_GRANT, GRANT_MAX, IN_FLIGHT_MAX, IoCommand};
 use onion::Instant;
 use onion::node::{ConnId, Node, Security};
 
@@ -76,11 +76,42 @@ impl<N: Node> ThreadedDriver<N> {
         if let Some(cause) = conn.closed.take() {
             self.conns.remove(&id);
             self.node.handle_closed(now, id, cause);
-        } else if conn.security == Security::Plain && conn.is_connected {
-            let more = self.node.receive_limit(id).saturating_sub(conn.granted);
+        } else {
+            self.grant(now, id);
+        }
+    }
+
+    /// Permits the I/O thread to read as much from a connection as the node does.
+    pub(super) fn grant(&mut self, now: Instant, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_connected) else { return };
+        let limit = match conn.security {
+            Security::Plain => self.node.receive_limit(id),
+            // Of a link without a limit, half of the grant is left.
+            Security::Tls if conn.granted > GRANT_MAX / 2 => return,
+            Security::Tls => self.node.poll_read_limit(now, Some(id)).min(GRANT_MAX),
+        };
+        let more = limit.saturating_sub(conn.granted);
+        if more > 0 {
+            conn.granted += more;
+            self.io_workers[conn.worker].send(IoCommand::Grant(conn.serial, more));
+        }
+    }
+
+    /// Permits the TLS handshakes of all threads to read what the node permits.
+    pub(super) fn grant_handshakes(&mut self, now: Instant) {
+        let threads = self.io_workers.len();
+        for _ in 0..threads {
+            // Each thread is the first in turn.
+            self.next_granted = (self.next_granted + 1) % threads;
+            let worker = &mut self.io_workers[self.next_granted];
+            if worker.handshakes_granted > FIRST_GRANT / 2 {
+                continue;
+            }
+            let limit = self.node.poll_read_limit(now, None).min(GRANT_MAX);
+            let more = limit.saturating_sub(worker.handshakes_granted);
             if more > 0 {
-                conn.granted += more;
-                self.io_workers[conn.worker].send(IoCommand::Grant(conn.serial, more));
+                worker.handshakes_granted += more;
+                worker.send(IoCommand::GrantHandshakes(more));
             }
         }
     }

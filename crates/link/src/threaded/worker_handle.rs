@@ -1,7 +1,7 @@
 //! An I/O thread, as seen by the node's thread.
 
 use super::io_worker::IoWorker;
-use super::messages::{IoCommand, IoEvent};
+use super::messages::{FIRST_GRANT, IoCommand, IoEvent};
 use crate::driver::{Driver, DriverError, Waker};
 use onion::Duration;
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ pub(super) struct WorkerHandle {
     /// Commands for which the queue had no room. The limits on data in flight bound them.
     waiting: VecDeque<IoCommand>,
     has_new: bool,
+    /// Bytes that the TLS handshakes of the thread may still read.
+    pub(super) handshakes_granted: usize,
     waker: Waker,
     /// The thread polls for commands before it waits for its sockets.
     is_awake: Arc<AtomicBool>,
@@ -49,8 +51,15 @@ impl WorkerHandle {
             .name(format!("sockets {place}"))
             .spawn(move || work(place, driver, &commands, &events, &theirs))
             .map_err(DriverError::of("cannot make a thread"))?;
-        let (waiting, has_new) = (VecDeque::new(), false);
-        Ok(Self { commands: Some(sender), waiting, has_new, waker, is_awake, thread: Some(thread) })
+        Ok(Self {
+            commands: Some(sender),
+            waiting: VecDeque::new(),
+            has_new: false,
+            handshakes_granted: FIRST_GRANT,
+            waker,
+            is_awake,
+            thread: Some(thread),
+        })
     }
 
     /// Queues a command. Call [`wake`](Self::wake) afterwards.
@@ -117,7 +126,12 @@ fn work(
             match commands.try_recv() {
                 Ok(IoCommand::Tls(tls)) => driver.set_tls(*tls),
                 Ok(IoCommand::StopListening) => driver.stop_listening(),
-                Ok(command) => driver.node_mut().handle_command(now, command),
+                Ok(command) => {
+                    if matches!(command, IoCommand::GrantHandshakes(_)) {
+                        driver.resume_handshakes();
+                    }
+                    driver.node_mut().handle_command(now, command);
+                }
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }

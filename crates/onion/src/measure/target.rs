@@ -265,7 +265,16 @@ impl Target {
         }
     }
 
-    /// Client traffic has arrived.
+    /// Bytes of measurement traffic without the clients' share of them: what the measurement may use of the
+    /// relay's read limit.
+    #[inline]
+    #[must_use]
+    pub fn without_clients_share(&self, bytes: u64) -> u64 {
+        let running = self.active.as_ref().and_then(|active| active.running.as_ref());
+        running.map_or(bytes, |running| running.limit.without_share(bytes))
+    }
+
+    /// Client traffic has arrived, or traffic that this relay has made for a client is sent.
     #[inline]
     pub fn handle_client_received(&mut self, bytes: u64) {
         if let Some(running) = self.running() {

@@ -79,7 +79,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
         if command == Command::PADDING_NEGOTIATE {
             self.padder.negotiate(at.conn, link, body.bytes());
-            return Ok(());
+            return self.note_padding(at.conn, 1);
         }
         let found = link.circuits.find(at.circ_id);
         if found.is_none() && self.handshakes.contains(at) {
@@ -109,7 +109,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                 self.handle_created(index, at, body.bytes());
             }
             (Command::DESTROY, Some((index, _))) => self.handle_destroy(index, at),
-            _ => {} // padding, and cells of circuits that are gone
+            // The circuit is gone.
+            (Command::DESTROY | Command::CREATED2, _) => {}
+            // Padding, and what this relay does not know.
+            _ => return self.note_padding(at.conn, 1),
         }
         Ok(())
     }
@@ -212,8 +215,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Handles a relay cell in the backward direction.
     #[inline]
     fn relay_backward(&mut self, index: CircuitIndex, body: &S::Body) {
-        self.target.handle_client_received(CELL_LEN as u64);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
+        if circuit.end.is_none() {
+            self.target.handle_client_received(CELL_LEN as u64);
+        }
         self.padder.handle_use(&mut self.conns, circuit, Command::RELAY);
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let queue = &mut circuit.backward_queue;
@@ -296,8 +301,23 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             RelayCommand::TRUNCATE => self.truncate(index),
             RelayCommand::PADDING_NEGOTIATE => self.refuse_padding(index, data.bytes()),
-            // DROP is padding. Relays ignore commands that they do not know.
+            RelayCommand::DROP => self.handle_drop(index),
+            // Relays ignore commands that they do not know.
             _ => {}
+        }
+    }
+
+    /// Handles DROP, which is padding. No client pads a circuit towards a relay that has refused to.
+    ///
+    /// A relay forwards the cells of many clients: its link does not end because of one of them.
+    fn handle_drop(&mut self, index: CircuitIndex) {
+        let Some(circuit) = self.circuits.get(index) else { return };
+        let conn = circuit.back.conn;
+        if self.conns.link(conn).is_some_and(|link| link.is_relays()) {
+            return;
+        }
+        if let Err(violation) = self.note_padding(conn, 1) {
+            self.handle_violation(self.outputs.now(), conn, violation);
         }
     }
 

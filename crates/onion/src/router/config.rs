@@ -17,13 +17,15 @@ use core::net::{IpAddr, SocketAddr};
 /// How late a driver may wake up without reducing the rate: its timers have a resolution of about 1 ms.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
-/// The rate limit, like `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but for outgoing cells only,
-/// without TLS and TCP overhead.
+/// The rate limit, like `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, in each direction.
+///
+/// Sending counts cells. Reading counts all bytes of links, with TLS, and allows for the TLS of as many cells as
+/// are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Average rate.
     pub rate: Rate,
-    /// Burst,
+    /// Burst.
     pub burst_bytes: u64,
 }
 

@@ -8,7 +8,7 @@ use super::circuits::{Circuits, Handshakes, Tunnels};
 use super::conflux::Sets;
 use super::conns::Conns;
 use super::dos::ClientAddresses;
-use super::links::{Link, Outputs, Padder, RelayLink, Role};
+use super::links::{Link, Outputs, Padder, Reading, RelayLink, Role};
 use super::schedule::SchedulerConfig;
 use super::streams::{ExitConfig, KnownRelays, Streams};
 use super::{Behavior, Parameters, RouterConfig, RouterEvent, RouterTotals};
@@ -46,8 +46,9 @@ const EVENTS_MAX: usize = 256;
 ///   [`receive_limit`](Self::receive_limit);
 /// - *links*: [`accept`](Self::accept), [`handle_link_open`](Self::handle_link_open),
 ///   [`handle_cell`](Self::handle_cell), [`handle_measure`](Self::handle_measure),
-///   [`handle_feedback`](Self::handle_feedback), [`poll_control`](Self::poll_control),
-///   [`poll_cells`](Self::poll_cells);
+///   [`handle_feedback`](Self::handle_feedback), [`handle_padding`](Self::handle_padding),
+///   [`handle_read`](Self::handle_read), [`poll_read_limit`](Self::poll_read_limit),
+///   [`poll_control`](Self::poll_control), [`poll_cells`](Self::poll_cells);
 /// - *streams*: [`handle_stream_data`](Self::handle_stream_data),
 ///   [`poll_stream_data`](Self::poll_stream_data);
 /// - *commands*: [`shut_down`](Self::shut_down), and all that begin with `set_`;
@@ -71,8 +72,11 @@ pub struct Core<S: CellModel, R, C = super::Honest> {
     /// Also the router's clock.
     pub(super) outputs: Outputs,
     pub(super) padder: Padder,
+    /// The rate limit for sending.
     pub(super) bucket: Option<TokenBucket>,
-    /// The bucket has another rate than the configured one, on request of the behavior.
+    /// The rate limit for reading.
+    pub(super) reading: Reading,
+    /// The buckets have another rate than the configured one, on request of the behavior.
     pub(super) has_changed_rate: bool,
     pub(super) target: Target,
     pub(super) to_dial: VecDeque<Dial>,
@@ -116,6 +120,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             outputs: Outputs::new(&config.scheduler, now),
             padder: Padder::new(config.padding, &Parameters::default()),
             bucket: None,
+            reading: Reading::default(),
             has_changed_rate: false,
             target,
             to_dial: VecDeque::new(),
@@ -469,15 +474,18 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         all.into_iter().flatten().min()
     }
 
-    /// The number of bytes that a stream accepts now. Links have no limit.
+    /// The number of bytes that a stream accepts now. Links have [another limit](Self::poll_read_limit).
     #[must_use]
     pub fn receive_limit(&self, conn: ConnId) -> usize {
         self.stream_limit(conn).unwrap_or(usize::MAX)
     }
 
-    /// The next stream that accepts data again.
+    /// The next link that may be read again, or stream that accepts data again.
     #[must_use]
     pub fn poll_readable(&mut self) -> Option<ConnId> {
+        if let Some(link) = self.reading.poll_readable(&self.conns) {
+            return Some(link);
+        }
         loop {
             let conn = self.streams.poll_readable(&mut self.conns)?;
             // The space may be used up again; then the stream waits for the next time.

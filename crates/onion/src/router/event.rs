@@ -44,6 +44,12 @@ pub enum RouterEvent {
         /// The violation.
         violation: Violation,
     },
+    /// A link was closed because its peer sent far more padding than padding-spec permits. Frequent ones are not
+    /// all reported; [`RouterTotals::padding_refused`] counts them.
+    PaddingRefused {
+        /// The peer, if it has authenticated as a relay.
+        peer: Option<RsaId>,
+    },
     /// A circuit with a full queue was destroyed, and its next hop has not reported forwarded cells for three
     /// seconds.
     ///
@@ -92,8 +98,12 @@ pub struct RouterTotals {
     pub feedback_refused: u64,
     /// Circuits destroyed with a full queue whose next hop reported no forwarded cells.
     pub stalled_circuits: u64,
-    /// How often a link had to wait for the rate limit.
+    /// Links closed because of too much padding.
+    pub padding_refused: u64,
+    /// How often a link with cells had to wait for the rate limit.
     pub limited: u64,
+    /// How often a link, or TLS handshakes, had to wait for the rate limit to be read.
+    pub limited_reads: u64,
     /// Runs of the OOM handler.
     pub oom_runs: u64,
     /// Bytes of memory that it reclaimed.

@@ -211,7 +211,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
                 self.core.handle_violation(now, conn, Violation::NotCells);
                 false
             }
-            _ => true,
+            _ => self.core.handle_padding(now, conn, cell.body.len()),
         }
     }
 }
@@ -332,6 +332,14 @@ impl<R: Rng, C: Behavior> Node for Router<R, C> {
 
     fn poll_readable(&mut self) -> Option<ConnId> {
         self.core.poll_readable()
+    }
+
+    fn poll_read_limit(&mut self, now: Instant, conn: Option<ConnId>) -> usize {
+        self.core.poll_read_limit(now, conn)
+    }
+
+    fn handle_read(&mut self, now: Instant, conn: Option<ConnId>, bytes: usize) {
+        self.core.handle_read(now, conn, bytes);
     }
 
     fn poll_lookup(&mut self) -> Option<Lookup> {

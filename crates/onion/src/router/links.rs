@@ -1,9 +1,10 @@
-//! Links to clients and other relays: peers, queued output, rate limit, padding and upkeep.
+//! Links to clients and other relays: peers, queued output, rate limits, padding and upkeep.
 
 mod limit;
 mod link;
 mod output;
 mod padding;
+mod reading;
 mod uniform;
 mod upkeep;
 
@@ -11,6 +12,7 @@ pub(super) use link::{Link, Role};
 pub use output::Control;
 pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
 pub(super) use padding::Padder;
+pub(super) use reading::Reading;
 pub(super) use uniform::uniform_below;
 
 use crate::identity::{RelayIds, RsaId};

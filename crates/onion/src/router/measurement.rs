@@ -96,6 +96,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             link.role = role;
             self.padder.consider(id, link);
         }
+        if role != Role::Ordinary {
+            self.reading.exempt(&mut self.conns, id);
+        }
     }
 
     fn send_message(&mut self, id: ConnId, message: &Message) {

@@ -24,7 +24,7 @@ use super::Parameters;
 use crate::cell::CELL_LEN;
 use crate::node::SocketState;
 use crate::time::Duration;
-pub(super) use circuit_mux::{CircuitMux, Served};
+pub(super) use circuit_mux::{CircuitMux, Served, ServedCells};
 pub(super) use ewma::{CellCount, Decay, EwmaTick};
 pub(super) use runs::Runs;
 

@@ -2,6 +2,7 @@
 
 use super::circuits::OnLink;
 use super::links::{Control, Parked};
+use super::schedule::ServedCells;
 use super::{Behavior, Core};
 use crate::cell::{CELL_LEN, Command};
 use crate::cell_model::CellModel;
@@ -38,13 +39,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return 0;
         }
         let (conns, circuits) = (&mut self.conns, &mut self.circuits);
-        let cells = self.outputs.take_cells(conns, circuits, conn, &mut out[..allowed]);
-        if cells > 0 {
-            self.account_sent(conn, (cells * CELL_LEN) as u64);
+        let notes_own = self.target.is_measuring();
+        let served = self.outputs.take_cells(conns, circuits, conn, notes_own, &mut out[..allowed]);
+        if served.cells > 0 {
+            self.account_sent(conn, served);
             self.handle_transfer(now, conn);
             self.wake_unblocked();
         }
-        cells
+        served.cells
     }
 
     /// The number of cells that a link may send now, by the scheduler, the rate limit and the clients' share.
@@ -80,18 +82,23 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     #[inline]
-    fn account_sent(&mut self, conn: ConnId, bytes: u64) {
+    fn account_sent(&mut self, conn: ConnId, served: ServedCells) {
+        let bytes = (served.cells * CELL_LEN) as u64;
         if let Some(link) = self.conns.link_mut(conn) {
-            link.sent_cells += bytes / CELL_LEN as u64;
+            link.sent_cells += served.cells as u64;
         }
+        self.reading.handle_sent(served.cells);
         if let Some(bucket) = &mut self.bucket {
             bucket.take(bytes);
         }
         if self.conns.output(conn).is_some_and(|output| output.is_measurers) {
             self.target.handle_measured(conn, bytes);
+            let now = self.outputs.now();
+            self.reading.handle_echoed(now, self.target.without_clients_share(bytes));
             self.totals.measured_bytes += bytes;
         } else {
             self.target.handle_client_sent(bytes);
+            self.target.handle_client_received((served.own_cells * CELL_LEN) as u64);
             self.totals.client_bytes += bytes;
         }
     }

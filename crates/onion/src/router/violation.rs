@@ -20,6 +20,8 @@ pub enum Violation {
     MalformedFeedback(&'static str),
     /// A FEEDBACK cell that reports more forwarded cells than the peer received.
     ExcessFeedback,
+    /// Far more padding than padding-spec §2 permits, or as many cells that mean nothing.
+    ExcessPadding,
 }
 
 /// The party that is to blame for a [`Violation`].
@@ -76,6 +78,7 @@ impl fmt::Display for Violation {
                 write!(f, "sent a malformed FEEDBACK cell: {problem}")
             }
             Self::ExcessFeedback => Excess.fmt(f),
+            Self::ExcessPadding => f.write_str("sent far more padding than padding-spec permits"),
         }
     }
 }

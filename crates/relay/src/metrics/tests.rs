@@ -5,6 +5,7 @@ fn whole() -> String {
     let totals = RouterTotals {
         reclaimed_bytes: 7,
         limited: 8,
+        limited_reads: 9,
         conflux_sets: 11,
         conflux_legs: 23,
         conflux_switches: 12,
@@ -37,6 +38,7 @@ fn metrics_of_c_tor_have_its_names_and_labels() {
         "tor_relay_traffic_bytes{direction=\"read\"} 5",
         "tor_relay_traffic_bytes{direction=\"written\"} 6",
         "tor_relay_load_oom_bytes_total{subsys=\"cell\"} 7",
+        "tor_relay_load_global_rate_limit_reached_total{side=\"read\"} 9",
         "tor_relay_load_global_rate_limit_reached_total{side=\"write\"} 8",
         "tor_relay_load_tcp_exhaustion_total 2",
         "tor_relay_load_socket_total{state=\"opened\"} 4",

@@ -1,17 +1,17 @@
 //! Carrying bytes between nodes.
 
-use super::Wire;
 use super::config::{NodeId, WireError};
 use super::conn::{End, LinkId, Side, Tcp};
 use super::event_queue::{Event, Load};
 use super::path::Path;
 use super::tcp::{Chunk, Receiver, SEGMENT_BYTES, Sender};
+use super::{Resident, Wire};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::cell::CELL_LEN;
 use onion::cell::CELLS_PER_RECORD;
-use onion::node::Security;
+use onion::node::{ConnId, Security};
 use onion::{Duration, Instant};
 
 /// The transmit buffer: a record, as on real sockets.
@@ -198,24 +198,23 @@ impl Wire {
         while !rest.is_empty() {
             // The node may have closed it after the previous piece.
             let Some(link) = self.links.get_mut(&id) else { break };
-            let is_plain = link.security == Security::Plain;
+            let security = link.security;
             let Some(end) = link.end_mut(side).filter(|end| !end.is_closed) else { break };
             let resident = &mut self.residents[end.node.0];
-            let mut len_max = rest.len();
-            if is_plain {
-                len_max = len_max.min(resident.node.receive_limit(end.conn));
-                if end.held.len() > 0 || len_max == 0 {
-                    end.held.push(rest);
-                    return Ok(bytes.len() - rest.len());
-                }
+            let mut len_max = 0;
+            if end.held.len() == 0 {
+                len_max = resident.read_limit(self.now, end.conn, security).min(rest.len());
+            }
+            if len_max == 0 {
+                end.held.push(rest);
+                return Ok(bytes.len() - rest.len());
             }
             if let Some(cut) = self.config.piece_max_bytes {
                 len_max = len_max.min(self.cuts.up_to(cut));
             }
             let (piece, later) = rest.split_at(len_max);
             rest = later;
-            resident.received_bytes += len_max as u64;
-            resident.node.handle_bytes(self.now, end.conn, piece);
+            resident.read(self.now, end.conn, security, piece);
             let node = end.node;
             self.drain(node)?;
         }
@@ -224,11 +223,11 @@ impl Wire {
 
     /// Gives a node as much of the buffered bytes as it accepts; returns true if it may accept more.
     pub(super) fn release_held(&mut self, id: LinkId, side: Side) -> bool {
-        let Some(end) = self.links.get_mut(&id).and_then(|link| link.end_mut(side)) else {
-            return false;
-        };
+        let Some(link) = self.links.get_mut(&id) else { return false };
+        let security = link.security;
+        let Some(end) = link.end_mut(side).filter(|end| end.held.len() > 0) else { return false };
         let resident = &mut self.residents[end.node.0];
-        let mut len_max = resident.node.receive_limit(end.conn).min(end.held.len());
+        let mut len_max = resident.read_limit(self.now, end.conn, security).min(end.held.len());
         if len_max == 0 {
             return false;
         }
@@ -236,8 +235,7 @@ impl Wire {
             len_max = len_max.min(self.cuts.up_to(cut));
         }
         let piece = end.held.take(len_max);
-        resident.received_bytes += len_max as u64;
-        resident.node.handle_bytes(self.now, end.conn, &piece);
+        resident.read(self.now, end.conn, security, &piece);
         self.handle_taken(id, side, piece.len());
         self.open_window(id, side);
         self.tell_end(id, side);
@@ -280,6 +278,25 @@ impl Wire {
             self.drain(node)?;
         }
         Ok(())
+    }
+}
+
+impl Resident {
+    /// The number of bytes of a connection that the node accepts now.
+    fn read_limit(&mut self, now: Instant, conn: ConnId, security: Security) -> usize {
+        match security {
+            Security::Tls => self.node.poll_read_limit(now, Some(conn)),
+            Security::Plain => self.node.receive_limit(conn),
+        }
+    }
+
+    /// Gives the node these bytes. With TLS there are no others: it is without overhead here.
+    fn read(&mut self, now: Instant, conn: ConnId, security: Security, bytes: &[u8]) {
+        self.received_bytes += bytes.len() as u64;
+        if security == Security::Tls {
+            self.node.handle_read(now, Some(conn), bytes.len());
+        }
+        self.node.handle_bytes(now, conn, bytes);
     }
 }
 

@@ -64,6 +64,12 @@ impl ClientLimit {
         self.measured_bytes += bytes;
     }
 
+    /// Bytes of the whole relay's traffic without the clients' share *r*.
+    #[inline]
+    pub(super) fn without_share(&self, bytes: u64) -> u64 {
+        bytes * u64::from(1000 - self.share.as_permille()) / 1000
+    }
+
     /// Client traffic has been sent.
     #[inline]
     pub const fn handle_client_sent(&mut self, bytes: u64) {

@@ -261,6 +261,20 @@ impl<S: CellModel> Circuits<S> {
         (circuit.way_out(direction)?.conn == conn).then(|| circuit.queue_mut(direction))
     }
 
+    /// Whether this relay makes the cells of a queue itself, from what destinations, the directory server or DNS
+    /// answer.
+    ///
+    /// A circuit that has streams here and is extended as well has cells of both kinds in one queue. It counts as
+    /// one that ends here, in [`handle_client_received`] too.
+    ///
+    /// [`handle_client_received`]: crate::measure::target::Target::handle_client_received
+    pub(crate) fn are_own_cells(&self, QueueId { index, direction }: QueueId) -> bool {
+        direction == Direction::Backward
+            && self
+                .get(index)
+                .is_some_and(|circuit| circuit.end.is_some() || circuit.next_link == NextLink::None)
+    }
+
     /// Releases unused memory of all circuits.
     pub(crate) fn rest(&mut self) {
         self.iter_mut().for_each(Circuit::rest);

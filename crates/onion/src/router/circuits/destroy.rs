@@ -97,6 +97,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub(crate) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
+        self.reading.forget(id, &mut link.read_turn);
         if let Some(from) = link.from.filter(|_| link.is_counted) {
             self.client_addresses.handle_closed(from);
         }

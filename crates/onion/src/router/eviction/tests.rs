@@ -77,7 +77,8 @@ impl World {
     /// A cell passes.
     fn touch(&mut self, conn: ConnId, number: u32) {
         let data = HeaderOnlyPayload::from_bytes(&[]);
-        let message = Message { command: RelayCommand::DROP, stream_id: StreamId::CIRCUIT, data };
+        // Ignored, as it names no stream. DROP is padding, of which a client may send little.
+        let message = Message { command: RelayCommand::END, stream_id: StreamId::CIRCUIT, data };
         let mut body = HeaderOnlyBody::default();
         body.write(RelayFormat::V0, &message).expect("it fits");
         let mut layers = <HeaderOnly as CellModel>::Layers::default();

@@ -1,4 +1,4 @@
-//! The rate limit, and when blocked links resume.
+//! The rate limit for sending, and when blocked links resume. For reading, see [`reading`](super::reading).
 
 use super::output::RECORD_BYTES;
 use crate::cell_model::CellModel;
@@ -8,16 +8,17 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Sets the rate limit.
+    /// Sets the rate limit, for both directions.
     pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
         self.outputs.set_now(now);
         self.config.limit = limit;
         self.bucket = limit.map(|limit| limit.bucket(now));
+        self.reading.set_limit(&mut self.conns, now, limit);
         self.has_changed_rate = false;
         self.outputs.wake_parked(&mut self.conns, usize::MAX);
     }
 
-    /// Sends with `rate` during a measurement, and with the configured rate otherwise.
+    /// Sends and reads with `rate` during a measurement, and with the configured rate otherwise.
     #[cold]
     pub(crate) fn change_rate(&mut self, rate: Rate) {
         let is_measured = self.target.is_measuring();
@@ -28,12 +29,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let usual = self.config.limit;
         let burst_bytes = usual.map_or(0, |limit| limit.burst_bytes);
         let limit = if is_measured { Some(RateLimit { rate, burst_bytes }) } else { usual };
-        self.bucket = limit.map(|limit| limit.bucket(self.outputs.now()));
+        let now = self.outputs.now();
+        self.bucket = limit.map(|limit| limit.bucket(now));
+        self.reading.set_limit(&mut self.conns, now, limit);
     }
 
     /// Wakes links whose waiting time is over.
     pub(crate) fn wake_waiting(&mut self) {
         let now = self.outputs.now();
+        self.reading.wake(&mut self.conns, now);
         if self.outputs.has_parked() {
             let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
             // At least one: a link that wants less than a record may be able to send.
@@ -54,6 +58,6 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());
         // Blocked although the measurement is over: immediately.
         let by_share = by_share.map(|at| at.unwrap_or(Instant::ORIGIN));
-        [by_rate, by_share].into_iter().flatten().min()
+        [by_rate, by_share, self.reading.next_turn_at()].into_iter().flatten().min()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::output::Output;
 use super::padding::state::Padding;
+use super::reading::ReadTurn;
 use crate::cell::CircId;
 use crate::identity::RelayIds;
 use crate::link::ExpectedPeer;
@@ -71,6 +72,9 @@ pub(crate) struct Link {
     pub(crate) idle_max: Duration,
     /// Cells in flight on closed circuits, which the peer may still report as forwarded.
     pub(crate) stray_cells: u64,
+    pub(crate) read_turn: ReadTurn,
+    /// Cells received since the last upkeep that are padding.
+    pub(crate) padding_cells: u32,
 }
 
 impl Link {
@@ -94,6 +98,8 @@ impl Link {
             padding: Padding::new(now),
             has_feedback: false,
             stray_cells: 0,
+            read_turn: ReadTurn::default(),
+            padding_cells: 0,
             received_cells: 0,
             sent_cells: 0,
             output,

@@ -14,6 +14,8 @@
 //! By PADDING_NEGOTIATE a peer stops padding, restarts it, or lengthens the pauses. C tor accepts it from
 //! relays as well (only bridges do not), at any time, with any circuit ID; it drops malformed cells.
 //!
+//! A peer that sends far more padding than it may loses its link: see `receiving`.
+//!
 //! The cost: a timestamp is stored whenever bytes pass. All links share one timer, an ordered set with at most
 //! one entry for each link. A link that was active is *checked* no earlier than `nf_ito_low` later. If it was
 //! idle since then, the time of its PADDING cell is drawn, and the cell is *due* then. Traffic in between
@@ -32,6 +34,7 @@ use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
 
+mod receiving;
 mod sending;
 pub(super) mod state;
 #[cfg(test)]

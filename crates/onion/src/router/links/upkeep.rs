@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// The interval of upkeep.
-const PERIOD: Duration = Duration::from_secs(10);
+pub(super) const PERIOD: Duration = Duration::from_secs(10);
 
 /// Maximum time of the link handshake after TLS, or of dialling and both. Otherwise silent peers would occupy
 /// links forever.
@@ -50,6 +50,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.client_addresses.expire(now);
         let mut stale: Vec<ConnId> = Vec::new();
         for (id, link) in self.conns.links_mut() {
+            link.padding_cells = 0;
             let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;
             if link.is_open && is_used {
                 link.used_at = now;

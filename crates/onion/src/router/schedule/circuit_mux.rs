@@ -75,7 +75,7 @@ impl CircuitMux {
         circuits: &mut Circuits<S>,
         out: &mut [S::Cell],
     ) -> ServedCells {
-        let Served { conn, now, drained, passed } = served;
+        let Served { conn, now, notes_own, drained, passed } = served;
         let mut note = |id: QueueId, queue: &mut CellQueue<S::Cell>| {
             if queue.has_report() {
                 passed.push(id);
@@ -111,13 +111,17 @@ impl CircuitMux {
                     };
                     let before = taken.cells;
                     let has_more = taken.from(queue, now, out);
-                    queue.cell_count.add(taken.cells - before, ewma_tick);
+                    let count = taken.cells - before;
+                    queue.cell_count.add(count, ewma_tick);
                     if has_more {
                         first.0.0 = queue.cell_count.at(ewma_tick).to_bits();
                     } else {
                         PeekMut::pop(first);
                     }
                     note(id, queue);
+                    if notes_own && circuits.are_own_cells(id) {
+                        taken.own_cells += count;
+                    }
                 }
             }
         }
@@ -130,6 +134,8 @@ impl CircuitMux {
 pub(crate) struct Served<'a> {
     pub(crate) conn: ConnId,
     pub(crate) now: Instant,
+    /// Whether [`ServedCells::own_cells`] are counted.
+    pub(crate) notes_own: bool,
     /// Gets the circuits whose queues have become as short as requested.
     pub(crate) drained: &'a mut VecDeque<CircuitIndex>,
     /// Gets the queues with forwarded cells to report to the previous hop.
@@ -141,6 +147,8 @@ pub(crate) struct Served<'a> {
 pub(crate) struct ServedCells {
     /// Cells to send.
     pub(crate) cells: usize,
+    /// Cells among them that this relay has made itself.
+    pub(crate) own_cells: usize,
     /// Cells of circuits that have left the mux because their window is full.
     pub(crate) blocked_cells: usize,
 }

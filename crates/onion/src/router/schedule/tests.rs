@@ -118,7 +118,10 @@ impl Stage {
     fn transmit(&mut self, id: ConnId) -> usize {
         let wanted = self.outputs.wanted_cells(&mut self.conns, id);
         let mut cells = vec![[0; CELL_LEN]; wanted];
-        let count = self.outputs.take_cells(&mut self.conns, &mut self.circuits, id, &mut cells);
+        let count = self
+            .outputs
+            .take_cells(&mut self.conns, &mut self.circuits, id, false, &mut cells)
+            .cells;
         let has_windows = self.has_windows;
         assert!(count == wanted || has_windows, "all pending cells are available");
         for cell in &cells[..count] {

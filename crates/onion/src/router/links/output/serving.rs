@@ -6,7 +6,9 @@ use crate::cell_model::CellModel;
 use crate::node::{ConnId, SocketState};
 use crate::router::circuits::Circuits;
 use crate::router::conns::Conns;
-use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig, Served};
+use crate::router::schedule::{
+    Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig, Served, ServedCells,
+};
 use crate::time::Instant;
 
 /// Cells of a record on a link with hop-by-hop windows: as many as TCP sends in a scheduler interval, as far as
@@ -173,19 +175,21 @@ impl Outputs {
         pending.min(allotted).min(output.record_cells.unwrap_or(CELLS_PER_RECORD))
     }
 
-    /// Fills `out` with cells of a link's circuits; returns the number of cells.
+    /// Fills `out` with cells of a link's circuits. With `notes_own`, the result has the number of cells that this
+    /// relay has made itself.
     #[inline]
     pub(crate) fn take_cells<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuits: &mut Circuits<S>,
         id: ConnId,
+        notes_own: bool,
         out: &mut [S::Cell],
-    ) -> usize {
+    ) -> ServedCells {
         let ewma_tick = self.ewma_tick();
-        let Some(output) = conns.output_mut(id) else { return 0 };
+        let Some(output) = conns.output_mut(id) else { return ServedCells::default() };
         let (drained, passed) = (&mut self.drained, &mut self.passed);
-        let served = Served { conn: id, now: self.now, drained, passed };
+        let served = Served { conn: id, now: self.now, notes_own, drained, passed };
         let taken = output.mux.serve(served, &ewma_tick, circuits, out);
         let cells = taken.cells;
         output.take_pending(cells + taken.blocked_cells);
@@ -196,7 +200,7 @@ impl Outputs {
             let bytes = (cells * CELL_LEN) as u64 + RECORD_OVERHEAD_BYTES;
             *allotment = allotment.saturating_sub(bytes);
         }
-        cells
+        taken
     }
 }
 
