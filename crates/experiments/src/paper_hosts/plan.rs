@@ -98,7 +98,9 @@ pub(super) struct Cell {
 impl Cell {
     pub(super) fn params(&self) -> Params {
         let (multiplier, seconds) = (self.multiplier, self.seconds);
-        let params = Params { multiplier, seconds, ..TeamOptions::default().params };
+        let may_have_clients = false;
+        let params =
+            Params { multiplier, seconds, may_have_clients, ..TeamOptions::default().params };
         match self.sockets {
             None => params,
             Some(sockets) => Params { sockets, max_rounds: 1, ..params },
