@@ -175,6 +175,34 @@ mod tests {
         ));
     }
 
+    /// A relay without a limit on a busy machine, which an earlier version called conclusive at 192 Mbit/s. In bytes, with R
+    /// for the relay, P for a measurer's processor, and A for the assigned load.
+    #[test]
+    fn a_round_that_waited_for_a_measurers_processor_is_not_conclusive() {
+        const SECONDS: &str = "17747906P 26589220A 8538054P 16307678A 11907838R 21383942R 23242566R 18974824R 22485444R \
+            24061368A 29929192A 23022060R 5012528P 4086300R 27556054P 23156214R 37251122P 28041270P 31456286R 33645412P \
+            34454448P 40097654P 9879594P 26332734P 18203824P 30006292P 37276822P 34225718R 29233236P 26878088P";
+        let second = |text: &str| {
+            let (bytes, place) = text.split_at(text.len() - 1);
+            let waited = match place {
+                "R" => Waited::Relay,
+                "P" => Waited::Processor,
+                _ => Waited::AssignedRate,
+            };
+            (bytes.parse().expect("a number"), Some(waited))
+        };
+        let all: Vec<(u64, Option<Waited>)> = SECONDS.split_whitespace().map(second).collect();
+        let by = Waited::Processor;
+        let held = Inconclusive::HeldBack { by, seconds: 16, of: 30, next: None };
+        assert_eq!(doubt_of_seconds(&all), Some(held));
+        let relays: Vec<_> = all.iter().map(|(bytes, _)| (*bytes, Some(Waited::Relay))).collect();
+        let spread = doubt_of_seconds(&relays).expect("33 to 321 Mbit/s");
+        assert_eq!(
+            spread.to_string(),
+            "it was unsteady: the middle half of the seconds ranged from 145.62 Mbit/s to 240.05 Mbit/s"
+        );
+    }
+
     #[test]
     fn places_are_named_most_first() {
         let waited = [Waited::Path, Waited::Processor, Waited::Processor].map(Some);

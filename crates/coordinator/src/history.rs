@@ -257,6 +257,7 @@ impl History {
     pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
         let relay = record.relay.ids.rsa;
         if let Some(estimate) = PastEstimate::of(record) {
+            self.add_recent(relay, estimate.measured_unix_s, estimate.capacity);
             let is_above = |last: &PastEstimate| {
                 last.capacity > estimate.capacity
                     && last.measured_unix_s.saturating_add(MONTH_S) >= estimate.measured_unix_s

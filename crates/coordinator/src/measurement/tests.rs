@@ -6,6 +6,7 @@ use std::vec::Vec;
 
 mod bottlenecks;
 mod claims;
+mod competition;
 mod failures;
 mod lab;
 mod path;
