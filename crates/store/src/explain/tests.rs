@@ -92,7 +92,10 @@ fn a_conclusive_result_that_its_own_seconds_contradict_is_read_as_a_lower_bound(
     let at = measured.record.ended_unix_s;
     let text = explanation(&[measured], voted(5000, at), None);
     let reason = "a lower bound: most cells waited for a measurer's processor in 5 of 5 seconds";
-    check_contains(&text, &[reason, "Of 5 seconds, most cells waited for a measurer's processor in 5"]);
+    check_contains(
+        &text,
+        &[reason, "Of 5 seconds, most cells waited for a measurer's processor in 5"],
+    );
     assert!(!text.contains("conclusive"), "{text}");
 }
 

@@ -72,7 +72,7 @@ fn a_client_that_begins_with_the_seconds_that_count_shows_too() {
 
 #[test]
 fn the_burst_of_a_rate_limited_relay_is_no_competition() {
-    let mbit_at = |second| if second == 0 { 60.0 } else { 20.0 + f64::from(second % 3) };
+    let mbit_at = |second| if second == 0 { 60.0 } else { 18.0 + f64::from(second % 3) };
     assert_eq!(reason(params(false), Mode::Transit, mbit_at), None);
 }
 
@@ -83,7 +83,8 @@ fn halves_show_competition_as_growth() {
     let params = Params { path, ..params(false) };
     let measurement = measurement_with(params, Mode::Transit, 20.0, &[500.0]);
     let mut measurement = measurement;
-    let Some(Action::Prepare { few_circuits_s, held_back_s, .. }) = measurement.poll_action() else {
+    let Some(Action::Prepare { few_circuits_s, held_back_s, .. }) = measurement.poll_action()
+    else {
         panic!("nothing to prepare");
     };
     assert_eq!((few_circuits_s, held_back_s), (0, Some(7)));

@@ -164,7 +164,10 @@ proptest! {
             prop_assert_eq!(estimate.seconds.len(), 10, "of full length");
             prop_assert!(estimate.seconds.iter().all(|it| it.client_reported.is_some() == echo));
             let limit = params.conclusive_limit(estimate.allocated);
-            let is_unsteady = matches!(estimate.inconclusive, Some(Inconclusive::Unsteady { .. }));
+            let is_unsteady = matches!(
+                estimate.inconclusive,
+                Some(Inconclusive::Unsteady { .. } | Inconclusive::Scattered { .. })
+            );
             prop_assert_eq!(estimate.is_conclusive() || is_unsteady, estimate.capacity < limit);
         }
     }

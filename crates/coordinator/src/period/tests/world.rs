@@ -51,7 +51,13 @@ pub(super) struct WorldOptions {
 impl WorldOptions {
     /// 200 relays that are measured in their slots.
     pub(super) const fn undisturbed(seed: u64) -> Self {
-        Self { seed, relays: 200, timing: Timing::Slots, happenings: Vec::new(), starved_until_s: 0 }
+        Self {
+            seed,
+            relays: 200,
+            timing: Timing::Slots,
+            happenings: Vec::new(),
+            starved_until_s: 0,
+        }
     }
 }
 

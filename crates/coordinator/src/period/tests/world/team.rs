@@ -31,7 +31,8 @@ impl World {
             return;
         }
         let relay = self.relay(load.relay.expect("given")).clone();
-        let is_starved = self.time().unix_s() < BEGIN + self.options.starved_until_s;
+        let passed_s = self.now.saturating_since(Instant::ORIGIN).as_secs();
+        let is_starved = passed_s < self.options.starved_until_s;
         let capacity = if is_starved { relay.capacity / 4 } else { relay.capacity };
         let orders = load.orders.clone();
         let seconds = orders.values().next().map_or(0, |it| it.seconds);
