@@ -39,6 +39,7 @@ fn generator(input: &mut Input<'_>) -> (Measuring, Instant) {
     let rates = [Rate::from_mbit_per_s(50.0), Rate::from_bit_per_s(9), Rate::ZERO, Rate::MAX];
     let config = LoadConfig {
         held_back: None,
+        few_circuits: None,
         target: target(),
         return_path: ReturnPath::Echo { nonce: NONCE, key_seed: SEED },
         sockets: 1 + u32::from(input.u8() % 3),

@@ -63,6 +63,7 @@ pub(crate) fn order(order: &RoundOrder) -> Result<(), MessageError> {
     within("rate", order.rate.as_bit_per_s(), 1..=u64::MAX)?;
     within("seconds", order.seconds, 1..=600)?;
     within("held back", order.held_back_s.unwrap_or(0), 0..=600)?;
+    within("few circuits", order.few_circuits_s, 0..=600)?;
     within("round trip", order.rtt.unwrap_or_default(), Duration::ZERO..=RTT_MAX)?;
     within("sharing", order.sharing, 1..=1000)?;
     within("setup timeout", order.setup_timeout, timeouts.clone())?;

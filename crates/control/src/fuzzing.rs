@@ -56,6 +56,7 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         rate: Rate::from_mbit_per_s(1000.0),
         seconds: 30,
         held_back_s: Some(15),
+        few_circuits_s: 3,
         check_one_in: NonZeroU32::MIN,
         rtt: Some(Duration::from_millis(20)),
         sharing: 2,

@@ -18,6 +18,7 @@ pub(crate) fn order() -> RoundOrder {
         rate: Rate::from_mbit_per_s(100.0),
         seconds: 2,
         held_back_s: None,
+        few_circuits_s: 3,
         check_one_in: NonZeroU32::new(125).unwrap(),
         rtt: None,
         sharing: 1,

@@ -102,6 +102,19 @@ pub enum Waited {
     AssignedRate,
 }
 
+impl Waited {
+    /// The place, as it follows "waited for".
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Relay => "the relay",
+            Self::Path => "the path to the relay",
+            Self::Processor => "a measurer's processor",
+            Self::AssignedRate => "the assigned load",
+        }
+    }
+}
+
 /// A measurer whose busiest thread exceeds this share has no spare processor time.
 pub(crate) const BUSY_MAX: f64 = 0.95;
 
@@ -109,8 +122,9 @@ pub(crate) const BUSY_MAX: f64 = 0.95;
 const MOSTLY: f64 = 0.5;
 
 impl Account {
-    /// Where most cells waited. This is a hint for diagnosis and decides nothing: a relay with spare capacity and one
-    /// without look alike if the circuits' windows are the limit.
+    /// Where most cells waited. That a second waited for the relay proves nothing: a relay with spare capacity and one
+    /// without look alike if the circuits' windows are the limit. But a round that mostly waited for our own side has not
+    /// shown the relay's limit ([`HeldSeconds::own_cause`](crate::HeldSeconds::own_cause)).
     #[must_use]
     pub fn waited(&self) -> Waited {
         if self.busiest_share() > BUSY_MAX {

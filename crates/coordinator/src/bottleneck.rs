@@ -58,7 +58,7 @@ pub enum Bottleneck {
         /// Its share per socket, in percent of the other's.
         percent: u32,
     },
-    /// Its processor had no idle time.
+    /// Its processor had no idle time, in the whole round or in at least half of its seconds.
     Processor,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for MeasurerBottleneck {
             ),
             Bottleneck::Processor => write!(
                 f,
-                "{measurer} is a bottleneck, at {got}: its processor was busy all the time"
+                "{measurer} is a bottleneck, at {got}: its processor was busy in most seconds"
             ),
         }
     }

@@ -59,7 +59,7 @@ pub enum Next {
     /// Nothing: the relay is done.
     Nothing,
     /// The relay needs more load, in this turn. If the launch had the whole team, the relay is done, unless the turn
-    /// has more sockets.
+    /// has more sockets, or confirms a fall.
     Enlarged(Attempt),
     /// A measurer failed, or the relay had no room for its circuits. The turn is repeated, within the relay's limit of
     /// rounds.
@@ -351,7 +351,9 @@ impl Campaign {
         }
         let turn = match next {
             Next::Enlarged(turn)
-                if !launch.is_whole_team || turn.widening > waiting.turn.widening =>
+                if !launch.is_whole_team
+                    || turn.widening > waiting.turn.widening
+                    || turn.confirmations > waiting.turn.confirmations =>
             {
                 Some(turn)
             }

@@ -26,8 +26,11 @@ const SLOW_START_ROUNDS: u32 = 10;
 /// Longest lead: participating relays allow 45 s from the order to the end.
 const LEAD_MAX_S: u32 = 6;
 
-/// A shorter round has no halves to compare.
+/// A shorter round has no halves to compare, and no seconds with few circuits.
 const PROBED_SECONDS_MIN: u32 = 8;
+
+/// Seconds with few circuits. The first is that of the burst of a rate-limited relay, and the others are compared.
+const FEW_CIRCUITS_S: u32 = 3;
 
 impl PathParams {
     /// The requirements of the path to a relay, to load it with up to `rate` for `seconds` where the round trip is
@@ -38,6 +41,10 @@ impl PathParams {
     /// The number of sockets does not slow a participating relay down, but it allows few rounds. So it gets enough to
     /// carry `rate` at a loss of one packet in a thousand. For long paths there is time for slow start, and a second
     /// half that shows whether that was enough.
+    ///
+    /// In transit, a relay that is near is first loaded with few circuits: what all of them add shows whether other
+    /// circuits compete. For long paths the halves show that, since half of the sockets have half of the circuits. A
+    /// participating relay guarantees the measurement its share.
     #[must_use]
     pub fn at_distance(mode: Mode, rate: Rate, rtt: Duration, seconds: u32) -> Self {
         let per_socket = match mode {
@@ -48,11 +55,13 @@ impl PathParams {
         let first_sockets =
             u32::try_from(flows).unwrap_or(u32::MAX).clamp(SOCKETS_MIN, SOCKETS_MAX);
         if rtt < FAR {
-            return Self { first_sockets, lead_s: 0, probes: false };
+            let is_compared = mode == Mode::Transit && seconds >= PROBED_SECONDS_MIN;
+            let few_circuits_s = if is_compared { FEW_CIRCUITS_S } else { 0 };
+            return Self { first_sockets, lead_s: few_circuits_s, probes: false, few_circuits_s };
         }
         let slow_start = u32::try_from((rtt * SLOW_START_ROUNDS).as_secs()).unwrap_or(u32::MAX);
         let lead_s = slow_start.min(LEAD_MAX_S - 2) + 2;
-        Self { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN }
+        Self { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN, few_circuits_s: 0 }
     }
 }
 
@@ -82,19 +91,39 @@ mod tests {
     fn a_near_relay_gets_few_sockets_and_a_distant_one_enough_for_a_lossy_path() {
         let rate = Rate::from_mbit_per_s(3000.0);
         let near = PathParams::at_distance(Mode::Transit, rate, Duration::from_micros(80), 30);
-        assert_eq!(near, PathParams { first_sockets: SOCKETS_MIN, lead_s: 0, probes: false });
+        assert_eq!(
+            near,
+            PathParams { first_sockets: SOCKETS_MIN, lead_s: 3, probes: false, few_circuits_s: 3 }
+        );
+        let near = PathParams::at_distance(Mode::Echo, rate, Duration::from_micros(80), 30);
+        assert_eq!(
+            (near.lead_s, near.few_circuits_s),
+            (0, 0),
+            "it guarantees the measurement its share"
+        );
+        let short = PathParams::at_distance(Mode::Transit, rate, Duration::from_micros(80), 5);
+        assert_eq!((short.lead_s, short.few_circuits_s), (0, 0));
         let fast = PathParams::at_distance(Mode::Echo, rate, FAR_AWAY, 30);
         assert_eq!(fast.first_sockets, SOCKETS_MAX);
         let rate = |mbit| Rate::from_mbit_per_s(mbit * 2.95);
         let path = PathParams::at_distance(Mode::Echo, rate(90.0), FAR_AWAY, 30);
-        assert_eq!(path, PathParams { first_sockets: 119, lead_s: 4, probes: true });
+        assert_eq!(
+            path,
+            PathParams { first_sockets: 119, lead_s: 4, probes: true, few_circuits_s: 0 }
+        );
         // Each socket slows C tor down, and it may be measured again.
         for (mbit, first_sockets) in [(90.0, SOCKETS_MIN), (1000.0, 37)] {
             let path = PathParams::at_distance(Mode::Transit, rate(mbit), FAR_AWAY, 30);
-            assert_eq!(path, PathParams { first_sockets, lead_s: 4, probes: true });
+            assert_eq!(
+                path,
+                PathParams { first_sockets, lead_s: 4, probes: true, few_circuits_s: 0 }
+            );
         }
         let short = PathParams::at_distance(Mode::Echo, rate(10.0), FAR_AWAY, 5);
-        assert_eq!(short, PathParams { first_sockets: 14, lead_s: 4, probes: false });
+        assert_eq!(
+            short,
+            PathParams { first_sockets: 14, lead_s: 4, probes: false, few_circuits_s: 0 }
+        );
     }
 
     /// Reno's steady state with one loss in a thousand packets, for each of half of the sockets.

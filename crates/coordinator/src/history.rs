@@ -138,6 +138,8 @@ pub struct Guess {
     pub source: GuessSource,
     /// The minimum number of sockets of the first round; 0 if unknown.
     pub sockets_min: u32,
+    /// The relay's largest result of the last three days; zero without any.
+    pub recent: Rate,
 }
 
 impl Guess {
@@ -159,6 +161,8 @@ impl Guess {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     last: BTreeMap<RsaId, PastEstimate>,
+    /// The latest results of each relay by their times, in Unix seconds.
+    recent: BTreeMap<RsaId, BTreeMap<u64, Rate>>,
     /// The last failure of each relay that shows something about it, in Unix seconds.
     refuted: BTreeMap<RsaId, u64>,
     /// The declines of each relay, in order.
@@ -213,10 +217,28 @@ const MONTH_S: u64 = 30 * 24 * 3600;
 /// cause is the team's network and not the relays.
 const WIDESPREAD_MIN: usize = 5;
 
+/// Results of this age or less are recent: a relay that falls a little each day is noticed.
+const RECENT_S: u64 = 3 * 24 * 3600;
+
+/// The number of recent results of a relay that are kept: more than a relay has in [`RECENT_S`].
+const RECENT_MAX: usize = 16;
+
 impl History {
+    /// Adds a result, conclusive or not, with its time in Unix seconds, of which only [recent](Guess::recent) ones
+    /// matter.
+    pub fn add_recent(&mut self, relay: RsaId, measured_unix_s: u64, capacity: Rate) {
+        let recent = self.recent.entry(relay).or_default();
+        let known = recent.entry(measured_unix_s).or_insert(capacity);
+        *known = capacity.max(*known);
+        if recent.len() > RECENT_MAX {
+            recent.pop_first();
+        }
+    }
+
     /// Adds an estimate. Of several estimates of a relay the newest counts, in whatever order they arrive. Of equally
     /// old ones, the first to arrive counts.
     pub fn add(&mut self, relay: RsaId, estimate: PastEstimate) {
+        self.add_recent(relay, estimate.measured_unix_s, estimate.capacity);
         let last = self.last.entry(relay).or_insert(estimate);
         if last.measured_unix_s < estimate.measured_unix_s {
             *last = estimate;
@@ -236,6 +258,7 @@ impl History {
     pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
         let relay = record.relay.ids.rsa;
         if let Some(estimate) = PastEstimate::of(record) {
+            self.add_recent(relay, estimate.measured_unix_s, estimate.capacity);
             let is_above = |last: &PastEstimate| {
                 last.capacity > estimate.capacity
                     && last.measured_unix_s.saturating_add(MONTH_S) >= estimate.measured_unix_s
@@ -420,7 +443,11 @@ impl Expectations<'_> {
             (None, None) => (self.policy.default, GuessSource::Default),
         };
         let sockets_min = own.and_then(|it| it.sockets).unwrap_or(0);
-        Guess { capacity: capacity.max(self.policy.least), source, sockets_min }
+        let days = self.now_unix_s.saturating_sub(RECENT_S)..=self.now_unix_s;
+        let recent =
+            self.history.recent.get(&relay).and_then(|it| it.range(days).map(|it| *it.1).max());
+        let recent = recent.unwrap_or(Rate::ZERO);
+        Guess { capacity: capacity.max(self.policy.least), source, sockets_min, recent }
     }
 
     /// Recent observations that the measurers of a team, with this capacity each, have of their paths to a relay.

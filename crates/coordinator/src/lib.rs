@@ -29,6 +29,7 @@ mod consent;
 mod defences;
 mod distance;
 mod failure;
+mod held_seconds;
 mod history;
 pub mod journal;
 mod measurement;
@@ -60,6 +61,7 @@ pub use co_location::{CoLocationTest, Suspicion};
 pub use consent::{BadOptInLine, Consent, ConsentError, is_local};
 pub use defences::{Defences, RESERVED_FOR_OTHERS};
 pub use failure::{Blame, Failure, Violation};
+pub use held_seconds::{HeldSeconds, doubt_of_seconds};
 pub use history::{
     Decline, DeclineKind, Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate,
 };
@@ -77,7 +79,7 @@ pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
 pub use shared::{Shared, fit_machine, share_aligned, share_machine};
 pub use slot_schedule::{Arrival, Counts, Due, SlotSchedule};
-pub use socket_ramp::{FAR, Schedule, SocketRampTest};
+pub use socket_ramp::{CompetitionTest, FAR, Schedule, SocketRampTest};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
 pub use team_measurement::{

@@ -34,6 +34,8 @@ pub enum Action {
         seconds: u32,
         /// The second in which every other socket starts; `None` if all start at once.
         held_back_s: Option<u32>,
+        /// The first seconds, in which only the circuits that carry the load send.
+        few_circuits_s: u32,
         /// *p*: the share of the cells whose content is checked.
         check_share: f64,
     },

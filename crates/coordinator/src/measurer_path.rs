@@ -143,7 +143,7 @@ mod tests {
                 needed: mbit(300.0),
                 available: mbit(300.0),
             },
-            schedule: Schedule { lead_s: 1, held_back_s: None },
+            schedule: Schedule { lead_s: 1, held_back_s: None, few_circuits_s: 0 },
             started_unix_s: None,
             checked_cells: 0,
             bottlenecks: bottlenecks.collect(),

@@ -1,5 +1,6 @@
 //! The outcome of a relay's measurement.
 
+use crate::account::Waited;
 use crate::allocation::MeasurerId;
 use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
@@ -100,8 +101,8 @@ pub struct Estimate {
     pub spread: Spread,
     /// The number of cells of the last round whose content was checked and correct.
     pub checked_cells: u64,
-    /// How the relay was loaded. [`Mode::Transit`] does not count client traffic. For a relay with clients, even a
-    /// conclusive estimate is then a lower bound of the capacity.
+    /// How the relay was loaded. [`Mode::Transit`] does not count client traffic, so an estimate in transit is conclusive
+    /// only if the relay is known to have no clients ([`Params::may_have_clients`]).
     pub mode: Mode,
     /// The parameters of the measurement.
     pub params: Params,
@@ -156,8 +157,7 @@ impl Estimate {
         self.inconclusive.is_none()
     }
 
-    /// The true capacity lies between *z*/(1+ε₂) and *z*/(1−ε₁) (§4.2). An inconclusive estimate has no upper bound. In
-    /// transit mode the bounds apply to the capacity that clients left unused.
+    /// The true capacity lies between *z*/(1+ε₂) and *z*/(1−ε₁) (§4.2). An inconclusive estimate has no upper bound.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
         Bounds::of(self.capacity, self.is_conclusive(), &self.params)
@@ -227,11 +227,11 @@ pub enum Inconclusive {
         /// The turn that was to follow.
         next: Attempt,
     },
-    /// More came back as soon as there were more sockets. The path to or from the relay, and not the relay, limited the
-    /// round.
+    /// More came back as soon as there were more sockets. The path to or from the relay limited the round, or other circuits
+    /// had a share of the relay that more circuits of the measurement got.
     #[error(
-        "the path to the relay held it back: with all {sockets} sockets {growth_percent} % more came \
-         back than with half of them"
+        "the path to the relay, or clients that competed, held it back: with all {sockets} sockets {growth_percent} % more \
+         came back than with half of them"
     )]
     PathLimited {
         /// The increase, in percent.
@@ -276,6 +276,54 @@ pub enum Inconclusive {
         /// The median of the seconds, in bytes per second.
         median: u64,
     },
+    /// The middle half of the seconds ranged too far for one capacity to explain them.
+    #[error("it was unsteady: the middle half of the seconds ranged from {low} to {high}")]
+    Scattered {
+        /// The first quartile of the seconds.
+        low: Rate,
+        /// The third quartile.
+        high: Rate,
+    },
+    /// A cause on the team's side held most seconds back.
+    #[error(
+        "most cells waited for {} in {seconds} of {of} seconds, so the relay's limit did not show", by.in_words()
+    )]
+    HeldBack {
+        /// The cause.
+        by: Waited,
+        /// The number of seconds that it held back.
+        seconds: u32,
+        /// The number of seconds that count and have an account.
+        of: u32,
+        /// The turn that was to follow, with a larger load; `None` if there may be no other round.
+        next: Option<Attempt>,
+    },
+    /// Other circuits used the relay: more circuits of the measurement got a larger share of it. Or its rate fell between
+    /// the seconds with few circuits and those that count.
+    #[error(
+        "{few} came back over few circuits and {all} over all of them: clients competed for the relay, or it was unsteady"
+    )]
+    Contended {
+        /// The median second over few circuits.
+        few: Rate,
+        /// The median second over all circuits.
+        all: Rate,
+    },
+    /// The relay forwarded much less than in its recent measurements. It is measured again at another secret time of the
+    /// period, and the largest result is used.
+    #[error(
+        "it is more than a third below the {recent} of recent measurements, and no other one followed"
+    )]
+    BelowRecent {
+        /// The largest recent estimate.
+        recent: Rate,
+        /// The turn that was to follow.
+        next: Attempt,
+    },
+    /// The relay was measured in transit, where clients' traffic is not counted, and nothing shows that it had no clients.
+    /// The load was large enough, so no round with a larger one follows.
+    #[error("its clients, whose traffic is not counted in transit, may have used the rest")]
+    ClientsUnknown,
     /// The relay's process, on a shared machine, reached neither its configured limit nor the limit of a processor.
     #[error(
         "the relay's process got only {:.0} % of a core: this machine, not the relay, was the \
@@ -297,11 +345,12 @@ impl Inconclusive {
     #[must_use]
     pub const fn next_turn(&self) -> Option<Attempt> {
         match self {
-            Self::LoadTooSmall { next } => Some(*next),
+            Self::LoadTooSmall { next } | Self::BelowRecent { next, .. } => Some(*next),
             Self::PathLimited { next, .. }
             | Self::PathSettling { next, .. }
             | Self::PathUnknown { next, .. }
             | Self::MeasurerLimited { next, .. }
+            | Self::HeldBack { next, .. }
             | Self::QueueOfOne { next, .. } => *next,
             _ => None,
         }

@@ -35,9 +35,18 @@ pub struct Params {
     pub setup_timeout: Duration,
     /// Time after the end of a second within which its reports must arrive.
     pub report_grace: Duration,
+    /// Whether the relay may have clients while it is measured. False only if the caller knows that it has none, such as
+    /// a relay of a private network. In transit clients' traffic is not counted, so an estimate of a relay that may have
+    /// clients is a lower bound ([`Inconclusive::ClientsUnknown`](crate::Inconclusive)). Not in the paper.
+    #[serde(default = "yes")]
+    pub may_have_clients: bool,
     /// The requirements of the path to the relay.
     #[serde(default)]
     pub path: PathParams,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// The requirements of the path to a relay: those of the paper's loopback, unless the path is known to be long. Not in
@@ -52,11 +61,17 @@ pub struct PathParams {
     /// Every other socket starts only in the middle of the round: if more comes back then, the path and not the relay
     /// was the limit ([`SocketRampTest`](crate::SocketRampTest)).
     pub probes: bool,
+    /// Seconds, of those before the ones that count, in which only the circuits that carry the load send. The others, which give
+    /// the measurement a larger share of a relay that other circuits use, begin afterwards: if more comes back then,
+    /// other circuits had their share ([`Schedule::competition`](crate::Schedule::competition)). Zero if all circuits start
+    /// with their sockets.
+    #[serde(default)]
+    pub few_circuits_s: u32,
 }
 
 impl Default for PathParams {
     fn default() -> Self {
-        Self { first_sockets: 160, lead_s: 0, probes: false }
+        Self { first_sockets: 160, lead_s: 0, probes: false, few_circuits_s: 0 }
     }
 }
 
@@ -73,6 +88,7 @@ impl Default for Params {
             max_rounds: 12,
             setup_timeout: Duration::from_secs(30),
             report_grace: Duration::from_secs(5),
+            may_have_clients: true,
             path: PathParams::default(),
         }
     }
@@ -109,7 +125,8 @@ impl Params {
         within("setup_timeout", self.setup_timeout, times.clone())?;
         within("report_grace", self.report_grace, times)?;
         within("first_sockets", self.path.first_sockets, 1..=10_000)?;
-        within("lead_s", self.path.lead_s, 0..=60)
+        within("lead_s", self.path.lead_s, 0..=60)?;
+        within("few_circuits_s", self.path.few_circuits_s, 0..=self.path.lead_s)
     }
 
     /// Limits the number of rounds to the relay's quota for a period.

@@ -33,6 +33,10 @@ pub struct RoundOrder {
     pub seconds: u32,
     /// The second in which every other socket starts; `None` if all start at once.
     pub held_back_s: Option<u32>,
+    /// The first seconds, in which only the circuits that carry the load send; zero if all circuits start at once. In
+    /// transit only.
+    #[serde(default)]
+    pub few_circuits_s: u32,
     /// The check interval: the content of one cell in this number is checked.
     pub check_one_in: NonZeroU32,
     /// Round trip to the target. If `None`, the measurer times it itself.

@@ -1,6 +1,6 @@
 //! From the measurers' per-second reports to an estimate (§4.1).
 
-use crate::account::Account;
+use crate::account::{Account, Waited};
 use crate::allocation::{Assignment, MeasurerId};
 use crate::bottleneck::{MeasurerResult, Queue};
 use crate::failure::{Failure, Violation};
@@ -410,6 +410,17 @@ impl Series {
         let most = reported.assignment.most_counted();
         median_rate(counted.map(|bytes| Rate::from_byte_per_s((*bytes).min(most))))
             .unwrap_or(Rate::ZERO)
+    }
+
+    /// The measurers whose processors were busy in at least half of the counted seconds that have an account.
+    pub(crate) fn mostly_busy(&self) -> impl Iterator<Item = MeasurerId> {
+        let lead = self.schedule.lead_s as usize;
+        let is_busy = move |it: &&Reported| {
+            let waited = || it.accounts.iter().skip(lead).flatten().map(Account::waited);
+            let busy = waited().filter(|it| *it == Waited::Processor).count();
+            busy > 0 && 2 * busy >= waited().count()
+        };
+        self.measurers.iter().filter(is_busy).map(|it| it.assignment.measurer)
     }
 
     /// Each measurer's results in the seconds that count.

@@ -42,6 +42,43 @@ pub struct Schedule {
     pub lead_s: u32,
     /// The second in which every other socket started; `None` if all started at once.
     pub held_back_s: Option<u32>,
+    /// Seconds, of the first ones, in which only few circuits sent ([`PathParams::few_circuits_s`](crate::PathParams)).
+    #[serde(default)]
+    pub few_circuits_s: u32,
+}
+
+/// The rates over few circuits and over all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompetitionTest {
+    /// The median second over few circuits.
+    pub few: Rate,
+    /// The median second over all of them.
+    pub all: Rate,
+}
+
+/// The maximum ratio of the rates over few circuits and over all of them, in either direction, at which both are the same
+/// relay's limit.
+///
+/// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST. So circuits that always
+/// have cells get equal shares of a relay of capacity *C*: *k* circuits among *N* others get *C*·*k*/(*k*+*N*). With *F*
+/// times as many of them, the rate grows by *g* = (*k*+*N*)·*F*/(*F*·*k*+*N*), so the measurement's share over all its
+/// circuits is 1 − (*g*−1)/(*F*−1). There are at least 5.3 times as many
+/// ([`Load::plan`](../measurer/plan/struct.Load.html)): a growth of 1.25 is a share of 0.94 or more. A fall by more than
+/// that contradicts the bounds of a conclusive estimate, *z*/(1−ε₁).
+const COMPETITION_MAX: f64 = 1.25;
+
+impl CompetitionTest {
+    /// Whether other circuits had a share of the relay that more circuits of the measurement got.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        quotient(self.all, self.few) > COMPETITION_MAX
+    }
+
+    /// Whether more circuits got less: the relay could do more than the estimate.
+    #[must_use]
+    pub fn has_fallen(&self) -> bool {
+        quotient(self.few, self.all) > COMPETITION_MAX
+    }
 }
 
 /// The rates with half of the sockets, and with all of them.
@@ -57,12 +94,29 @@ pub struct SocketRampTest {
 
 impl Schedule {
     /// All sockets start at once, and all seconds count.
-    pub const PLAIN: Self = Self { lead_s: 0, held_back_s: None };
+    pub const PLAIN: Self = Self { lead_s: 0, held_back_s: None, few_circuits_s: 0 };
 
     /// Whether a second counts for the estimate.
     #[must_use]
     pub const fn counts(&self, second: u32) -> bool {
         second >= self.lead_s
+    }
+
+    /// The rates over few circuits, and over all: `total` is the sum of a second, if all have reported it. `None` if all
+    /// circuits started at once. The first second does not count: it has the burst of a rate-limited relay.
+    #[must_use]
+    pub fn competition(
+        &self,
+        total: impl Fn(u32) -> Option<u64>,
+        counted: &[SecondTotals],
+    ) -> Option<CompetitionTest> {
+        let median_of = |totals: &mut Vec<u64>| {
+            totals.sort_unstable();
+            median(totals).map(Rate::from_byte_per_s)
+        };
+        let few = median_of(&mut (1..self.few_circuits_s).filter_map(total).collect())?;
+        let all = median_of(&mut counted.iter().map(SecondTotals::total).collect())?;
+        Some(CompetitionTest { few, all })
     }
 
     /// The halves of a round; `None` if all sockets started at once, or if one of the halves is too short. The second
@@ -148,7 +202,7 @@ mod tests {
         (0..).zip(rates).map(total).collect()
     }
 
-    const PROBING: Schedule = Schedule { lead_s: 2, held_back_s: Some(7) };
+    const PROBING: Schedule = Schedule { lead_s: 2, held_back_s: Some(7), few_circuits_s: 0 };
 
     #[test]
     fn slow_start_counts_in_neither_half() {
@@ -165,7 +219,7 @@ mod tests {
         assert_eq!(PROBING.halves(&all[..9]), None, "one second of the second half");
         assert!(PROBING.halves(&all).is_some());
         assert_eq!(Schedule::PLAIN.halves(&all), None);
-        let far = Schedule { lead_s: 6, held_back_s: Some(10) };
+        let far = Schedule { lead_s: 6, held_back_s: Some(10), few_circuits_s: 0 };
         let halves = far.halves(&seconds([0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 6, 6, 9, 9]));
         assert_eq!(halves.map(|it| it.widening()), Some(4), "two of four seconds are left");
     }
@@ -175,7 +229,7 @@ mod tests {
     fn flows_that_slow_down_after_slow_start_are_not_taken_for_a_relays_limit() {
         let rates =
             [1, 1, 1, 1, 252, 203, 174, 109, 100, 96, 88, 80, 82, 92, 100, 133, 121, 93, 83, 86];
-        let schedule = Schedule { lead_s: 4, held_back_s: Some(12) };
+        let schedule = Schedule { lead_s: 4, held_back_s: Some(12), few_circuits_s: 0 };
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && halves.is_settling(), "{halves:?}");
         // The same for flows that slow start left too low, or that fall between the halves: at 300 ms, 0.02 %.
@@ -209,7 +263,7 @@ mod tests {
         ) {
             let (first, second) = (half.min(relay), (2 * half).min(relay));
             let rates = (0..24u32).map(|it| if it < 12 { first } else { second });
-            let schedule = Schedule { lead_s: 0, held_back_s: Some(12) };
+            let schedule = Schedule { lead_s: 0, held_back_s: Some(12), few_circuits_s: 0 };
             let halves = schedule.halves(&seconds(rates)).expect("long enough");
             if !halves.is_held_back() {
                 prop_assert!(first as f64 > 0.952 * relay as f64, "{first} of {relay}");

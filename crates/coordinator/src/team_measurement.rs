@@ -388,7 +388,14 @@ impl TeamMeasurement {
         match action {
             // A round that was cancelled before it began.
             Action::Prepare { .. } if self.measurement.is_done() => {}
-            Action::Prepare { round, assignments, seconds, held_back_s, check_share } => {
+            Action::Prepare {
+                round,
+                assignments,
+                seconds,
+                held_back_s,
+                few_circuits_s,
+                check_share,
+            } => {
                 self.seconds_reported = 0;
                 self.loads.fill(None);
                 (self.unready, self.held) = (assignments.len(), None);
@@ -401,6 +408,7 @@ impl TeamMeasurement {
                     assignments,
                     seconds,
                     held_back_s,
+                    few_circuits_s,
                     check_share,
                     nonce,
                     deadline,

@@ -41,7 +41,21 @@ pub struct Attempt {
     /// The relay already declined this turn once in this period.
     #[serde(default)]
     pub is_after_decline: bool,
+    /// The largest estimate of recent measurements, if a result far below it may be confirmed at other secret times of the
+    /// period; zero if not.
+    #[serde(default = "nothing")]
+    pub recent: Rate,
+    /// The number of turns that confirm such a result, this one included.
+    #[serde(default)]
+    pub confirmations: u32,
 }
+
+/// A result below this share of the recent ones is confirmed by other measurements.
+const FALL_MAX: f64 = 2.0 / 3.0;
+
+/// The number of measurements that confirm a fall. All of them happen at secret times that are drawn at random, so a
+/// client that starves the relay has to do so all day.
+const CONFIRMATIONS_MAX: u32 = 2;
 
 const fn nothing() -> Rate {
     Rate::ZERO
@@ -66,7 +80,32 @@ impl Attempt {
             sockets_min: 0,
             passed: Rate::ZERO,
             is_after_decline: false,
+            recent: Rate::ZERO,
+            confirmations: 0,
         }
+    }
+
+    /// Sets the largest recent estimate. Only where turns have secret times to which another can be added.
+    #[must_use]
+    pub const fn with_recent(self, recent: Rate) -> Self {
+        Self { recent, ..self }
+    }
+
+    /// Whether all that the relay forwarded in this turn and those before it is far below its recent estimates.
+    #[must_use]
+    pub(crate) fn is_below_recent(&self) -> bool {
+        self.passed < self.recent.scaled(FALL_MAX)
+    }
+
+    /// The turn at another time that confirms a fall below the recent estimates. The largest result is used. `None` after
+    /// the last, or if there is no other time.
+    #[must_use]
+    pub(crate) fn confirming(self) -> Option<Self> {
+        if self.recent == Rate::ZERO || self.confirmations >= CONFIRMATIONS_MAX {
+            return None;
+        }
+        let confirmations = self.confirmations + 1;
+        self.followed_by(self.guess).map(|next| Self { confirmations, ..next })
     }
 
     /// Sets the minimum number of sockets.
@@ -170,7 +209,9 @@ impl Attempt {
     #[must_use]
     pub fn afresh(self) -> Option<Self> {
         let next = self.followed_by(self.guess)?;
-        Some(Self { passed: Rate::ZERO, is_after_decline: false, ..next })
+        // A fall that was confirmed in this period needs no other confirmation.
+        let recent = if self.confirmations > 0 { Rate::ZERO } else { self.recent };
+        Some(Self { passed: Rate::ZERO, is_after_decline: false, recent, confirmations: 0, ..next })
     }
 
     fn followed_by(self, guess: Rate) -> Option<Self> {

@@ -6,6 +6,7 @@ mod inflating;
 mod inflation;
 mod parties;
 mod relays;
+mod starving;
 mod timing;
 
 use crate::common::Session;
@@ -32,13 +33,17 @@ const MEASURERS: usize = 2;
 /// The capacity of each measurer, relative to the relays' limit: enough for relays that gain or have twice as much.
 const CAPACITY: f64 = 3.0;
 
+/// The numbers of client circuits of the curve.
+const CLIENT_CIRCUITS: [u32; 7] = [1, 3, 10, 30, 100, 300, 1000];
+
 /// What do relays, coordinators and measurers gain by lying?
 ///
 /// Two measurer processes measure lying relays with a known rate limit by echo. A relay must be detected or gain at most 1/(1-r). A relay
 /// that is fast only while it is measured is believed. The relay must refuse coordinators and measurers that break the rules, with the
 /// error number of the reason. Measurers that inflate their counts must be detected by the relay's own counts. The gains of two relays
 /// on one machine that take turns or burst together, and of a relay that is fast only at the minute of yesterday's measurement, are
-/// computed. Finally, relays that forge answers are measured in virtual time: how many of them return k forged answers undetected?
+/// computed. A client that uses an honest relay over many circuits while it is measured, all day or from the start of the measurement on,
+/// must not lower an estimate that is called conclusive. Finally, relays that forge answers are measured in virtual time: how many of them return k forged answers undetected?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment adversary --quick --out results")]
 pub(super) struct Options {
@@ -50,11 +55,14 @@ pub(super) struct Options {
     limit: f64,
     /// Relays to measure; all by default.
     #[arg(long, value_delimiter = ',', value_name = "RELAY,…",
-        value_parser = clap::builder::PossibleValuesParser::new(relays::names()))]
+        value_parser = clap::builder::PossibleValuesParser::new(relays::names().into_iter().chain(starving::names())))]
     only: Vec<String>,
     /// Number of relays that forge answers in virtual time; 2000 by default, 300 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     forgers: Option<u32>,
+    /// Numbers of client circuits, up to 2000 each, at which our relay and C tor are measured in transit; none if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER,…", value_parser = clap::value_parser!(u32).range(1..=2000))]
+    client_circuits: Vec<u32>,
     /// Seed of the first forger. The seeds of the others follow.
     #[arg(long, default_value_t = 0, value_name = "NUMBER",
         value_parser = clap::value_parser!(u64).range(..=u64::MAX >> 2))]
@@ -67,6 +75,7 @@ struct AdversarySettings {
     /// The relays to measure; all if empty.
     only: Vec<String>,
     forgers: u32,
+    client_circuits: Vec<u32>,
     first_seed: u64,
 }
 
@@ -85,6 +94,11 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         limit: echo_limit(options.limit)?,
         only: options.only.clone(),
         forgers: session.or(options.forgers, 300, 2000),
+        client_circuits: match options.client_circuits.as_slice() {
+            [] if session.common.quick || !options.only.is_empty() => Vec::new(),
+            [] => CLIENT_CIRCUITS.to_vec(),
+            given => given.to_vec(),
+        },
         first_seed: options.seed,
     };
     let testbed = Testbed::with_measurers(MEASURERS, settings.limit.scaled(CAPACITY), output)?;
@@ -93,16 +107,23 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let parties = parties::cases(&context)?;
     let inflation = inflation::cases(&context)?;
     let timing = timing::cases(&context);
+    let starving = starving::cases(&context);
+    let curve = starving::curve(&context, &context.settings.client_circuits)?;
     let evasion = evasion::Evasion::run(&context)?;
 
     let mut report = begin(&context.settings);
     report.figures.extend(figures::gains(&relays));
     report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
+    report.figures.extend(starving::figure(&curve));
     report.answer = answer(&relays, &parties, &inflation, &timing, evasion.as_ref());
+    let downward = relays.iter().chain(&starving).chain(&curve);
+    report.answer += &starving::answer(downward);
     report.cases.extend(relays);
     report.cases.extend(parties);
     report.cases.extend(inflation);
     report.cases.extend(timing);
+    report.cases.extend(starving);
+    report.cases.extend(curve);
     report.cases.extend(evasion.iter().flat_map(evasion::Evasion::cases));
     Ok(report)
 }

@@ -12,7 +12,7 @@ use crate::reporting::parameter;
 use crate::testbed::echo_limit;
 use clap::Args;
 use coordinator::Params;
-use lab::load::ClientLoad;
+use lab::load::{ClientLoad, ClientTraffic};
 use lab::witness::{Count, Witness};
 use measurer::{Progress, TeamOptions};
 use network::RatioNetwork;
@@ -173,7 +173,8 @@ fn observe(
     let handed = Count::Written { by: from, except: others };
     let counts = vec![of(testbed.measurer_pids()), of(network.client_pids()), handed];
     let witness = Witness::start(counts, clock).map_err(Error::witness)?;
-    let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
+    let steady =
+        ClientLoad::start(relay.target, ClientTraffic::at(grid.limit.scaled(STEADY)), clock)?;
     let name = format!("r {percent}");
     let bytes = grid.limit.scaled(C_TOR_CLIENT).as_byte_per_s() * DOWNLOAD_S / PARALLEL;
     let spec = DownloadSpec { bytes, patience: PATIENCE };

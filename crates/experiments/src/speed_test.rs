@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::testbed::{Testbed, params, wait_until_known};
 use crate::{private_network, reporting};
 use clap::Args;
-use lab::load::ClientLoad;
+use coordinator::Params;
+use lab::load::{ClientLoad, ClientTraffic};
 use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
 use measurer::{Approach, Defences, Request};
@@ -93,9 +94,9 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
     wait_until_known(&network, &ids, &ours, LISTED)?;
 
-    let clients = subjects
-        .iter()
-        .map(|it| ClientLoad::start(it.target, it.limit.scaled(CLIENTS), testbed.clock()));
+    let clients = subjects.iter().map(|it| {
+        ClientLoad::start(it.target, ClientTraffic::at(it.limit.scaled(CLIENTS)), testbed.clock())
+    });
     let _clients = clients.collect::<Result<Vec<_>, _>>()?;
     let authority = network.directory_addrs().first().copied();
     let authority =
@@ -200,7 +201,9 @@ fn measure(
     options: &Options,
     session: Session<'_>,
 ) -> Result<Option<f64>> {
-    let mut team = testbed.team(2, params(options.seconds))?;
+    // They do have clients.
+    let params = Params { may_have_clients: true, ..params(options.seconds) };
+    let mut team = testbed.team(2, params)?;
     let guess = subject.limit.scaled(GUESS);
     let request = match subject.is_tor {
         false => testbed.echo_request(subject.target, guess),

@@ -262,9 +262,9 @@ impl Testbed {
     }
 }
 
-/// Parameters of a measurement of this length.
+/// Parameters of a measurement of this length, for relays that have no clients.
 pub(crate) fn params(seconds: u32) -> Params {
-    Params { seconds, ..TeamOptions::default().params }
+    Params { seconds, may_have_clients: false, ..TeamOptions::default().params }
 }
 
 /// A relay's limit from Mbit/s. Below 20, the minimum that proposal 316 grants to clients would exceed their share.

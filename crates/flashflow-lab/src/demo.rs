@@ -7,8 +7,8 @@ pub(crate) use options::DemoOptions;
 
 use authority::shell::{self, Beginning};
 use cli::Error;
-use coordinator::Consent;
 use coordinator::period::{Knowledge, PeriodConfig};
+use coordinator::{Consent, Params};
 use documents::{Documents, Origin};
 use experiments::private_network as network;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports};
@@ -72,7 +72,8 @@ pub(crate) fn run(
         let watch = Watch::new(Watched(RelayReports::watch_own(echo, clock)), echo.spec.limit);
         watches.push((RsaId(echo.rsa()), watch));
     }
-    let params = measuring::params(&options.team);
+    // The relays of the private network have no clients.
+    let params = Params { may_have_clients: false, ..measuring::params(&options.team) };
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let config = authority::one_by_one(params, guess, team.configured(), ROUNDS_MAX)?;
     let limits = network.relays().iter().map(lab::Node::limit);

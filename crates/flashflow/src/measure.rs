@@ -9,7 +9,7 @@ use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
     Router, SlotSeed,
 };
-use coordinator::{Consent, Defences, MeasurerId, ROUNDS_ALLOWED, Verdict};
+use coordinator::{Consent, Defences, MeasurerId, Params, ROUNDS_ALLOWED, Verdict};
 use documents::Source;
 use link::unix_time_s;
 use measurer::member::MemberError;
@@ -56,6 +56,10 @@ pub(crate) struct MeasureOptions {
     /// File with the fingerprints of relays whose operators agreed to be measured.
     #[arg(long, value_name = "FILE")]
     pub(crate) opt_in: Option<PathBuf>,
+    /// The relay has no clients, such as one that is not in a consensus yet. Without this, an estimate in transit is a lower
+    /// bound, since clients' traffic is not counted.
+    #[arg(long)]
+    pub(crate) no_clients: bool,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
     /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
@@ -76,6 +80,7 @@ pub(crate) fn run(
     // Before any key is made or a measurer contacted.
     consent.check(relay.router.ids.rsa, relay.router.address.ip())?;
     let params = measuring::params(&options.team);
+    let params = Params { may_have_clients: !options.no_clients, ..params };
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let id = relay.router.ids.rsa;
     // The sessions end when the team is dropped.

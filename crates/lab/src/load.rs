@@ -6,5 +6,5 @@ mod client_load;
 mod nodes;
 
 pub use circuit_load::CircuitLoad;
-pub use client_load::ClientLoad;
+pub use client_load::{ClientLoad, ClientTraffic};
 pub use nodes::{NodeError, Nodes, listen, rng};

@@ -71,6 +71,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
     assert_eq!(until(&mut link, OrderLink::poll_event), OrderEvent::Accepted);
     let config = LoadConfig {
         held_back: None,
+        few_circuits: None,
         target: relay.target(),
         return_path: ReturnPath::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
         sockets: 1,

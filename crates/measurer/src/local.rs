@@ -11,7 +11,7 @@ use crate::ports::PortRange;
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, IdentityIssuer, IssueError, unix_time_s};
-use onion::measure::load::{HeldBack, LoadConfig, ReturnPath};
+use onion::measure::load::{FewCircuits, HeldBack, LoadConfig, ReturnPath};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -199,6 +199,10 @@ impl Member for LocalMember {
                 held_back: order.held_back_s.map(|second| HeldBack {
                     after: Duration::from_secs(u64::from(second)),
                     sockets_before: load.sockets_before,
+                }),
+                few_circuits: (order.few_circuits_s > 0).then(|| FewCircuits {
+                    per_socket: load.few_per_socket,
+                    time: Duration::from_secs(u64::from(order.few_circuits_s)),
                 }),
                 rate: share_of(order.rate, number, pumps),
                 window_cap_cells: order.defences.window_cap_cells(),

@@ -17,6 +17,24 @@ const STANDING_QUEUE: Duration = Duration::from_millis(120);
 /// queue, and each circuit slows it down.
 const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 
+/// The number of circuits, over all measurers of an address, that give a measurement its share of a relay that others use.
+///
+/// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST: *K* circuits that always
+/// have cells get *K*/(*K*+*N*) of what *N* other such circuits leave the relay. 128 get 0.9 against 14, a half against
+/// 128, and a tenth against 1,152. They are also new: with a half-life of 30 s, the counts of *N* circuits that have
+/// downloaded all day are reached only after *t*, where *t*·e^(*t*/43 s) = *K*/*N*·43 s. So against 64 of them the
+/// measurement gets all of the relay for 35 s, and against 400 for 11 s.
+const CIRCUITS_FOR_SHARE: u32 = 128;
+
+/// The queue of a slow relay that the smallest windows of all circuits may make up.
+const SMALLEST_QUEUE: Duration = Duration::from_millis(500);
+
+/// The smallest window of a circuit, in cells.
+const SMALLEST_WINDOW_CELLS: u64 = 16;
+
+/// Few circuits carry the load of a relay that is as fast as expected. The assigned rate is about three times that.
+const EXPECTED_SHARE: f64 = 1.0 / 3.0;
+
 /// Maximum number of circuits on one socket.
 const CIRCUITS_PER_SOCKET_MAX: u32 = 16;
 
@@ -40,6 +58,15 @@ fn circuits_for(defences: &Defences, rate: Rate, cell_delay: Duration) -> u32 {
     circuits_holding(defences, rate, cell_delay).max(queue)
 }
 
+/// The number of circuits for a share of a relay that others use: no more than a slow relay can serve, and than leave a
+/// quarter of what the relay's defence permits a client, for circuits that are retried.
+fn circuits_for_share(order: &RoundOrder, most: Option<u32>) -> u32 {
+    let cells = order.rate.bytes_in(SMALLEST_QUEUE) / CELL_LEN as u64;
+    let slow = u32::try_from(cells / SMALLEST_WINDOW_CELLS).unwrap_or(u32::MAX);
+    let most = most.map_or(u32::MAX, |most| most - most / 4);
+    (CIRCUITS_FOR_SHARE.min(most) / order.sharing.max(1)).min(slow)
+}
+
 /// One measurer's sockets, and the circuits on each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
@@ -47,6 +74,8 @@ pub struct Load {
     pub sockets: u32,
     /// Circuits on each.
     pub circuits_per_socket: u32,
+    /// Those of them that carry the load of a relay that nobody else uses. The others only give the measurement its share.
+    pub few_per_socket: u32,
     /// Whether its links must authenticate as a relay's, so that the limit on clients' circuits does not apply.
     pub must_authenticate: bool,
     /// The number of circuits that it may retry: on links that do not authenticate, the relay's defence counts them, too.
@@ -66,9 +95,27 @@ impl Load {
         let is_public = !is_local(order.target.address.ip());
         let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
         let sockets = order.sockets.clamp(1, most);
-        let circuits = circuits_for(defences, order.rate, order.mode.cell_delay(rtt)).max(sockets);
-        let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
+        let per_socket =
+            |circuits: u32| circuits.max(sockets).div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
+        let circuits_at = |rate| circuits_for(defences, rate, order.mode.cell_delay(rtt));
+        let for_load = per_socket(circuits_at(order.rate));
+        let few_per_socket = per_socket(circuits_at(order.rate.scaled(EXPECTED_SHARE)));
+        let circuits_per_socket = match order.mode {
+            RoundMode::Transit { always_authenticate } => {
+                let allowed =
+                    defences.max_client_circuits.map(|it| it.saturating_sub(RESERVED_FOR_OTHERS));
+                // A link that authenticates as a relay's is not limited.
+                let of_load = sockets.saturating_mul(for_load).saturating_mul(share);
+                let is_client = !always_authenticate && allowed.is_none_or(|it| of_load <= it);
+                let for_share = circuits_for_share(order, allowed.filter(|_| is_client));
+                // Rounded down, so that the limit holds.
+                for_load.max((for_share / sockets).min(CIRCUITS_PER_SOCKET_MAX))
+            }
+            // A participating relay serves the links of measurers in turn, whatever the number of their circuits.
+            RoundMode::Echo { .. } => for_load,
+        };
+        let few_per_socket = few_per_socket.min(circuits_per_socket);
         let own_circuits = sockets.saturating_mul(circuits_per_socket);
         let (must_authenticate, second_tries, pace) = match order.mode {
             RoundMode::Transit { always_authenticate } => {
@@ -95,6 +142,7 @@ impl Load {
         Self {
             sockets,
             circuits_per_socket,
+            few_per_socket,
             must_authenticate,
             second_tries,
             pace,

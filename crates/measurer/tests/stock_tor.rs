@@ -52,7 +52,11 @@ fn assert_close(seen: &Observed) {
 /// Whether the estimate names the machine as the cause.
 fn is_machines(estimate: &Estimate) -> bool {
     match &estimate.inconclusive {
-        Some(Inconclusive::Unsteady { .. }) => true,
+        Some(
+            Inconclusive::Unsteady { .. }
+            | Inconclusive::Scattered { .. }
+            | Inconclusive::Contended { .. },
+        ) => true,
         Some(other) => other.to_string().contains("processor"),
         None => false,
     }

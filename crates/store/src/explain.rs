@@ -6,9 +6,11 @@ use crate::mode_word;
 use crate::open::Reader;
 use crate::read::{Measurement, State, decline_kind};
 use crate::relays::RelayRow;
-use crate::series::{Limiter, Second};
+use crate::series::Second;
 use crate::suspects::Suspect;
-use coordinator::{Decline, DeclineKind, History, HistoryPolicy, Mode, PastEstimate, Suspicion};
+use coordinator::{
+    Decline, DeclineKind, HeldSeconds, History, HistoryPolicy, Mode, PastEstimate, Suspicion,
+};
 use onion::{Duration, Rate};
 
 /// The serialised cause of a measurement that was interrupted because the coordinator had to end:
@@ -190,25 +192,21 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
     }
 }
 
-/// The cause that limited most seconds, if known.
+/// The causes that limited the counted seconds of the last round, as far as they are known: those that the verdict follows.
 fn limits(seconds: &[Second]) -> Option<String> {
-    let counted: Vec<&Second> = seconds.iter().filter(|it| it.counts).collect();
-    let known = [Limiter::Relay, Limiter::Path, Limiter::Processor, Limiter::AssignedRate];
-    let count = |limiter| counted.iter().filter(|it| it.limiter == limiter).count();
-    let most = known.into_iter().max_by_key(|limiter| count(*limiter))?;
-    let (most_count, all) = (count(most), counted.len());
-    let last = counted.iter().map(|it| it.round).max()?;
-    let of_last = || counted.iter().filter(|it| it.round == last);
-    let bytes = || of_last().map(|it| it.bytes);
+    let last = seconds.iter().filter(|it| it.counts).map(|it| it.round).max()?;
+    let counted = || seconds.iter().filter(|it| it.counts && it.round == last);
+    let bytes = || counted().map(|it| it.bytes);
     let [least, best] = [bytes().min()?, bytes().max()?].map(Rate::from_byte_per_s);
     let spread = format!("In round {last} its slowest second had {least}, its fastest {best}.");
-    if most_count == 0 {
+    let held = HeldSeconds::count(counted().map(|it| it.limiter.waited()));
+    let places = held.in_order().into_iter();
+    let places = places.map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
+    let places = places.collect::<Vec<_>>().join(", ");
+    if places.is_empty() {
         return Some(spread);
     }
-    Some(format!(
-        "In {most_count} of {all} seconds most cells waited for {}. {spread}",
-        most.in_words()
-    ))
+    Some(format!("Of {} seconds, most cells waited {places}. {spread}", counted().count()))
 }
 
 /// The relays at its address, which share its machine.

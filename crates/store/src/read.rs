@@ -181,6 +181,15 @@ impl Reader {
         for (relay, estimate) in self.all(sql, [], estimate)? {
             history.add(relay, estimate);
         }
+        // The results of three days, with which new ones are compared.
+        let sql = "SELECT r.rsa, m.ended_unix_s, m.capacity_byte_s
+                   FROM relay r JOIN measurement m ON m.relay = r.id
+                   WHERE m.period_unix_s >= r.estimated_unix_s - 32 * 86400 AND m.ended_unix_s > r.estimated_unix_s - 3 * 86400
+                   AND m.capacity_byte_s IS NOT NULL";
+        let recent = |row: &Row<'_>| Ok((rsa(row, 0)?, time(row, 1)?, rate(row, 2)?));
+        for (relay, measured_unix_s, capacity) in self.all(sql, [], recent)? {
+            history.add_recent(relay, measured_unix_s, capacity.unwrap_or_default());
+        }
         // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was
         // made; orders of the previous day count against the relay's limit.
         let sql = "SELECT r.rsa, r.estimated_unix_s, m.started_unix_s, m.ended_unix_s, m.mode, m.cause, m.blame
@@ -385,6 +394,13 @@ fn measurement(row: &Row<'_>) -> rusqlite::Result<Measurement> {
         Some(bytes) => series::unpack(&bytes).map_err(|error| bad(16, error))?,
         None => Vec::new(),
     };
+    let mut state = state(row, 8)?.unwrap_or(State::Interrupted);
+    let (mut cause, mut reason): (Option<String>, Option<String>) = (row.get(12)?, row.get(13)?);
+    // Earlier versions called results conclusive that their own seconds contradict.
+    if let Some(doubt) = series::doubt(&seconds).filter(|_| state == State::Conclusive) {
+        state = State::LowerBound;
+        (cause, reason) = (name(&doubt), Some(doubt.to_string()));
+    }
     Ok(Measurement {
         id: row.get(0)?,
         relay: rsa(row, 1)?,
@@ -394,12 +410,12 @@ fn measurement(row: &Row<'_>) -> rusqlite::Result<Measurement> {
         slot: row.get(5)?,
         started_unix_s: time(row, 6)?,
         ended_unix_s: maybe_time(row, 7)?,
-        state: state(row, 8)?.unwrap_or(State::Interrupted),
+        state,
         mode: mode(row, 9)?,
         capacity: rate(row, 10)?,
         rounds: row.get::<_, Option<u32>>(11)?.unwrap_or_default(),
-        cause: row.get(12)?,
-        reason: row.get(13)?,
+        cause,
+        reason,
         blame: row.get(14)?,
         is_final: row.get(15)?,
         seconds,

@@ -1,6 +1,6 @@
 //! The seconds of a measurement, in a compact form that is kept for years.
 
-use coordinator::{Account, Record, SecondRecord, Waited};
+use coordinator::{Inconclusive, Record, Waited, doubt_of_seconds};
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
@@ -25,7 +25,7 @@ pub struct Second {
     pub limiter: Limiter,
 }
 
-/// What limited a second: the place where most cells waited, by the account of the measurer that got the most back.
+/// What limited a second ([`SecondRecord::waited`](coordinator::SecondRecord::waited)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limiter {
     /// There is no account.
@@ -68,19 +68,31 @@ impl Limiter {
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
-            Self::Relay => "the relay",
-            Self::Path => "the path to the relay",
-            Self::Processor => "a measurer's processor",
-            Self::AssignedRate => "the assigned load",
+            Self::Relay => Waited::Relay.in_words(),
+            Self::Path => Waited::Path.in_words(),
+            Self::Processor => Waited::Processor.in_words(),
+            Self::AssignedRate => Waited::AssignedRate.in_words(),
         }
     }
 
-    fn of(account: &Account) -> Self {
-        match account.waited() {
-            Waited::Relay => Self::Relay,
-            Waited::Path => Self::Path,
-            Waited::Processor => Self::Processor,
-            Waited::AssignedRate => Self::AssignedRate,
+    const fn of(waited: Option<Waited>) -> Self {
+        match waited {
+            None => Self::Unknown,
+            Some(Waited::Relay) => Self::Relay,
+            Some(Waited::Path) => Self::Path,
+            Some(Waited::Processor) => Self::Processor,
+            Some(Waited::AssignedRate) => Self::AssignedRate,
+        }
+    }
+
+    /// The place where most cells waited, if known.
+    pub(crate) const fn waited(self) -> Option<Waited> {
+        match self {
+            Self::Unknown => None,
+            Self::Relay => Some(Waited::Relay),
+            Self::Path => Some(Waited::Path),
+            Self::Processor => Some(Waited::Processor),
+            Self::AssignedRate => Some(Waited::AssignedRate),
         }
     }
 
@@ -109,18 +121,19 @@ pub(crate) fn of(record: &Record) -> Vec<Second> {
                 bytes: totals.total(),
                 client_bytes: totals.client_counted,
                 counts: round.schedule.counts(totals.second),
-                limiter: limiter(second),
+                limiter: Limiter::of(second.waited(assignments, &round.bottlenecks)),
             });
         }
     }
     seconds
 }
 
-fn limiter(second: &SecondRecord) -> Limiter {
-    let of_measurers = second.accounts.iter().zip(&second.returned_bytes);
-    let known = of_measurers.filter_map(|(account, bytes)| Some((account.as_ref()?, bytes)));
-    let most = known.max_by_key(|(_, bytes)| bytes.unwrap_or_default());
-    most.map_or(Limiter::Unknown, |(account, _)| Limiter::of(account))
+/// Why the counted seconds of the last round contradict a conclusive result, if they do.
+pub(crate) fn doubt(seconds: &[Second]) -> Option<Inconclusive> {
+    let last = seconds.iter().map(|it| it.round).max()?;
+    let counted = seconds.iter().filter(|it| it.counts && it.round == last);
+    let counted: Vec<_> = counted.map(|it| (it.bytes, it.limiter.waited())).collect();
+    doubt_of_seconds(&counted)
 }
 
 pub(crate) fn pack(seconds: &[Second]) -> Vec<u8> {

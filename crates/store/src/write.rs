@@ -366,7 +366,7 @@ impl Reason {
 }
 
 /// The serialised name of a reason, without its data.
-fn name(reason: &impl Serialize) -> Option<String> {
+pub(crate) fn name(reason: &impl Serialize) -> Option<String> {
     match serde_json::to_value(reason).ok()? {
         Value::String(name) => Some(name),
         Value::Object(fields) => fields.into_iter().next().map(|(name, _)| name),

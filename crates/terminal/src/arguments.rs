@@ -48,6 +48,10 @@ pub struct TeamArguments {
     /// Authenticate links as a relay does, even where that is not needed.
     #[arg(long)]
     pub authenticate: bool,
+    /// Whether the measured relays are known to have no clients
+    /// ([`Params::may_have_clients`](coordinator::Params::may_have_clients)). No argument: the command decides.
+    #[arg(skip)]
+    pub no_clients: bool,
 }
 
 #[cfg(test)]

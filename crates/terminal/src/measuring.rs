@@ -19,6 +19,7 @@ pub fn params(arguments: &TeamArguments) -> Params {
         seconds: arguments.seconds,
         sockets: arguments.sockets,
         check_share: arguments.check_share,
+        may_have_clients: !arguments.no_clients,
         ..TeamOptions::default().params
     }
 }

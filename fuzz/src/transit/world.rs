@@ -359,6 +359,7 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
     ];
     LoadConfig {
         held_back: None,
+        few_circuits: None,
         target: Target { address: target, ids: recorded.own.ids() },
         return_path: ReturnPath::Transit {
             landings: landings.iter().map(landing).collect(),

@@ -55,7 +55,15 @@ fn a_relay_not_measured_for_a_month_is_treated_as_new() {
 fn without_any_history_the_default_is_guessed() {
     let guess = guess(&History::default(), 0);
     let default = HistoryPolicy::default().default;
-    assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default, sockets_min: 0 });
+    assert_eq!(
+        guess,
+        Guess {
+            capacity: default,
+            source: GuessSource::Default,
+            sockets_min: 0,
+            recent: Rate::ZERO
+        }
+    );
     assert_eq!(guess.priority(), Priority::New);
 }
 

@@ -172,6 +172,7 @@ impl Measurement {
             assignments: self.allocation.assignments.clone(),
             seconds: self.params.round_s(),
             held_back_s: self.schedule().held_back_s,
+            few_circuits_s: self.schedule().few_circuits_s,
             check_share: self.params.check_share,
         });
     }
@@ -181,7 +182,10 @@ impl Measurement {
         let lead_s = self.params.path.lead_s;
         let middle = lead_s + self.params.seconds / 2;
         let held_back_s = self.turn.has_halves(&self.params).then_some(middle);
-        Schedule { lead_s, held_back_s }
+        // Halves show competition, too.
+        let few_circuits_s =
+            if held_back_s.is_some() { 0 } else { self.params.path.few_circuits_s };
+        Schedule { lead_s, held_back_s, few_circuits_s }
     }
 
     /// After a second arrived: ends the round if it is complete, or if it can no longer be conclusive and another one
@@ -254,8 +258,10 @@ impl Measurement {
             Ok(doubt) => doubt,
             Err(Fault { measurer, failure }) => return self.fail(now, measurer, failure),
         };
-        let unsteady = Inconclusive::unsteadiness(median, mean);
-        let estimate = self.estimate(series, self.turn.passed, seconds, doubt.or(unsteady));
+        let doubt = doubt.or_else(|| self.doubt_of_result(series, &bottlenecks, &seconds));
+        let has_next = doubt.is_some_and(|it| it.next_turn().is_some());
+        let doubt = if has_next { doubt } else { self.doubt_of_fall().or(doubt) };
+        let estimate = self.estimate(series, self.turn.passed, seconds, doubt);
         self.bottlenecks = bottlenecks;
         match doubt.and_then(|it| it.next_turn()) {
             Some(next) => self.continue_with(now, estimate, next),

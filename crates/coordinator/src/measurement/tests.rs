@@ -1,11 +1,12 @@
 use super::*;
 use crate::bottleneck::Bottleneck;
-use lab::{Lab, estimate, mbit, measurement, measurement_with, relay};
+use lab::{Lab, estimate, mbit, measurement, measurement_with, quiet, relay};
 use std::string::ToString;
 use std::vec::Vec;
 
 mod bottlenecks;
 mod claims;
+mod competition;
 mod failures;
 mod lab;
 mod path;
@@ -86,7 +87,7 @@ fn an_exhausted_team_can_still_be_conclusive() {
 
 #[test]
 fn the_last_permitted_round_gives_a_lower_bound_of_full_length() {
-    let params = Params { max_rounds: 2, ..Params::default() };
+    let params = Params { max_rounds: 2, ..quiet() };
     let mut measurement = measurement_with(params, Mode::Echo, 1.0, &[100_000.0]);
     let estimate = estimate(relay(1000.0).run(&mut measurement));
     assert_eq!(estimate.inconclusive, Some(Inconclusive::RoundLimit { rounds: 2 }));
@@ -133,8 +134,14 @@ fn a_burst_in_the_first_second_changes_nothing() {
 #[test]
 fn all_measurers_start_at_once_when_the_last_is_ready() {
     let mut measurement = measurement(Mode::Transit, 100.0, &[100.0, 100.0]);
-    let Some(Action::Prepare { round: 1, assignments, seconds, check_share, held_back_s: None }) =
-        measurement.poll_action()
+    let Some(Action::Prepare {
+        round: 1,
+        assignments,
+        seconds,
+        check_share,
+        held_back_s: None,
+        few_circuits_s: 0,
+    }) = measurement.poll_action()
     else {
         panic!("nothing to prepare");
     };
@@ -158,7 +165,7 @@ fn a_round_in_which_a_measurer_checked_no_cell_has_no_estimate() {
         [(1 << 20, 0, false), (1 << 20, 1, true), (1000, 0, true)]
     {
         let mut now = Instant::ORIGIN;
-        let params = Params { seconds: 3, ..Params::default() };
+        let params = Params { seconds: 3, ..quiet() };
         let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[500.0; 2]);
         [0, 1].iter().for_each(|who| measurement.handle_ready(now, MeasurerId(*who), 1, 80));
         for second in 0..3 {
@@ -209,7 +216,7 @@ fn a_measurement_needs_a_guess_a_team_and_valid_parameters() {
         let team = team.iter().copied().map(mbit).collect();
         Measurement::new(Instant::ORIGIN, params, Mode::Echo, guess, team).map(|_| ()).unwrap_err()
     };
-    let params = Params::default();
+    let params = quiet();
     assert_eq!(new(params, Rate::ZERO, &[1.0]), SetupError::NoGuess);
     assert_eq!(new(params, mbit(1.0), &[0.0]), SetupError::NoCapacity);
     assert_eq!(new(params, mbit(1.0), &[]), SetupError::NoCapacity);
@@ -220,7 +227,7 @@ fn a_measurement_needs_a_guess_a_team_and_valid_parameters() {
 #[test]
 fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     let mut now = Instant::ORIGIN;
-    let params = Params { seconds: 3, ..Params::default() };
+    let params = Params { seconds: 3, ..quiet() };
     let guess = Rate::from_mbit_per_s(100.0);
     let mut measurement = measurement_with(params, Mode::Transit, 100.0, &[1000.0]);
     let measurer = MeasurerId(0);

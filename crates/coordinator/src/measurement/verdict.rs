@@ -1,9 +1,11 @@
 //! Whether a complete round is conclusive (§4.2), and if not, why.
 
 use super::*;
+use crate::account::Waited;
 use crate::bottleneck::{
     Bottleneck, LIMITED_ASKED, MeasurerResult, Queue, own_losses, own_queues, starved, whole_ms,
 };
+use crate::held_seconds::doubt_of_seconds;
 use crate::socket_ramp::{FAR, SocketRampTest};
 
 /// A bottleneck passes no more with twice the sockets; flows with independent losses carry twice as much.
@@ -29,7 +31,8 @@ impl Measurement {
     fn limited_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
         let bottleneck =
             |(measurer, by)| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
-        let busy = self.saturated.iter().map(|it| (*it, Bottleneck::Processor));
+        let busy = self.saturated.iter().copied().chain(series.mostly_busy());
+        let busy = busy.map(|it| (it, Bottleneck::Processor));
         let queues = series.queues();
         let results = series.measurer_results();
         let mut all: Vec<MeasurerBottleneck> = Vec::new();
@@ -133,6 +136,44 @@ impl Measurement {
         // Not every bottleneck has a queue: a distant relay needs two measurers.
         let far = self.queue_of_one(series).filter(|it| it.min_rtt >= FAR);
         Ok(far.map(|queue| self.doubt_of_one(&queue, capacity)))
+    }
+
+    /// Why a complete round whose load was large enough is not conclusive: by its seconds, or since nothing is known of
+    /// clients.
+    pub(super) fn doubt_of_result(
+        &self,
+        series: &Series,
+        bottlenecks: &[MeasurerBottleneck],
+        seconds: &[SecondTotals],
+    ) -> Option<Inconclusive> {
+        let schedule = self.schedule();
+        let competition = schedule
+            .competition(|second| series.second(second).map(|it| it.total()), seconds)
+            .filter(|it| it.is_contended() || it.has_fallen())
+            .map(|it| Inconclusive::Contended { few: it.few, all: it.all });
+        let assignments = &self.allocation.assignments;
+        let records = series.records();
+        let counted = records.iter().filter(|it| schedule.counts(it.second));
+        let waited = counted.map(|it| it.waited(assignments, bottlenecks));
+        let seconds: Vec<(u64, Option<Waited>)> =
+            seconds.iter().map(SecondTotals::total).zip(waited).collect();
+        let doubt = match doubt_of_seconds(&seconds) {
+            Some(Inconclusive::HeldBack { by: by @ Waited::AssignedRate, seconds, of, .. }) => {
+                let next = self.next_turn(self.turn.passed).ok();
+                Some(Inconclusive::HeldBack { by, seconds, of, next })
+            }
+            doubt => doubt,
+        };
+        let may_have_clients = self.mode == Mode::Transit && self.params.may_have_clients;
+        let clients = may_have_clients.then_some(Inconclusive::ClientsUnknown);
+        competition.or(doubt).or(clients)
+    }
+
+    /// The doubt about a result far below the relay's recent ones, as long as another measurement may confirm it.
+    pub(super) fn doubt_of_fall(&self) -> Option<Inconclusive> {
+        let recent = self.turn.recent;
+        let next = self.turn.confirming().filter(|_| self.turn.is_below_recent())?;
+        Some(Inconclusive::BelowRecent { recent, next })
     }
 
     /// The turn in which measurers without a bottleneck of their own have a larger load, if there are such.

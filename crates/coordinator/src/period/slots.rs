@@ -1,6 +1,6 @@
 //! The slots of a period: due relays, and changes by a newer consensus.
 
-use super::{Event, Now, Period, Relay, SlotSeed};
+use super::{Event, Now, Period, Relay, SlotSeed, Timing};
 use crate::campaign::RelayTurn;
 use crate::plan::{Seed, TeamRoom};
 use crate::slot_schedule::{Arrival, SlotSchedule};
@@ -49,6 +49,9 @@ impl Period {
         let arrival = |relay: &Relay| {
             let past = self.pasts.get(&relay.id());
             let first = relay.first_turn(self.rounds_max(relay));
+            // Without slots there is no secret time at which a fall could be confirmed.
+            let has_slots = matches!(self.config.timing, Timing::Slots);
+            let first = if has_slots { first.with_recent(relay.guess.recent) } else { first };
             Arrival {
                 relay: relay.id(),
                 together: relay.together,

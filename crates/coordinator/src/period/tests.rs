@@ -148,6 +148,43 @@ fn a_relay_that_declines_is_asked_once_more_in_another_slot() {
     }
 }
 
+/// Clients starve all relays in a part of the period. What a relay can do shows in its later slots.
+#[test]
+fn a_fall_is_measured_again_at_other_times_and_the_largest_result_stands() {
+    let starved_until_s = PERIOD_S / 2;
+    let mut world = World::new(&WorldOptions { starved_until_s, ..WorldOptions::undisturbed(21) });
+    world.run_period();
+    check(&world);
+    let mut results: BTreeMap<RsaId, Vec<(Option<u32>, Rate)>> = BTreeMap::new();
+    for entry in world.journal.entries() {
+        if let Entry::Finished(it) = entry
+            && let Some(capacity) = it.record.capacity()
+        {
+            results.entry(it.begun.relay()).or_default().push((it.begun.slot, capacity));
+        }
+    }
+    let pasts = world.journal.pasts(world.bounds.begin_unix_s);
+    let (mut fallen, mut right) = (0, 0);
+    for (relay, all) in results {
+        // New relays have no earlier results, and relays of one host divide it.
+        let is_known = relay.0[0] % 10 != 3 && world.group_size(relay) == 1;
+        let full = Rate::from_byte_per_s(world.relay(relay).capacity).scaled(0.9);
+        if !is_known || all[0].1 > full {
+            continue;
+        }
+        fallen += 1;
+        let is_late = all.last().is_some_and(|it| it.0 > Some(world.bounds.slots() - 5));
+        assert!(all.len() > 1 || is_late, "{relay}: {all:?}");
+        let slots: BTreeSet<Option<u32>> = all.iter().map(|it| it.0).collect();
+        assert_eq!(slots.len(), all.len(), "at other times: {all:?}");
+        let largest = all.iter().map(|it| it.1).max().expect("one at least");
+        let stands = pasts[&relay].record.as_ref().and_then(Record::capacity);
+        assert_eq!(stands, Some(largest), "{relay}: {all:?}");
+        right += u32::from(largest > full);
+    }
+    assert!(fallen > 50 && right * 10 > fallen * 7, "{right} of {fallen}");
+}
+
 #[test]
 fn a_relay_whose_consent_is_withdrawn_is_no_longer_measured() {
     let mut world = World::new(&WorldOptions::undisturbed(11));

@@ -114,7 +114,7 @@ fn a_relay_at_its_limit_or_with_a_busy_processor_is_conclusive() {
 
 #[test]
 fn the_next_period_starts_with_the_sockets_that_this_one_needed_or_half() {
-    let halves = Schedule { lead_s: 2, held_back_s: Some(5) };
+    let halves = Schedule { lead_s: 2, held_back_s: Some(5), few_circuits_s: 0 };
     let next = |schedule: Schedule, sockets: &[u32]| {
         let mut record = record(measured(mbit(50.0), None));
         let round = record.rounds.remove(0);

@@ -190,7 +190,7 @@ fn bytes_saved_up_by_a_measurer_do_not_count_in_the_decisive_seconds() {
 #[test]
 fn seconds_of_the_lead_do_not_count() {
     let assignment = Assignment { measurer: A, rate: Rate::from_mbit_per_s(1.0), sockets: 1 };
-    let schedule = Schedule { lead_s: 2, held_back_s: None };
+    let schedule = Schedule { lead_s: 2, held_back_s: None, few_circuits_s: 0 };
     let mut series = Series::new(Mode::Transit, 0.25, 5, schedule, [assignment]);
     for (second, bytes) in [(0, 1), (1, 2), (2, 30), (3, 50), (4, 40)] {
         assert!(series.summary().is_err(), "all seconds are required");

@@ -107,6 +107,7 @@ impl TeamRequest {
             assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
             seconds: params.seconds,
             held_back_s: None,
+            few_circuits_s: params.path.few_circuits_s,
             check_share: params.check_share,
             nonce: Nonce([0; 32]),
             deadline: Instant::ORIGIN,
@@ -145,6 +146,7 @@ impl TeamRequest {
             rate: assignment.rate,
             seconds: plan.seconds,
             held_back_s: plan.held_back_s,
+            few_circuits_s: plan.few_circuits_s,
             check_one_in: one_in(plan.check_share),
             // This is the coordinator's round trip, and not that of measurers on other hosts.
             rtt: own.is_none().then_some(self.rtt),
@@ -162,6 +164,7 @@ pub(super) struct RoundPlan {
     pub(super) assignments: Vec<Assignment>,
     pub(super) seconds: u32,
     pub(super) held_back_s: Option<u32>,
+    pub(super) few_circuits_s: u32,
     pub(super) check_share: f64,
     pub(super) nonce: Nonce,
     /// The time at which the measurers must be ready.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::reporting::median;
 use coordinator::{Blame, Outcome, Params};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
-use lab::load::ClientLoad;
+use lab::load::{ClientLoad, ClientTraffic};
 use link::unix_time_s;
 use measurer::{Progress, TeamOptions};
 use onion::measure::protocol::CoordinatorKey;
@@ -156,7 +156,8 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
     let clients = match part.has_clients {
         true => {
             let rate = limit.scaled(CLIENTS);
-            let clients = ClientLoad::start(relay.target(), rate, context.testbed.clock())?;
+            let traffic = ClientTraffic::at(rate);
+            let clients = ClientLoad::start(relay.target(), traffic, context.testbed.clock())?;
             context.interrupt.wait(Duration::from_secs(1));
             Some(clients)
         }
@@ -176,12 +177,16 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
     let sent = median_sent(&relay, context.settings.seconds);
     drop(clients);
     relay.stop()?;
-    let case = judge(part, limit, &outcome)
+    let is_conclusive = outcome.estimate().map(coordinator::Estimate::is_conclusive);
+    let case = judge(part, limit, &outcome);
+    let conclusive_ratio = case.ratio.filter(|_| is_conclusive == Some(true));
+    let case = case
         .column("kind", "relay")
         .column("lie", part.description())
         .column("clients", part.has_clients)
         .column("sent_mbit_per_s", sent)
-        .column("conclusive", outcome.estimate().map(coordinator::Estimate::is_conclusive));
+        .column("conclusive", is_conclusive)
+        .column("conclusive_ratio", conclusive_ratio);
     Ok(match client_failure {
         Some(problem) => case.ended(CaseVerdict::Failed, format!("its clients failed: {problem}")),
         None => case,

@@ -27,6 +27,7 @@ pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamA
         own_address: None,
         landing_ports: None,
         authenticate: false,
+        no_clients: true,
     }
 }
 

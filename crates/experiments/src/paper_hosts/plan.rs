@@ -98,7 +98,9 @@ pub(super) struct Cell {
 impl Cell {
     pub(super) fn params(&self) -> Params {
         let (multiplier, seconds) = (self.multiplier, self.seconds);
-        let params = Params { multiplier, seconds, ..TeamOptions::default().params };
+        let may_have_clients = false;
+        let params =
+            Params { multiplier, seconds, may_have_clients, ..TeamOptions::default().params };
         match self.sockets {
             None => params,
             Some(sockets) => Params { sockets, max_rounds: 1, ..params },
@@ -107,7 +109,12 @@ impl Cell {
 
     /// The parameters of the path, where the number of sockets is given.
     pub(super) fn path(&self) -> Option<PathParams> {
-        let plain = |first_sockets| PathParams { first_sockets, lead_s: LEAD_S, probes: false };
+        let plain = |first_sockets| PathParams {
+            first_sockets,
+            lead_s: LEAD_S,
+            probes: false,
+            few_circuits_s: 0,
+        };
         self.sockets.map(plain)
     }
 

@@ -6,7 +6,7 @@ use crate::grid::{Grid as _, Row, Rows};
 use crate::mode::Mode;
 use crate::reporting::{list, parameter};
 use crate::trial::TrialResult;
-use coordinator::{Bottleneck, Inconclusive, Outcome};
+use coordinator::{Bottleneck, Inconclusive, Outcome, Waited};
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use serde::Serialize;
@@ -176,8 +176,15 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
             }
             Bottleneck::Processor => "measurer's processor",
         },
-        Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",
-        Inconclusive::RoundLimit { .. } | Inconclusive::Unsteady { .. } => "unknown",
+        Inconclusive::HeldBack { by: Waited::Processor, .. } => "measurer's processor",
+        Inconclusive::TeamTooSmall { .. }
+        | Inconclusive::LoadTooSmall { .. }
+        | Inconclusive::HeldBack { .. } => "assigned rate",
+        Inconclusive::Contended { .. } | Inconclusive::ClientsUnknown => "clients",
+        Inconclusive::RoundLimit { .. }
+        | Inconclusive::Unsteady { .. }
+        | Inconclusive::Scattered { .. }
+        | Inconclusive::BelowRecent { .. } => "unknown",
         Inconclusive::RelayStarved { .. } => "relay's processor",
     }
 }

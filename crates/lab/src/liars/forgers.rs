@@ -163,6 +163,7 @@ impl Measurement {
         })?;
         let config = LoadConfig {
             held_back: None,
+            few_circuits: None,
             target: self.target,
             return_path: ReturnPath::Echo { nonce, key_seed: MEASURER },
             sockets: 1,

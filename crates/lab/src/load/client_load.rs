@@ -12,8 +12,26 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Links of the clients to the relay, with a circuit on each.
-const SOCKETS: u32 = 2;
+/// The traffic of clients.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientTraffic {
+    /// The maximum rate, over all circuits.
+    pub rate: Rate,
+    /// Links to the relay.
+    pub links: u32,
+    /// Circuits on each link.
+    pub circuits_per_link: u32,
+    /// Whether it begins at once. If false, circuits are open and idle until [`ClientLoad::flow`].
+    pub begins_at_once: bool,
+}
+
+impl ClientTraffic {
+    /// Steady traffic over a few circuits, from now on.
+    #[must_use]
+    pub const fn at(rate: Rate) -> Self {
+        Self { rate, links: 2, circuits_per_link: 1, begins_at_once: true }
+    }
+}
 
 /// Maximum number of cells in flight on a circuit. They are queued while the relay limits its clients, and sent
 /// at once afterwards. All circuits together hold a tenth of a second at 80 Mbit/s.
@@ -37,6 +55,9 @@ pub struct ClientLoad {
 
 #[derive(Default)]
 struct LoadState {
+    /// Whether it may begin when its circuits are open.
+    may_flow: bool,
+    is_ready: bool,
     is_flowing: bool,
     /// The reason that the load ended.
     failure: Option<String>,
@@ -53,26 +74,29 @@ impl SharedState {
 }
 
 impl ClientLoad {
-    /// Opens circuits through a relay on loopback, and sends at this rate. Returns once traffic flows.
+    /// Opens circuits through a relay on loopback, and sends. Returns once traffic flows, or may flow.
     ///
     /// # Errors
     /// The relay does not serve its clients, or nodes cannot start.
-    pub fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self, NodeError> {
+    pub fn start(target: Target, traffic: ClientTraffic, clock: Clock) -> Result<Self, NodeError> {
         let mut nodes = Nodes::new(clock)?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
-        for _ in 0..SOCKETS {
+        let ClientTraffic { rate, links: sockets, circuits_per_link, begins_at_once } = traffic;
+        let circuits = sockets.saturating_mul(circuits_per_link);
+        for _ in 0..sockets {
             let (address, listener) = listen(None, Ipv4Addr::LOCALHOST, 0)?;
             landings.push(ReturnRelay { identity: nodes.identity()?, address });
             listeners.push(listener);
         }
         let config = LoadConfig {
             held_back: None,
+            few_circuits: None,
             target,
             return_path: ReturnPath::Transit { landings, authenticate_as: Vec::new() },
-            sockets: SOCKETS,
-            circuits_per_socket: 1,
-            pace: Pace { burst: SOCKETS, per_s: NonZeroU32::MIN.saturating_add(19) },
-            second_tries: SOCKETS,
+            sockets,
+            circuits_per_socket: circuits_per_link,
+            pace: Pace { burst: sockets, per_s: NonZeroU32::MIN.saturating_add(19) },
+            second_tries: circuits,
             seconds: LENGTH_S,
             rate,
             window_cap_cells: WINDOW_CELLS,
@@ -86,18 +110,24 @@ impl ClientLoad {
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
         let state = SharedState::default();
+        state.lock().may_flow = begins_at_once;
         let starter = Starter { state: state.clone() };
         let thread = nodes.start(None, generator, listeners, options, starter)?;
         let load = Self { clock, state, _thread: thread };
-        load.wait_until_flowing()?;
+        load.wait_until_ready()?;
         Ok(load)
     }
 
-    fn wait_until_flowing(&self) -> Result<(), NodeError> {
+    /// Lets the traffic flow.
+    pub fn flow(&self) {
+        self.state.lock().may_flow = true;
+    }
+
+    fn wait_until_ready(&self) -> Result<(), NodeError> {
         let deadline = self.clock.now() + SETUP + SETUP;
         loop {
             let state = self.state.lock();
-            if state.is_flowing {
+            if state.is_flowing || (state.is_ready && !state.may_flow) {
                 return Ok(());
             }
             if let Some(failure) = &state.failure {
@@ -129,14 +159,15 @@ impl Observer<LoadGenerator<StdRng>> for Starter {
         let mut state = self.state.lock();
         while let Some(event) = drive.node_mut().poll_event() {
             match event {
-                Event::Ready { .. } => {
-                    drive.node_mut().start(now, now);
-                    state.is_flowing = true;
-                }
+                Event::Ready { .. } => state.is_ready = true,
                 Event::Lost { problem, .. } => state.failure = Some(problem),
                 Event::Failed(failure) => state.failure = Some(failure.to_string()),
                 Event::Second(_) | Event::Finished => {}
             }
+        }
+        if state.is_ready && state.may_flow && !state.is_flowing {
+            drive.node_mut().start(now, now);
+            state.is_flowing = true;
         }
         Some(now + POLL)
     }

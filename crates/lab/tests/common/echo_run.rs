@@ -81,6 +81,7 @@ impl<'a, S: Stage> Run<'a, S> {
     pub(crate) fn load_config(&self, return_path: ReturnPath) -> LoadConfig {
         let scenario = self.scenario;
         LoadConfig {
+            few_circuits: None,
             held_back: scenario.held_back.map(|after| HeldBack { after, sockets_before: 0 }),
             target: self.target,
             return_path,

@@ -94,6 +94,7 @@ impl Scenario {
     pub(crate) fn generator(&self, number: u8, now: Instant) -> Measurer {
         let config = LoadConfig {
             held_back: None,
+            few_circuits: None,
             target: target(),
             return_path: ReturnPath::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
             sockets: self.sockets,

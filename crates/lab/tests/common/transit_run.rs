@@ -96,6 +96,7 @@ impl Scenario {
             address: *address,
         });
         LoadConfig {
+            few_circuits: None,
             held_back: self
                 .held_back
                 .map(|after| HeldBack { after, sockets_before: self.sockets % 2 }),

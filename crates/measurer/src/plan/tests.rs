@@ -18,6 +18,7 @@ fn order(mode: RoundMode, defences: Defences, sockets: u32, mbit: f64, sharing: 
         rate: Rate::from_mbit_per_s(mbit),
         seconds: 30,
         held_back_s: None,
+        few_circuits_s: 0,
         check_one_in: NonZeroU32::MIN,
         rtt: None,
         sharing,
@@ -29,7 +30,35 @@ fn order(mode: RoundMode, defences: Defences, sockets: u32, mbit: f64, sharing: 
 #[test]
 fn a_few_circuits_sustain_a_queue_at_a_near_relay() {
     let load = Load::plan(&order(TRANSIT, Defences::default(), 8, 3000.0, 1), Duration::ZERO);
-    assert_eq!(load.sockets * load.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+    assert_eq!(load.sockets * load.few_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+    let echo = Load::plan(&order(ECHO, Defences::default(), 8, 3000.0, 1), Duration::ZERO);
+    assert_eq!(echo.sockets * echo.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+}
+
+/// The derivation is at [`CIRCUITS_FOR_SHARE`].
+#[test]
+fn more_circuits_give_a_share_of_a_relay_that_others_use() {
+    let plan = |defences, mbit, sharing| {
+        let load = Load::plan(&order(TRANSIT, defences, 8, mbit, sharing), Duration::ZERO);
+        assert!(!load.must_authenticate, "{load:?}");
+        (load.sockets * load.circuits_per_socket, load.sockets * load.few_per_socket)
+    };
+    let open = Defences::default();
+    assert_eq!(plan(open, 59.0, 1), (128, 8));
+    assert_eq!(plan(open, 3000.0, 1), (128, 24));
+    assert_eq!(plan(open, 59.0, 2), (64, 8), "two measurers at one address");
+    assert_eq!(plan(open, 3.0, 1), (16, 8), "a slow relay");
+    // A client of today's network may create 56 circuits, of which some may be needed again.
+    assert_eq!(plan(Defences::from_consensus_params(live), 59.0, 1), (40, 8));
+    // The growth that a verdict permits presumes 5.3 times as many.
+    for mbit in [59.0, 300.0, 1000.0, 3000.0] {
+        let (all, few) = plan(open, mbit, 1);
+        assert!(f64::from(all) >= 5.3 * f64::from(few), "{all} and {few} at {mbit} Mbit/s");
+    }
+    let named = RoundMode::Transit { always_authenticate: true };
+    let load =
+        Load::plan(&order(named, Defences::from_consensus_params(live), 8, 59.0, 1), FAR_AWAY);
+    assert_eq!(load.sockets * load.circuits_per_socket, 128, "the defence applies to clients");
 }
 
 /// The parameters of the live consensus of July 2026.

@@ -70,7 +70,7 @@ pub(crate) fn options(seconds: u32) -> TeamOptions {
     let base = TeamOptions::default();
     TeamOptions {
         capacity: Some(Rate::from_mbit_per_s(2000.0)),
-        params: Params { seconds, ..base.params },
+        params: Params { seconds, may_have_clients: false, ..base.params },
         ..base
     }
 }

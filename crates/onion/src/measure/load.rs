@@ -23,7 +23,7 @@ mod sending;
 mod setup;
 mod throttle;
 
-pub use config::{HeldBack, LoadConfig, Pace, ReturnPath, ReturnRelay, Target};
+pub use config::{FewCircuits, HeldBack, LoadConfig, Pace, ReturnPath, ReturnRelay, Target};
 pub use failure::LoadFailure;
 pub use probe::Silence;
 
@@ -98,6 +98,8 @@ struct Running {
     has_begun: bool,
     /// When the held-back sockets begin, until they have been woken.
     held_back_until: Option<Instant>,
+    /// When the other circuits of each socket begin, until the sockets have been woken.
+    few_circuits_until: Option<Instant>,
     /// Since when nothing has returned: the latest arrival, or the time when the relay was given cells to
     /// return.
     silent_since: Instant,
@@ -259,6 +261,7 @@ impl<R: Rng> LoadGenerator<R> {
             bucket: TokenBucket::new(self.config.rate, RATE_BURST, one_record, start),
             has_begun: false,
             held_back_until: self.config.held_back.map(|it| start + it.after),
+            few_circuits_until: self.config.few_circuits.map(|few| start + few.time),
             silent_since: start,
         });
     }
@@ -389,6 +392,12 @@ impl<R: Rng> Node for LoadGenerator<R> {
             running.held_back_until = None;
             self.wake_all();
         }
+        if let Phase::Running(running) = &mut self.phase
+            && running.few_circuits_until.is_some_and(|until| now >= until)
+        {
+            running.few_circuits_until = None;
+            self.wake_all();
+        }
     }
 
     fn handle_plain_connected(&mut self, now: Instant, conn: ConnId) {
@@ -445,6 +454,7 @@ impl<R: Rng> Node for LoadGenerator<R> {
                 next = next.min(self.knocks.next_at(running.silent_since));
                 next = self.stalls_at().map_or(next, |at| next.min(at));
                 next = running.held_back_until.map_or(next, |until| next.min(until));
+                next = running.few_circuits_until.map_or(next, |until| next.min(until));
                 if !self.throttled.is_empty() {
                     let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;
                     next = next.min(running.bucket.available_at(one_record));

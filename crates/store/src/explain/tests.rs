@@ -74,11 +74,29 @@ fn a_weight_is_explained_by_its_measurement() {
             "has the weight 5000 KB/s",
             "40.00 Mbit/s",
             "conclusive",
-            "5 of 5 seconds",
-            "the path to the relay",
+            "Of 5 seconds, most cells waited for the path to the relay in 5",
         ],
     );
     check_contains(&text, &["The weight is the estimate in KB/s", "secret"]);
+}
+
+/// Earlier versions called a result conclusive whatever held its seconds back.
+#[test]
+fn a_conclusive_result_that_its_own_seconds_contradict_is_read_as_a_lower_bound() {
+    let mut measured = closed(relay(1), NOW, 1, 5_000_000);
+    for second in &mut measured.record.rounds[0].seconds {
+        for account in second.accounts.iter_mut().flatten() {
+            (account.elapsed, account.busiest) = (Duration::from_secs(1), Duration::from_secs(1));
+        }
+    }
+    let at = measured.record.ended_unix_s;
+    let text = explanation(&[measured], voted(5000, at), None);
+    let reason = "a lower bound: most cells waited for a measurer's processor in 5 of 5 seconds";
+    check_contains(
+        &text,
+        &[reason, "Of 5 seconds, most cells waited for a measurer's processor in 5"],
+    );
+    assert!(!text.contains("conclusive"), "{text}");
 }
 
 /// A measurement that the end of the coordinator interrupted needs no investigation; the estimate is that of another.
@@ -92,7 +110,7 @@ fn an_interrupted_measurement_hides_no_earlier_one_and_blames_no_one() {
         &text,
         &["interrupted", "had to stop", "The last one with a result", "40.00 Mbit/s in transit"],
     );
-    check_contains(&text, &["is conclusive", "5 of 5 seconds", "remains valid for"]);
+    check_contains(&text, &["is conclusive", "Of 5 seconds", "remains valid for"]);
     for part in ["investigate", "in a row"] {
         assert!(!text.contains(part), "{part:?} in:\n{text}");
     }

@@ -1,5 +1,6 @@
 //! Measurers that are limited by a cause of their own.
 
+use super::lab::quiet;
 use super::*;
 use crate::{PathParams, Priority, RelayIndex};
 use std::boxed::Box;
@@ -11,8 +12,8 @@ fn behind(measurer: usize, narrow: f64) -> Lab {
 }
 
 fn far(guess: f64, team: &[f64]) -> Measurement {
-    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
-    let params = Params { path, ..Params::default() };
+    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true, few_circuits_s: 0 };
+    let params = Params { path, ..quiet() };
     measurement_with(params, Mode::Transit, guess, team)
 }
 
@@ -95,7 +96,7 @@ fn a_queue_on_the_path_of_a_single_measurer_causes_a_turn_with_two() {
 }
 
 fn check_next_turn_has_two(rtt: Duration) {
-    let params = Params::default();
+    let params = quiet();
     let capacities = vec![mbit(800.0); 3];
     let mut campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
     let relay = RelayIndex(3);
@@ -106,7 +107,7 @@ fn check_next_turn_has_two(rtt: Duration) {
         let place = launch.allocation.place(MeasurerId(0));
         let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
         let measurers = shares.len();
-        let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
+        let path = PathParams { first_sockets: 32, lead_s: 2, probes: true, few_circuits_s: 0 };
         let params = Params { path, ..params };
         let mut measurement = Measurement::of_turn(
             Instant::ORIGIN,
@@ -168,7 +169,7 @@ fn if_one_of_two_measurers_is_busy_the_other_decides_the_verdict() {
 /// Observations of earlier periods are added again between the turns of a plan.
 #[test]
 fn a_measurer_with_a_busy_processor_is_assigned_less_in_later_turns_despite_earlier_observations() {
-    let params = Params::default();
+    let params = quiet();
     let capacities = vec![mbit(400.0); 3];
     let campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
     let (mut campaign, relay) = (campaign.returning_follow_ups(), RelayIndex(3));
@@ -177,7 +178,7 @@ fn a_measurer_with_a_busy_processor_is_assigned_less_in_later_turns_despite_earl
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.allocation.assignments.len(), 2);
     let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
-    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
+    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true, few_circuits_s: 0 };
     let params = Params { path, ..params };
     let (now, mode) = (Instant::ORIGIN, Mode::Transit);
     let mut measurement = Measurement::of_launch(now, params, mode, &launch, shares).unwrap();
@@ -201,7 +202,7 @@ fn a_measurer_that_got_nothing_back_does_not_count_as_load() {
     lab.deaf = Some(1);
     lab.capacity = Box::new(|_| mbit(80.0).as_byte_per_s());
     lab.rtt = Some(Duration::from_millis(1));
-    let params = Params { max_rounds: 1, ..Params::default() };
+    let params = Params { max_rounds: 1, ..quiet() };
     let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[240.0, 240.0, 110.0]);
     let reason = estimate(lab.run(&mut measurement)).inconclusive;
     assert!(matches!(reason, Some(Inconclusive::MeasurerLimited { .. })), "{reason:?}");
@@ -214,7 +215,7 @@ fn a_false_count_of_a_measurer_with_a_queue_makes_no_result_conclusive() {
     lab.capacity = Box::new(|_| mbit(50.0).as_byte_per_s());
     lab.claims = Some((0, mbit(270.0).as_byte_per_s()));
     lab.rtt = Some(Duration::from_millis(1));
-    let params = Params { max_rounds: 1, ..Params::default() };
+    let params = Params { max_rounds: 1, ..quiet() };
     let mut measurement = measurement_with(params, Mode::Transit, 200.0, &[300.0; 2]);
     let estimate = estimate(lab.run(&mut measurement));
     assert_eq!(bottlenecks(&measurement), [(0, QUEUE)]);
@@ -229,7 +230,7 @@ proptest::proptest! {
         first in 50.0f64..900.0, second in 50.0f64..900.0,
     ) {
         let conclusive = |queue: u64| {
-            let params = Params { max_rounds: 1, ..Params::default() };
+            let params = Params { max_rounds: 1, ..quiet() };
             let mut measurement = measurement_with(params, Mode::Transit, guess, &[first, second]);
             let narrow = (0, mbit(got).as_byte_per_s(), Duration::from_millis(queue));
             let rtt = Some(Duration::from_millis(1));

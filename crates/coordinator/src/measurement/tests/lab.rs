@@ -233,7 +233,7 @@ pub(super) fn relay(capacity: f64) -> Lab {
 }
 
 pub(super) fn measurement(mode: Mode, guess: f64, team: &[f64]) -> Measurement {
-    measurement_with(Params::default(), mode, guess, team)
+    measurement_with(quiet(), mode, guess, team)
 }
 
 pub(super) fn measurement_with(
@@ -251,4 +251,9 @@ pub(super) fn estimate(outcome: Outcome) -> Estimate {
         Outcome::Measured(estimate) => estimate,
         Outcome::Failed { .. } => panic!("{outcome}"),
     }
+}
+
+/// The parameters for a relay without clients.
+pub(super) fn quiet() -> Params {
+    Params { may_have_clients: false, ..Params::default() }
 }

@@ -1,12 +1,13 @@
 //! Distant relays: whether the relay or the path to it limits a round.
 
+use super::lab::quiet;
 use super::*;
 use crate::PathParams;
 
 /// A measurement over a path that needs this number of sockets at first.
 fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
-    let path = PathParams { first_sockets, lead_s: 2, probes: true };
-    let params = Params { max_rounds, path, ..Params::default() };
+    let path = PathParams { first_sockets, lead_s: 2, probes: true, few_circuits_s: 0 };
+    let params = Params { max_rounds, path, ..quiet() };
     measurement_with(params, Mode::Transit, guess, &[5000.0])
 }
 
@@ -57,8 +58,8 @@ fn the_best_result_counts_even_if_more_sockets_slow_the_relay_down() {
 
 #[test]
 fn a_round_with_more_sockets_gives_most_of_them_to_the_more_distant_measurer() {
-    let path = PathParams { first_sockets: 16, lead_s: 2, probes: true };
-    let params = Params { path, ..Params::default() };
+    let path = PathParams { first_sockets: 16, lead_s: 2, probes: true, few_circuits_s: 0 };
+    let params = Params { path, ..quiet() };
     let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0; 2]);
     let mut lab = over(90.0, 4.5);
     lab.rtt = Some(Duration::from_millis(20));
@@ -108,8 +109,8 @@ fn a_relay_without_another_round_keeps_a_lower_bound() {
 
 #[test]
 fn a_turn_limited_by_the_path_is_followed_by_one_with_more_sockets_even_for_the_whole_team() {
-    let path = PathParams { first_sockets: 8, lead_s: 0, probes: true };
-    let params = Params { path, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 0, probes: true, few_circuits_s: 0 };
+    let params = Params { path, ..quiet() };
     let turn = Attempt::first(mbit(90.0), 12);
     let mut campaign = crate::Campaign::new(params.excess_factor(), 160, vec![mbit(200.0)]);
     let relay = crate::RelayIndex(3);
@@ -135,8 +136,8 @@ fn a_turn_limited_by_the_path_is_followed_by_one_with_more_sockets_even_for_the_
 #[test]
 fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
     // The coordinator is near, and its parameters are for that distance.
-    let path = PathParams { first_sockets: 8, lead_s: 0, probes: false };
-    let params = Params { path, max_rounds: 12, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 0, probes: false, few_circuits_s: 0 };
+    let params = Params { path, max_rounds: 12, ..quiet() };
     for (rtt_ms, per_socket, rounds) in [(1, 4.5, 1), (100, 40.0, 2), (100, 4.5, 3)] {
         let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0]);
         let mut lab = over(90.0, per_socket);
@@ -157,8 +158,8 @@ fn if_a_measurer_turns_out_to_be_distant_another_round_tests_the_path() {
 
 #[test]
 fn a_round_that_is_too_short_for_halves_is_not_repeated() {
-    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
-    let params = Params { seconds: 3, path, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true, few_circuits_s: 0 };
+    let params = Params { seconds: 3, path, ..quiet() };
     let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[5000.0]);
     let mut lab = over(90.0, 40.0);
     lab.rtt = Some(Duration::from_millis(300));
@@ -169,9 +170,9 @@ fn a_round_that_is_too_short_for_halves_is_not_repeated() {
 
 #[test]
 fn measurers_get_two_sockets_each_so_that_there_are_halves() {
-    let path = PathParams { first_sockets: 7, lead_s: 2, probes: true };
+    let path = PathParams { first_sockets: 7, lead_s: 2, probes: true, few_circuits_s: 0 };
     for (sockets, is_conclusive) in [(160, true), (7, false)] {
-        let params = Params { path, sockets, ..Params::default() };
+        let params = Params { path, sockets, ..quiet() };
         let mut measurement = measurement_with(params, Mode::Transit, 90.0, &[40.0; 7]);
         // Seven sockets carry 31 Mbit/s.
         let mut lab = over(90.0, 4.5);

@@ -1,5 +1,6 @@
 //! The record has the data on which the state machine based its verdict.
 
+use super::lab::quiet;
 use super::lab::{mbit, relay};
 use super::*;
 use crate::record::{End, Facts, Observations, Record, RelaySelfReport, Subject, Verdict};
@@ -66,7 +67,7 @@ proptest! {
         capacity in 1u64..2_000, guess in 1u64..400, clients in 0u64..90, echo: bool,
         seconds in 1u32..12,
     ) {
-        let params = Params { seconds, max_rounds: 4, ..Params::default() };
+        let params = Params { seconds, max_rounds: 4, ..quiet() };
         let mode = if echo { Mode::Echo } else { Mode::Transit };
         let team = [mbit(900.0), mbit(300.0), mbit(300.0)].to_vec();
         let guess = Rate::from_bit_per_s(guess * 1_000_000);

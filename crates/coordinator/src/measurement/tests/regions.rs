@@ -1,5 +1,6 @@
 //! Teams with measurers at different distances, and the use of observations in later periods.
 
+use super::lab::quiet;
 use super::scene::{Coordinator, Kind, Path, Scene, measure_by_all};
 use super::*;
 use crate::PathParams;
@@ -7,8 +8,8 @@ use std::format;
 
 /// The parameters for distant relays.
 fn params() -> Params {
-    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
-    Params { path, ..Params::default() }
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true, few_circuits_s: 0 };
+    Params { path, ..quiet() }
 }
 
 const TEAM: [f64; 3] = [900.0, 800.0, 700.0];

@@ -1,5 +1,6 @@
 //! One round at a time, in a campaign: the same decisions as with a team for all rounds.
 
+use super::lab::quiet;
 use super::lab::{Lab, mbit, relay};
 use super::records::record;
 use super::*;
@@ -42,7 +43,7 @@ fn by_campaign(
 
 fn turn(lab: &mut Lab, turn: Attempt, is_whole_team: bool, shares: &[f64]) -> Outcome {
     let shares = shares.iter().copied().map(mbit).collect();
-    let params = Params::default();
+    let params = quiet();
     let measurement =
         Measurement::of_turn(Instant::ORIGIN, params, Mode::Echo, turn, is_whole_team, shares);
     lab.run(&mut measurement.expect("valid"))
@@ -73,7 +74,7 @@ fn a_turn_ends_as_soon_as_another_is_certain_to_follow_and_gives_its_guess() {
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
     // The result of the seconds that it skipped is unknown: no more than this is certain.
-    let limit = Params::default().conclusive_limit(estimate.allocated);
+    let limit = quiet().conclusive_limit(estimate.allocated);
     assert_eq!((estimate.capacity, estimate.seconds.len()), (limit, 16));
     assert!(estimate.bounds().lower < mbit(100.0));
 }
@@ -139,7 +140,7 @@ proptest! {
         max_rounds in 1u32..6, rounds_allowed in prop::option::of(0u32..5), echo: bool,
     ) {
         let mode = if echo { Mode::Echo } else { Mode::Transit };
-        let params = Params { seconds: 7, max_rounds, ..Params::default() };
+        let params = Params { seconds: 7, max_rounds, ..quiet() };
         let rate = |mbit: u64| Rate::from_bit_per_s(mbit * 1_000_000);
         let team: Vec<Rate> = team.into_iter().map(rate).collect();
         let mut lab = relay(capacity as f64);

@@ -1,5 +1,6 @@
 //! Bottlenecks other than the relay's, at any place and with any queueing: the verdicts on thousands of scenes.
 
+use super::lab::quiet;
 use super::scene::{Kind, Path, Scene, measure_by_all};
 use super::*;
 use crate::PathParams;
@@ -7,8 +8,8 @@ use std::collections::BTreeMap;
 use std::println;
 
 fn params() -> Params {
-    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
-    Params { path, seconds: 12, ..Params::default() }
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true, few_circuits_s: 0 };
+    Params { path, seconds: 12, ..quiet() }
 }
 
 /// A team's capacities, in Mbit/s.

@@ -44,12 +44,20 @@ pub(super) struct WorldOptions {
     pub(super) timing: Timing,
     /// With the second of the period.
     pub(super) happenings: Vec<(u64, Happening)>,
+    /// Until this second of the period, clients leave each relay only a quarter of its capacity.
+    pub(super) starved_until_s: u64,
 }
 
 impl WorldOptions {
     /// 200 relays that are measured in their slots.
     pub(super) const fn undisturbed(seed: u64) -> Self {
-        Self { seed, relays: 200, timing: Timing::Slots, happenings: Vec::new() }
+        Self {
+            seed,
+            relays: 200,
+            timing: Timing::Slots,
+            happenings: Vec::new(),
+            starved_until_s: 0,
+        }
     }
 }
 

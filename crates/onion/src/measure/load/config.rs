@@ -111,6 +111,16 @@ pub struct HeldBack {
     pub sockets_before: u32,
 }
 
+/// Circuits that begin to send later than the others on their sockets, to show whether other circuits compete for the
+/// target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FewCircuits {
+    /// The number of circuits on each socket that send from the start.
+    pub per_socket: u32,
+    /// How long only they send.
+    pub time: Duration,
+}
+
 /// The configuration of one load generator.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
@@ -131,6 +141,8 @@ pub struct LoadConfig {
     pub seconds: u32,
     /// Sockets that begin later; `None` if all begin at once.
     pub held_back: Option<HeldBack>,
+    /// Circuits that begin later; `None` if all begin with their sockets.
+    pub few_circuits: Option<FewCircuits>,
     /// Its share of the allocation a_i, which limits what it sends.
     pub rate: Rate,
     /// Maximum number of cells in flight on one circuit. Strictly below the relay's queue limit.

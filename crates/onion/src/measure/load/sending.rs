@@ -23,6 +23,9 @@ impl<R: Rng> LoadGenerator<R> {
         if conn.is_held_back && running.held_back_until.is_some() {
             return 0; // a timer wakes it
         }
+        let few = self.config.few_circuits.filter(|_| running.few_circuits_until.is_some());
+        let per_socket = self.config.circuits_per_socket.max(1);
+        let is_sending = |number: u32| few.is_none_or(|few| number % per_socket < few.per_socket);
         let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
         let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
@@ -34,7 +37,7 @@ impl<R: Rng> LoadGenerator<R> {
             }
             // A connection whose circuits have no space waits for the relay, whatever the rate.
             let has_room = |number: u32| match &self.circuits[number as usize].state {
-                State::Up(flow) => flow.window.room_cells() > 0,
+                State::Up(flow) => is_sending(number) && flow.window.room_cells() > 0,
                 _ => false,
             };
             if !self.throttle.holds() && conn.circuits.numbers().any(has_room) {
@@ -46,6 +49,9 @@ impl<R: Rng> LoadGenerator<R> {
         let mut written = 0;
         for _ in 0..conn.circuits.len() {
             let Some((circ_id, number)) = conn.circuits.take_turn() else { break };
+            if !is_sending(number) {
+                continue; // a timer wakes its connection
+            }
             let State::Up(flow) = &mut self.circuits[number as usize].state else { continue };
             let room = flow.window.room_cells();
             let count = rest.len().min(room as usize);

@@ -31,6 +31,9 @@ impl World {
             return;
         }
         let relay = self.relay(load.relay.expect("given")).clone();
+        let passed_s = self.now.saturating_since(Instant::ORIGIN).as_secs();
+        let is_starved = passed_s < self.options.starved_until_s;
+        let capacity = if is_starved { relay.capacity / 4 } else { relay.capacity };
         let orders = load.orders.clone();
         let seconds = orders.values().next().map_or(0, |it| it.seconds);
         let total: u64 = orders.values().map(|it| it.rate.as_byte_per_s()).sum();
@@ -39,7 +42,7 @@ impl World {
         let mut reports = Vec::new();
         for (place, order) in &orders {
             let rate = order.rate.as_byte_per_s();
-            let share = u128::from(relay.capacity) * u128::from(rate) / u128::from(total.max(1));
+            let share = u128::from(capacity) * u128::from(rate) / u128::from(total.max(1));
             let share = u64::try_from(share).expect("a part of a rate");
             let bytes = share.min(rate);
             sent_back.push(SentBack { measurer: key(*place), bytes });
@@ -92,7 +95,7 @@ pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfi
     PeriodConfig {
         bounds,
         timing,
-        params: Params { seconds: 5, ..Params::default() },
+        params: Params { seconds: 5, may_have_clients: false, ..Params::default() },
         policy: HistoryPolicy::over(Duration::from_secs(PERIOD_S)),
         measurers: (0..MEASURERS).map(measurer).collect(),
         at_once_max: None,
