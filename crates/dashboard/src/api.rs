@@ -90,7 +90,8 @@ fn of_relay(it: &RelayRow) -> Value {
 fn of_measurement(it: &Measurement) -> Value {
     json!({
         "id": it.id, "period_unix_s": it.period_unix_s, "turn": it.number, "slot": it.slot,
-        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.name(), "mode": it.mode,
+        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.name(), "is_final": it.is_final,
+        "mode": it.mode,
         "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "rounds": it.rounds, "cause": it.cause,
         "reason": it.reason, "blame": it.blame,
     })

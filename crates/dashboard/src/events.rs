@@ -6,13 +6,15 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use report::experiment::PAGE_STYLE;
 use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 pub(crate) async fn style() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("assets/style.css"))
+    let style = [include_str!("assets/style.css"), PAGE_STYLE].concat();
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], style)
 }
 
 pub(crate) async fn script() -> impl IntoResponse {

@@ -1,20 +1,37 @@
 //! Formats numbers for display.
 
 use onion::Rate;
-use store::utc;
+use store::{Measurement, utc};
+
+/// A number with this many decimals, or with two digits if it is so small that they would show nothing.
+pub(crate) fn digits(number: f64, decimals: usize) -> String {
+    // Eight decimals of Mbit/s are less than a byte per second.
+    let is_visible = |places: &usize| number.abs() >= 10.0 * 0.1_f64.powi(*places as i32);
+    let needed = (0..=8_usize).find(is_visible).unwrap_or(0);
+    format!("{number:.*}", if number == 0.0 { 0 } else { decimals.max(needed) })
+}
 
 /// A rate, or a dash.
 pub(crate) fn rate(rate: Option<Rate>) -> String {
-    rate.map_or_else(|| "–".to_owned(), |rate| format!("{:.2}", rate.as_mbit_per_s()))
+    rate.map_or_else(|| "–".to_owned(), |rate| digits(rate.as_mbit_per_s(), 2))
 }
 
 /// A sum of rates.
 pub(crate) fn large(rate: Rate) -> String {
     let mbit = rate.as_mbit_per_s();
     if mbit < 10_000.0 {
-        format!("{mbit:.1} Mbit/s")
+        format!("{} Mbit/s", digits(mbit, 1))
     } else {
         format!("{:.2} Gbit/s", mbit / 1000.0)
+    }
+}
+
+/// The outcome of a measurement in words. One that another one follows is not a result yet.
+pub(crate) fn outcome(measurement: &Measurement) -> &'static str {
+    if measurement.state.has_result() && !measurement.is_final {
+        "continued"
+    } else {
+        measurement.state.in_words()
     }
 }
 
@@ -45,6 +62,12 @@ mod tests {
     #[test]
     fn numbers_have_units_that_suit_them() {
         assert_eq!(large(Rate::from_mbit_per_s(9_999.0)), "9999.0 Mbit/s");
+        assert_eq!(large(Rate::ZERO), "0 Mbit/s");
+        assert_eq!(
+            [0.0, 0.021, 0.3, 1.0, 12.3].map(|ms| digits(ms, 1)),
+            ["0", "0.021", "0.30", "1.0", "12.3"]
+        );
+        assert_eq!(rate(Some(Rate::from_byte_per_s(100))), "0.00080");
         assert_eq!(large(Rate::from_mbit_per_s(608_000.0)), "608.00 Gbit/s");
         assert_eq!([119, 120, 7200, 172_800].map(length), ["119 s", "2 min", "2 h", "2 days"]);
     }

@@ -74,11 +74,15 @@ fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
         (&[("state", "failed")][..], failed),
         (&[("state", "broken_off")][..], overview.broken_off),
     ];
-    gauge("measurements_of_a_day", "Measurements of the last 24 hours, by outcome.", &endings);
+    gauge(
+        "measurements_of_a_day",
+        "Final results of the last 24 hours, by outcome, and interrupted measurements.",
+        &endings,
+    );
     let causes: Vec<_> =
         overview.causes.iter().map(|it| ([("cause", it.name.as_str())], it.count)).collect();
     let causes: Vec<_> = causes.iter().map(|(labels, count)| (&labels[..], *count)).collect();
-    let help = "Causes of inconclusive measurements in the last 24 hours.";
+    let help = "Causes of the inconclusive ones among the final results of the last 24 hours.";
     gauge("causes_of_a_day", help, &causes);
     let value = plain(overview.consensus.as_ref().map(|it| it.valid_after_unix_s));
     gauge("consensus_valid_after_seconds", "The newest consensus, in Unix seconds.", &value);

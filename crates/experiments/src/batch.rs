@@ -4,10 +4,12 @@ use crate::common::{Common, Session};
 use crate::error::{Error, Result};
 use crate::reporting::{self, parameter, publish};
 use crate::simulated::{
-    Batch, RunResult, Runner, Runs, RunsOptions, Store, comparison_cases, figures_of_runs, run_case,
+    Batch, RunResult, Runner, Runs, RunsOptions, Store, comparison_cases, figures_of_runs,
+    plateaus, run_case, tidy_table,
 };
 use clap::Args;
 use report::experiment::{ExperimentReport, Promise};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
@@ -170,15 +172,25 @@ fn conclude(
             value
         });
     }
+    for note in plateaus(runs, names, &loads(runs)) {
+        output.result(format!("note: {note}"), || json!({"type": "note", "text": note}));
+        report.notes.push(note);
+    }
     publish(&mut report, out, output)
+}
+
+/// The loads of these runs.
+fn loads(all: &[RunResult]) -> Vec<u32> {
+    let mut loads: Vec<u32> = all.iter().map(|run| run.key.load_percent).collect();
+    loads.sort_unstable();
+    loads.dedup();
+    loads
 }
 
 const TEXT: &str = include_str!("../../../docs/experiments/batch.md");
 
 fn batch_report(names: &[&str], all: &[RunResult], notes: Vec<String>) -> ExperimentReport {
-    let mut loads: Vec<u32> = all.iter().map(|it| it.key.load_percent).collect();
-    loads.sort_unstable();
-    loads.dedup();
+    let loads = loads(all);
     let mut cases = comparison_cases(all, names, &loads);
     cases.extend(all.iter().map(run_case));
     let conditions = |name: &&str| {
@@ -190,8 +202,9 @@ fn batch_report(names: &[&str], all: &[RunResult], notes: Vec<String>) -> Experi
     ExperimentReport {
         parameters: names.iter().filter_map(conditions).collect(),
         answer: answer(names, all, &loads),
-        promise: Promise::Decided { held: !all.is_empty(), rule: reporting::rule(TEXT) },
+        promise: Promise::Nothing(reporting::rule(TEXT)),
         cases,
+        table: Some(tidy_table(all, names, &loads)),
         figures: figures_of_runs(all, names, &loads),
         ..report
     }
@@ -218,7 +231,7 @@ fn name_of(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use report::experiment::Case;
+    use report::experiment::{Case, CaseVerdict, Value};
     use tornet::results::{Transfers, Unfinished};
 
     #[test]
@@ -264,7 +277,62 @@ mod tests {
         assert!(found(&report, "slow, load 100 %: failed").detail.starts_with("25.000 ± 0.000 %"));
         let same = found(&report, "fast against slow, load 100 %: goodput of clients");
         assert!(same.detail.contains("not significant"), "{same:?}");
-        assert!(report.held());
+        // Nothing is claimed, so nothing has a verdict.
+        assert!(report.cases.iter().all(|case| case.verdict == CaseVerdict::Reported));
+        let html = report.to_html();
+        let (_, body) = html.split_once("<main>").expect("a body");
+        assert!(!body.contains("held") && !body.contains("skipped"), "{body}");
+    }
+
+    #[test]
+    fn the_table_has_one_value_a_row() {
+        let all =
+            [run("slow", 1, 2.0), run("slow", 2, 4.0), run("fast", 1, 1.0), run("fast", 2, 2.0)];
+        let report = batch_report(&["slow", "fast"], &all, Vec::new());
+        let table = report.table.expect("a table");
+        let column = |name| table.columns.iter().position(|column| *column == name).expect(name);
+        let found = |kind: &str, variant: &str, metric: &str| -> Vec<[Option<f64>; 3]> {
+            let is_it = |row: &&Vec<Value>| {
+                row[column("kind")] == kind
+                    && row[column("variant")] == variant
+                    && row[column("metric")] == metric
+            };
+            let numbers = ["seed", "value", "seeds"].map(column);
+            table
+                .rows
+                .iter()
+                .filter(is_it)
+                .map(|row| numbers.map(|place| row[place].as_f64()))
+                .collect()
+        };
+        let metric = "last_byte_1024_kib_s";
+        assert_eq!(
+            found("run", "slow", metric),
+            [[Some(1.0), Some(2.0), None], [Some(2.0), Some(4.0), None]]
+        );
+        assert_eq!(found("mean", "fast", metric), [[None, Some(1.5), Some(2.0)]]);
+        let [[None, Some(percent), Some(2.0)]] = found("change", "fast", metric)[..] else {
+            panic!("{:?}", table.rows)
+        };
+        assert!((percent + 50.0).abs() < 1e-9, "{percent}");
+        assert_eq!(
+            found("change", "slow", metric),
+            [[None; 3]; 0],
+            "the first is not compared with itself"
+        );
+    }
+
+    #[test]
+    fn a_median_between_two_groups_is_noted() {
+        let mut two = run("two", 1, 2.0);
+        two.sizes[0].last_byte_s = [2.0, 3.0].into_iter().cycle().take(201).collect();
+        two.sizes[0].unfinished.clear();
+        let notes = plateaus(&[two, run("one", 1, 2.0)], &["two", "one"], &[100]);
+        let [note] = &notes[..] else { panic!("{notes:?}") };
+        assert!(
+            note.starts_with("two: 50 % of the times to the last byte of 1 MiB are at most 2.00 s"),
+            "{note}"
+        );
     }
 
     #[test]

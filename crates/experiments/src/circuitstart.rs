@@ -226,8 +226,7 @@ fn run_real(
 
 fn conclude(report: &mut ExperimentReport) {
     let held = report.count(CaseVerdict::Held);
-    // Skipped cases are shown for comparison, without a claim.
-    let judged = report.cases.len() - report.count(CaseVerdict::Skipped);
+    let judged = report.cases.iter().filter(|case| case.verdict.is_judged()).count();
     report.answer = format!("{held} of {judged} cases held.");
     report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
     report.promise = Promise::Decided {

@@ -3,7 +3,6 @@
 use crate::error::{Error, Result};
 use link::unix_time_s;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
-use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, thread};
 use terminal::Output;
@@ -86,16 +85,18 @@ pub(super) fn claim_case(name: String, held: Option<bool>, detail: String) -> Ca
 
 /// Prints a case.
 pub(super) fn print_case(case: &Case, output: &Output) {
-    let mut text = format!("{}: {}", case.name, case.verdict.word());
-    // Writing to a string cannot fail.
+    let mut parts = Vec::new();
+    if case.verdict != CaseVerdict::Reported {
+        parts.push(case.verdict.word().to_owned());
+    }
     if let Some((truth, estimate)) = case.truth_mbit_per_s.zip(case.estimate_mbit_per_s) {
         let ratio = case.ratio.unwrap_or(estimate / truth);
-        let _ = write!(text, ", {estimate:.2} of {truth:.2} Mbit/s, ratio {ratio:.3}");
+        parts.push(format!("{estimate:.2} of {truth:.2} Mbit/s, ratio {ratio:.3}"));
     }
-    if !case.detail.is_empty() {
-        let _ = write!(text, "; {}", case.detail);
-    }
-    output.result(text, || {
+    let result = parts.join(", ");
+    let parts = [result.as_str(), case.detail.as_str()];
+    let parts = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+    output.result(format!("{}: {}", case.name, parts.join("; ")), || {
         let mut value = serde_json::to_value(case).unwrap_or_default();
         if let Value::Object(fields) = &mut value {
             fields.insert("type".to_owned(), "case".into());

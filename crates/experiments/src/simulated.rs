@@ -12,20 +12,22 @@ mod options;
 mod progress;
 mod run_result;
 mod store;
+mod tidy;
 
 pub(crate) use change::Change;
 pub(crate) use comparison::{Claim, Comparison, Expected, Quantity, comparison_cases};
-pub(crate) use figures::{figures_of_runs, throughput, transfer_times};
+pub(crate) use figures::{figures_of_runs, plateaus, throughput, transfer_times};
 pub use interval::Interval;
 pub(crate) use options::{Batch, RunsOptions, Shard, SimulatedOptions};
 pub(crate) use run_result::{RunKey, RunResult, simulate};
 pub(crate) use store::Store;
+pub(crate) use tidy::tidy_table;
 
 use crate::common::Session;
 use crate::error::Result;
 use crate::reporting::print_case;
 use progress::Progress;
-use report::experiment::{Case, CaseVerdict};
+use report::experiment::Case;
 use std::collections::BTreeSet;
 use tornet::network::Network;
 
@@ -125,8 +127,7 @@ pub(crate) fn run_case(it: &RunResult) -> Case {
             detail.push_str(&format!("; {} in {last:.2} s", size_text(size.bytes)));
         }
     }
-    let mut case = Case::named(it.key.name())
-        .ended(CaseVerdict::Held, detail)
+    let mut case = Case::reported(it.key.name(), detail)
         .column("variant", it.key.variant.as_str())
         .column("load_percent", it.key.load_percent)
         .column("seed", it.key.seed)

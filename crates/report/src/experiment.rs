@@ -39,10 +39,11 @@ mod tables;
 mod tests;
 
 pub use crate::figure::{
-    Axis, Band, ExperimentFigure, Mark, On, Role, Scale, Series, Style, TrafficSecond, cumulative,
+    Axis, Band, ExperimentFigure, Mark, On, PAGE_STYLE, Role, Scale, Series, Style, TrafficSecond,
+    cumulative,
 };
 pub use files::{Written, WrittenFigure};
-pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise};
+pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise, Table};
 /// The value of a case's column: text, a number, a Boolean, or null.
 pub use serde_json::Value;
 pub use summary::Fields;

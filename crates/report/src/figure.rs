@@ -1,13 +1,17 @@
 //! Figures as data. [`svg`] draws them for pages and files; programs read the points.
 
 mod build;
+mod points;
 mod scale;
 mod svg;
 #[cfg(test)]
 mod tests;
 mod ticks;
+mod time;
 
 pub use build::{TrafficSecond, cumulative};
+pub use svg::PAGE_STYLE;
+pub(crate) use time::rfc_3339;
 
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +60,8 @@ pub enum Scale {
     Linear,
     /// Logarithmic. Values that are not positive are left out.
     Log,
+    /// Times: values are Unix seconds, ticks are dates and times of day in UTC. See [`Axis::time`].
+    Time,
 }
 
 /// A series of points.

@@ -1,10 +1,17 @@
 "use strict";
-// Shows values at the pointer, and hides series by a click on their name. Without this script, figures are static.
-for (const figure of document.querySelectorAll("figure.plot")) {
-  const svg = figure.querySelector("svg");
-  const series = JSON.parse(figure.querySelector("script").textContent);
-  const groups = svg.querySelectorAll(".series");
-  const shown = series.map(() => true);
+// Shows the values of all series at the pointer, and hides series by a click on their name. Without this script, browsers show the value of
+// the point at the pointer.
+for (const svg of document.querySelectorAll("figure.plot svg")) {
+  const figure = svg.parentElement;
+  const series = [...svg.querySelectorAll(".series")].map((group) => {
+    const points = [...group.querySelectorAll("circle")].map((circle) => {
+      const point = { x: +circle.getAttribute("cx"), y: +circle.getAttribute("cy"), text: circle.textContent };
+      // Else the browser shows the value, too.
+      circle.remove();
+      return point;
+    });
+    return { group, points, isShown: true };
+  });
   const tip = figure.appendChild(document.createElement("div"));
   const cursor = svg.appendChild(document.createElementNS(svg.namespaceURI, "circle"));
   cursor.setAttribute("class", "cursor");
@@ -18,9 +25,10 @@ for (const figure of document.querySelectorAll("figure.plot")) {
 
   svg.querySelectorAll(".key").forEach((key, index) => {
     const toggle = () => {
-      shown[index] = !shown[index];
-      key.setAttribute("aria-pressed", shown[index]);
-      groups[index].style.display = shown[index] ? "" : "none";
+      const one = series[index];
+      one.isShown = !one.isShown;
+      key.setAttribute("aria-pressed", one.isShown);
+      one.group.style.display = one.isShown ? "" : "none";
       hide();
     };
     key.setAttribute("role", "button");
@@ -34,29 +42,25 @@ for (const figure of document.querySelectorAll("figure.plot")) {
     });
   });
 
-  const nearest = (points, at) => {
-    const distance = ([x, y]) => Math.hypot(x - at.x, y - at.y);
-    return points.reduce((best, it) => (best && distance(best) <= distance(it) ? best : it), null);
-  };
-
   svg.addEventListener("pointermove", (event) => {
     const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-    const visible = series.filter((_, index) => shown[index]);
-    const here = nearest(visible.flatMap(([, points]) => points), at);
-    if (!here || Math.hypot(here[0] - at.x, here[1] - at.y) > 40) return hide();
+    const distance = (point) => Math.hypot(point.x - at.x, point.y - at.y);
+    const visible = series.filter((one) => one.isShown);
+    const points = visible.flatMap((one) => one.points);
+    const here = points.reduce((best, point) => (best && distance(best) <= distance(point) ? best : point), null);
+    if (!here || distance(here) > 40) return hide();
     // Shows the values of the other series at the same x as well.
-    const lines = visible.flatMap(([name, points]) =>
-      points.filter(([x]) => x === here[0]).slice(0, 3).map(([, , text]) => `${name}: ${text}`),
-    );
-    tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
+    const lines = visible.flatMap((one) => one.points.filter((point) => point.x === here.x).slice(0, 3));
+    const line = (point) => Object.assign(document.createElement("div"), { textContent: point.text });
+    tip.replaceChildren(...lines.map(line));
     tip.hidden = false;
     const frame = figure.getBoundingClientRect();
     const isRight = event.clientX - frame.left > frame.width / 2;
     tip.style.top = `${event.clientY - frame.top + 14}px`;
     tip.style.left = isRight ? "" : `${event.clientX - frame.left + 14}px`;
     tip.style.right = isRight ? `${frame.right - event.clientX + 14}px` : "";
-    cursor.setAttribute("cx", here[0]);
-    cursor.setAttribute("cy", here[1]);
+    cursor.setAttribute("cx", here.x);
+    cursor.setAttribute("cy", here.y);
     cursor.style.display = "";
   });
   svg.addEventListener("pointerleave", hide);

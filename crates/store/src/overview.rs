@@ -25,9 +25,10 @@ pub struct Overview {
     pub relays: u64,
     /// The sum of those estimates.
     pub capacity: Rate,
-    /// The number of measurements that ended within a day: conclusive, lower bound, failed.
+    /// The number of final results within a day: conclusive, lower bound, failed. A measurement that another one of the relay follows in its
+    /// period is no final result.
     pub endings: [u64; 3],
-    /// The reasons why they were not conclusive, the most frequent first.
+    /// The reasons why these were not conclusive, the most frequent first.
     pub causes: Vec<Cause>,
     /// The number of measurements within a day that were interrupted because the coordinator ended.
     pub broken_off: u64,
@@ -106,7 +107,7 @@ pub struct PeriodSummary {
     pub measurements: u64,
     /// The number of relays that were measured.
     pub relays: u64,
-    /// The number of measurements without an estimate.
+    /// The number of final results that are failures.
     pub failed: u64,
     /// The number of slots in which a measurement began.
     pub slots_used: u64,
@@ -118,7 +119,7 @@ const DAY_S: u64 = 24 * 3600;
 /// hours before (dir-spec, section 1.4).
 pub(crate) const AHEAD_MAX_S: u64 = DAY_S;
 
-/// The measurements that ended in a week.
+/// The final results of a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Week {
     /// Its first second, a Thursday 00:00 UTC, as Unix weeks begin.
@@ -143,12 +144,12 @@ impl Reader {
         let sum = self.all(sum, [month], |row| Ok((time(row, 0)?, rate(row, 1)?)))?;
         let (relays, capacity) = sum.first().copied().unwrap_or_default();
         let day = int(now_unix_s.saturating_sub(DAY_S));
-        let states =
-            "SELECT state, count(*) FROM measurement WHERE ended_unix_s > ?1 GROUP BY state";
+        let states = "SELECT state, count(*) FROM measurement WHERE ended_unix_s > ?1 AND is_final
+                      GROUP BY state";
         let states = self.all(states, [day], |row| Ok((row.get::<_, i64>(0)?, time(row, 1)?)))?;
         let count = |state| states.iter().find(|it| it.0 == state).map_or(0, |it| it.1);
         let causes = "SELECT cause, blame, count(*), max(reason) FROM measurement
-                      WHERE ended_unix_s > ?1 AND cause IS NOT NULL GROUP BY cause, blame ORDER BY 3 DESC, 1";
+                      WHERE ended_unix_s > ?1 AND is_final AND cause IS NOT NULL GROUP BY cause, blame ORDER BY 3 DESC, 1";
         let cause = |row: &Row<'_>| {
             let example: Option<String> = row.get(3)?;
             Ok(Cause {
@@ -266,7 +267,7 @@ impl Reader {
     /// If the store cannot be read.
     pub fn periods(&self, most: usize) -> Result<Vec<PeriodSummary>, StoreError> {
         let sql = "SELECT p.begin_unix_s, p.length_s, p.slot_s, p.seed, count(m.id), count(DISTINCT m.relay),
-                   count(CASE m.state WHEN 3 THEN 1 END), count(DISTINCT m.slot) FROM
+                   count(CASE WHEN m.state = 3 AND m.is_final THEN 1 END), count(DISTINCT m.slot) FROM
                    (SELECT * FROM period ORDER BY begin_unix_s DESC LIMIT ?1) p
                    LEFT JOIN measurement m ON m.period_unix_s = p.begin_unix_s
                    GROUP BY p.begin_unix_s ORDER BY p.begin_unix_s DESC";
@@ -292,7 +293,7 @@ impl Reader {
         // The index of ends and states has all of it.
         let sql = format!(
             "SELECT ended_unix_s / {WEEK_S}, {}, {}, {} FROM measurement
-             WHERE ended_unix_s >= ?1 GROUP BY 1 ORDER BY 1 DESC",
+             WHERE ended_unix_s >= ?1 AND is_final GROUP BY 1 ORDER BY 1 DESC",
             count(1),
             count(2),
             count(3)

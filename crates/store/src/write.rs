@@ -10,7 +10,7 @@ use crate::{
     ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
     PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_word,
 };
-use coordinator::{PastEstimate, Record, Verdict};
+use coordinator::{Inconclusive, PastEstimate, Record, Verdict};
 use onion::identity::RelayIds;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
 use serde::Serialize;
@@ -331,6 +331,15 @@ impl Reason {
     fn of(record: &Record) -> Self {
         match record.verdict() {
             Verdict::Conclusive => Self::default(),
+            // This record is of one turn. Its words would say that no other one followed.
+            Verdict::LowerBound(reason @ Inconclusive::LoadTooSmall { next }) => Self {
+                cause: name(reason),
+                reason: Some(format!(
+                    "the load was too small to show the relay's limit; another measurement was to follow, with a load for {}",
+                    next.guess
+                )),
+                blame: None,
+            },
             Verdict::LowerBound(reason) => {
                 Self { cause: name(reason), reason: Some(reason.to_string()), blame: None }
             }

@@ -12,7 +12,7 @@ pub use figures::{SizeFigures, Summary, peak_memory_mib};
 #[cfg(feature = "parquet")]
 pub use parquet::write_parquet;
 pub use transfers::{Transfers, Unfinished, transfers};
-pub use waits::Waits;
+pub use waits::{Plateau, Waits};
 
 use crate::error::Error;
 use crate::network::Network;

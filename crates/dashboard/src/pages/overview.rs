@@ -1,7 +1,8 @@
 //! The overview and the team.
 
 use crate::app::App;
-use crate::format::{cause, large, length, time};
+use crate::figures::{self, in_page};
+use crate::format::{cause, digits, large, length, time};
 use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, State};
@@ -23,6 +24,7 @@ struct Page {
     causes: Vec<CauseRow>,
     consensus: Option<Consensus>,
     file: Option<File>,
+    figures: Vec<String>,
 }
 
 /// Progress of the period.
@@ -69,8 +71,16 @@ struct File {
 
 pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let now = shared.now();
-    let found = shared.read(move |store| Ok((store.overview(now)?, store.running()?))).await?;
-    let (overview, running) = found;
+    let found = shared.read(move |store| {
+        let figures = (figures::read_totals(store, now)?, store.weighed()?);
+        Ok((store.overview(now)?, store.running()?, figures))
+    });
+    let (overview, running, (totals, weighed)) = found.await?;
+    let has_figures = overview.relays > 0;
+    let figures = has_figures.then(|| {
+        let totals = in_page(&figures::totals(&totals), "/totals.svg");
+        [totals, in_page(&figures::weights(&weighed), "/weights.svg")]
+    });
     page(&Page {
         here: "overview",
         progress: progress(&overview, now),
@@ -79,6 +89,7 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorRe
         capacity: large(overview.capacity),
         endings: overview.endings,
         broken_off: overview.broken_off,
+        figures: figures.into_iter().flatten().collect(),
         causes: overview.causes.iter().map(of_cause).collect(),
         consensus: overview.consensus.map(|it| Consensus {
             valid_after: time(Some(it.valid_after_unix_s)),
@@ -196,6 +207,7 @@ struct Paths {
     count: usize,
     median_rtt: String,
     held_back: usize,
+    figure: String,
     rows: Vec<PathCells>,
 }
 
@@ -223,6 +235,7 @@ pub(crate) async fn measurer(
     page(&Paths {
         here: "",
         address: row.address,
+        figure: in_page(&figures::paths(&paths), &format!("/measurers/{key}/paths.svg")),
         key,
         count: paths.len(),
         median_rtt: milliseconds(rtts.get(rtts.len() / 2).copied()),
@@ -232,7 +245,10 @@ pub(crate) async fn measurer(
 }
 
 fn milliseconds(time: Option<Duration>) -> String {
-    time.map_or_else(|| "–".to_owned(), |it| format!("{:.1} ms", it.as_secs_f64() * 1000.0))
+    time.map_or_else(
+        || "–".to_owned(),
+        |time| format!("{} ms", digits(time.as_secs_f64() * 1000.0, 1)),
+    )
 }
 
 fn path_cells(it: &PathRow) -> PathCells {

@@ -1,7 +1,7 @@
 //! Periods and their measurements.
 
 use crate::app::App;
-use crate::format::{cause, length, rate, time};
+use crate::format::{cause, length, outcome, rate, time};
 use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, Query, State};
@@ -150,7 +150,7 @@ fn row(it: &Measurement) -> Row {
         started: time(Some(it.started_unix_s)),
         fingerprint: it.relay.to_string(),
         nickname: it.nickname.clone(),
-        state: it.state.in_words(),
+        state: outcome(it),
         class: it.state.name(),
         capacity: rate(it.capacity),
         cause: it.cause.as_deref().map(cause).unwrap_or_default(),

@@ -2,7 +2,8 @@
 
 use crate::app::{App, Shared};
 use crate::bandwidth_line::weights;
-use crate::format::{cause, rate, time};
+use crate::figures::{self, MEASUREMENTS, in_page};
+use crate::format::{cause, outcome, rate, time};
 use crate::response::{self, ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, State};
@@ -10,8 +11,6 @@ use axum::response::Html;
 use std::sync::Arc;
 use store::{Measurement, RelayRow};
 
-/// Measurements that are shown and explained: a year of daily ones.
-const MEASUREMENTS: usize = 400;
 /// Rows of the table.
 const ROWS: usize = 60;
 
@@ -25,8 +24,7 @@ struct Page {
     first_seen: String,
     last_seen: String,
     explanation: Vec<String>,
-    latest: Option<i64>,
-    has_history: bool,
+    figures: Vec<String>,
     rows: Vec<Row>,
     more: usize,
 }
@@ -76,16 +74,26 @@ pub(crate) async fn relay(
     Path(name): Path<String>,
 ) -> Result<Html<String>, ErrorResponse> {
     let ExplainedRelay { relay, measurements, explanation } = explained(&shared, &name).await?;
+    let fingerprint = relay.rsa.to_string();
+    let latest = measurements.iter().find(|measurement| !measurement.seconds.is_empty());
+    let seconds = latest.map(|measurement| {
+        let file = format!("/measurements/{}/seconds.svg", measurement.id);
+        in_page(&figures::seconds(measurement), &file)
+    });
+    let has_history = measurements.iter().any(|measurement| measurement.capacity.is_some());
+    let history = has_history.then(|| {
+        let file = format!("/relays/{fingerprint}/history.svg");
+        in_page(&figures::history(&measurements), &file)
+    });
     page(&Page {
         here: "",
-        fingerprint: relay.rsa.to_string(),
+        fingerprint,
         nickname: relay.nickname.clone(),
         address: relay.address.clone(),
         first_seen: time(Some(relay.first_seen_unix_s)),
         last_seen: time(Some(relay.last_seen_unix_s)),
         explanation,
-        latest: measurements.iter().find(|it| !it.seconds.is_empty()).map(|it| it.id),
-        has_history: measurements.iter().any(|it| it.capacity.is_some()),
+        figures: seconds.into_iter().chain(history).collect(),
         rows: measurements.iter().take(ROWS).map(row).collect(),
         more: measurements.len().saturating_sub(ROWS),
     })
@@ -95,7 +103,7 @@ fn row(it: &Measurement) -> Row {
     Row {
         id: it.id,
         ended: time(it.ended_unix_s),
-        state: it.state.in_words(),
+        state: outcome(it),
         class: it.state.name(),
         capacity: rate(it.capacity),
         mode: it.mode.map_or("", store::mode_word),

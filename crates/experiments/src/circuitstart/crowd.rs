@@ -142,7 +142,7 @@ fn star_case(begin: Begin, times: &[f64], baseline: &[f64]) -> Case {
             let has_gained = least >= -0.001 && largest >= GAIN_S;
             case.ended(CaseVerdict::of(has_gained), detail)
         }
-        _ => case.ended(CaseVerdict::Skipped, format!("for comparison: {detail}")),
+        _ => case.ended(CaseVerdict::Reported, format!("for comparison: {detail}")),
     }
 }
 

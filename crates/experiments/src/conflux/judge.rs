@@ -150,7 +150,7 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
         (None, _) if seen.is_empty() => CaseVerdict::Skipped,
         (None, Some(change)) if legs > 1 && who == ClientKind::Ours => change.verdict(),
         // Single circuits and C tor are shown for comparison only.
-        (None, _) => CaseVerdict::Skipped,
+        (None, _) => CaseVerdict::Reported,
     };
     case.ended(verdict, detail)
 }
@@ -252,7 +252,7 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
         .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| answer(*size, exit)))
         .collect();
     let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
-    let judged = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped).count();
+    let judged = cases.iter().filter(|it| it.verdict.is_judged()).count();
     format!("{held} of {judged} are significantly faster than plain Tor. {}.", all.join("; "))
 }
 
@@ -299,7 +299,7 @@ mod tests {
         let trials = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [2.1, 3.9, 8.0]]);
         let cases = cases(&plan, &trials);
         let [tor, one, two] = &cases[..] else { panic!("{cases:?}") };
-        assert_eq!((tor.verdict, one.verdict), (CaseVerdict::Skipped, CaseVerdict::Skipped));
+        assert_eq!((tor.verdict, one.verdict), (CaseVerdict::Reported, CaseVerdict::Reported));
         assert_eq!(two.verdict, CaseVerdict::Held, "{two:?}");
         let value = |name: &str| {
             let found = two.columns.iter().find(|(it, _)| it == name);

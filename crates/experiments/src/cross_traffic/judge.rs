@@ -147,7 +147,7 @@ fn of_point(point: &Point) -> Case {
         .column("others_circuits_per_s", rounded(point.others_per_s, 3))
         .column("failed", point.failed());
     // A point itself promises nothing; it fails only without any measurement.
-    let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Skipped };
+    let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Reported };
     case.ended(verdict, point.detail())
 }
 
@@ -200,7 +200,7 @@ pub(super) fn notes(load: Load) -> Vec<String> {
 }
 
 fn is_judged(case: &&Case) -> bool {
-    case.verdict != CaseVerdict::Skipped
+    case.verdict.is_judged()
 }
 
 pub(super) fn answer(cases: &[Case]) -> String {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_highest_level_is_compared_with_the_lowest_for_each_kind_of_relay() {
-        use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
+        use CaseVerdict::{Held, Inconclusive, Missed, Reported};
         let points = [
             point(What::Node, Software::Tor, 0, 900.0),
             point(What::Node, Software::Ours, 0, 900.0),
@@ -256,7 +256,7 @@ mod tests {
         ];
         let cases = cases(&points);
         let verdict = |name| verdict_of(&cases, name);
-        assert_eq!(verdict("figure-1: tor, 0 penetrators"), Skipped, "a single point");
+        assert_eq!(verdict("figure-1: tor, 0 penetrators"), Reported, "a single point");
         assert_eq!(verdict("figure-1: tor, 9 penetrators over 0"), Held);
         assert_eq!(verdict("figure-1: ours, 9 penetrators over 0"), Inconclusive, "the same");
         assert_eq!(verdict("figure-1: ours over tor, 9 penetrators"), Held);

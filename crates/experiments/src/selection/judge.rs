@@ -183,7 +183,7 @@ fn strategy_case(
         detail += &format!("; the first failure: {failure}");
     }
     // A strategy itself promises nothing; it fails only if all circuits fail.
-    let verdict = if failed == probed.len() { CaseVerdict::Failed } else { CaseVerdict::Skipped };
+    let verdict = if failed == probed.len() { CaseVerdict::Failed } else { CaseVerdict::Reported };
     Ok(case.ended(verdict, detail))
 }
 
@@ -238,7 +238,7 @@ fn lengths(measurements: &Measurements) -> Vec<Case> {
             steps.join(", "),
             all.len()
         );
-        cases.push(case.ended(CaseVerdict::Skipped, detail));
+        cases.push(case.ended(CaseVerdict::Reported, detail));
     }
     cases
 }
@@ -288,7 +288,7 @@ pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
 }
 
 pub(super) fn answer(report: &ExperimentReport) -> String {
-    let is_judged = |it: &&Case| it.verdict != CaseVerdict::Skipped;
+    let is_judged = |it: &&Case| it.verdict.is_judged();
     let judged: Vec<&Case> = report.cases.iter().filter(is_judged).collect();
     let held = judged.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     let open = judged.iter().filter(|it| it.verdict == CaseVerdict::Inconclusive).count();

@@ -235,7 +235,7 @@ fn of_one(fetched: &PageResults) -> Case {
         middle.unwrap_or(f64::NAN),
         fetched.headers.len(),
     );
-    let verdict = if seconds.is_empty() { CaseVerdict::Failed } else { CaseVerdict::Skipped };
+    let verdict = if seconds.is_empty() { CaseVerdict::Failed } else { CaseVerdict::Reported };
     case.ended(verdict, detail)
 }
 

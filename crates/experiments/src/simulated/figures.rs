@@ -2,7 +2,7 @@
 
 use super::{RunResult, runs, size_text, sizes};
 use report::experiment::ExperimentFigure;
-use tornet::results::Waits;
+use tornet::results::{Plateau, Transfers, Waits};
 
 /// Applies `pool` to the runs of each variant at each load. Each result has the name of its group.
 fn pooled<T>(
@@ -33,6 +33,31 @@ pub(crate) fn figures_of_runs(
     figures
 }
 
+/// A note for each median that lies on a plateau of its distribution.
+pub(crate) fn plateaus(all: &[RunResult], variants: &[&str], loads: &[u32]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for bytes in sizes(all) {
+        for (what, of) in [
+            ("first", Transfers::first_byte as fn(&Transfers) -> Waits),
+            ("last", Transfers::last_byte),
+        ] {
+            let found = pooled(all, variants, loads, |runs| {
+                Waits::together(runs.filter_map(|run| run.size(bytes).map(of))).plateau()
+            });
+            for (name, plateau) in found {
+                let Some(Plateau { share, from_s, until_s }) = plateau else { continue };
+                notes.push(format!(
+                    "{name}: {:.0} % of the times to the {what} byte of {} are at most {from_s:.2} s, and nearly all others at least \
+                     {until_s:.2} s. The median is between two groups, and where exactly is chance: compare the 10th and 90th percentiles.",
+                    share * 100.0,
+                    size_text(bytes),
+                ));
+            }
+        }
+    }
+    notes
+}
+
 /// Times to the first and to the last byte for each size.
 pub(crate) fn transfer_times(
     all: &[RunResult],
@@ -53,7 +78,7 @@ pub(crate) fn transfer_times(
             });
             let name = format!("{prefix}-{what}-byte-{}", size.replace(' ', "").to_lowercase());
             let title = format!("Time to the {what} byte of {size}");
-            let label = format!("time to the {what} byte in s");
+            let label = format!("time to the {what} byte, s");
             let mut figure = ExperimentFigure::shares(&name, &title, &label, waits);
             figure.y.label = "share of downloads".to_owned();
             figures.push(figure);
@@ -72,7 +97,7 @@ pub(crate) fn throughput(
     let groups = pooled(all, variants, loads, |runs| -> Vec<f64> {
         runs.flat_map(|it| it.sent_mbit_per_s.iter().copied()).collect()
     });
-    let label = "what all relays sent, in Mbit/s";
+    let label = "what all relays sent, Mbit/s";
     let mut figure =
         ExperimentFigure::distributions(name, "Throughput of all relays", label, groups);
     figure.y.label = "share of seconds".to_owned();

@@ -32,6 +32,9 @@ pub struct ExperimentReport {
     pub parameters: Vec<(String, String)>,
     /// The cases, in display order.
     pub cases: Vec<Case>,
+    /// The rows of `NAME.csv`; by default the cases.
+    #[serde(skip)]
+    pub table: Option<Table>,
     /// Explanations of cases that missed or failed.
     pub misses: Vec<Miss>,
     /// The figures, in display order.
@@ -59,6 +62,8 @@ pub enum Promise {
         /// The condition, as a sentence.
         rule: String,
     },
+    /// The report shows results and claims nothing. A remark, such as what the results can be compared with; may be empty.
+    Nothing(String),
 }
 
 /// A case: one run, or several under the same conditions. Rates count each cell once.
@@ -101,6 +106,17 @@ pub enum CaseVerdict {
     Inconclusive,
     /// Not run. It counts neither for nor against the promise.
     Skipped,
+    /// A value without an expectation. It has no verdict on pages and in tables, and counts neither for nor against the promise.
+    Reported,
+}
+
+/// The rows of `NAME.csv`, if they are not the cases: a tidy table has one value a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// The names of the columns.
+    pub columns: Vec<&'static str>,
+    /// The rows, each with a value for each column.
+    pub rows: Vec<Vec<Value>>,
 }
 
 /// An explanation of a case that did not hold.
@@ -113,18 +129,25 @@ pub struct Miss {
 }
 
 impl ExperimentReport {
-    /// Whether the expected result was reached. It was not if no case has a result.
+    /// Whether the expected result was reached. It was not if no case has a result. Without a claim, whether there are cases.
     #[must_use]
     pub fn held(&self) -> bool {
-        let skipped = self.count(CaseVerdict::Skipped) + self.count(CaseVerdict::Inconclusive);
         let kept = self.count(CaseVerdict::Held) + self.count(CaseVerdict::Refused);
-        let tried = self.cases.len() - skipped;
+        let is_tried =
+            |case: &&Case| case.verdict.is_judged() && case.verdict != CaseVerdict::Inconclusive;
+        let tried = self.cases.iter().filter(is_tried).count();
         match &self.promise {
             Promise::EveryCase => tried > 0 && kept == tried,
             #[expect(clippy::cast_precision_loss, reason = "nobody counts cases beyond 2^53")]
             Promise::Share(share) => tried > 0 && kept as f64 >= share * tried as f64 - 1e-9,
             Promise::Decided { held, .. } => *held && tried > 0,
+            Promise::Nothing(_) => !self.cases.is_empty(),
         }
+    }
+
+    /// [`held`](Self::held); `None` without a claim.
+    pub(super) fn outcome(&self) -> Option<bool> {
+        (!matches!(self.promise, Promise::Nothing(_))).then(|| self.held())
     }
 
     /// The cases that missed or failed and that no [`Miss`] explains.
@@ -138,17 +161,17 @@ impl ExperimentReport {
     pub fn count(&self, verdict: CaseVerdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
+}
 
-    /// The names of the columns of all cases, in order of first appearance.
-    pub(super) fn columns(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for (name, _) in self.cases.iter().flat_map(Case::own_columns) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
+/// The names of the columns of these cases, in order of first appearance.
+pub(super) fn columns<'a>(cases: impl Iterator<Item = &'a Case>) -> Vec<&'a str> {
+    let mut names = Vec::new();
+    for (name, _) in cases.flat_map(Case::own_columns) {
+        if !names.contains(&name) {
+            names.push(name);
         }
-        names
     }
+    names
 }
 
 impl Promise {
@@ -159,7 +182,7 @@ impl Promise {
             Self::Share(share) => {
                 format!("{} % of the cases must hold.", (share * 1e4).round() / 100.0)
             }
-            Self::Decided { rule, .. } => rule.clone(),
+            Self::Decided { rule, .. } | Self::Nothing(rule) => rule.clone(),
         }
     }
 }
@@ -208,6 +231,12 @@ impl Case {
         }
     }
 
+    /// A value with its details, and without an expectation.
+    #[must_use]
+    pub fn reported(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::named(name).ended(CaseVerdict::Reported, detail)
+    }
+
     /// Sets the outcome and the details.
     #[must_use]
     pub fn ended(self, verdict: CaseVerdict, detail: impl Into<String>) -> Self {
@@ -222,9 +251,10 @@ impl Case {
         Self { word: Some(word.to_owned()), ..self }.column("ended", ended)
     }
 
-    /// The verdict in JSON and tables.
-    pub(super) fn verdict_word(&self) -> &str {
-        self.word.as_deref().unwrap_or(self.verdict.word())
+    /// The verdict in JSON and tables; `None` for a value without an expectation.
+    pub(super) fn verdict_word(&self) -> Option<&str> {
+        let outcome = (self.verdict != CaseVerdict::Reported).then(|| self.verdict.word());
+        self.word.as_deref().or(outcome)
     }
 
     /// Adds a column, whose name includes the unit, such as `client_mbit_per_s`.
@@ -268,8 +298,15 @@ impl Case {
 
 impl CaseVerdict {
     /// All outcomes.
-    pub(super) const ALL: [Self; 6] =
-        [Self::Held, Self::Refused, Self::Missed, Self::Failed, Self::Inconclusive, Self::Skipped];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Held,
+        Self::Refused,
+        Self::Missed,
+        Self::Failed,
+        Self::Inconclusive,
+        Self::Skipped,
+        Self::Reported,
+    ];
 
     /// `Held` or `Missed`.
     #[must_use]
@@ -287,11 +324,18 @@ impl CaseVerdict {
             Self::Failed => "failed",
             Self::Inconclusive => "inconclusive",
             Self::Skipped => "skipped",
+            Self::Reported => "reported",
         }
+    }
+
+    /// Whether there was an expectation, and the case was run.
+    #[must_use]
+    pub const fn is_judged(self) -> bool {
+        !matches!(self, Self::Skipped | Self::Reported)
     }
 
     /// Whether the case needs no explanation.
     pub(super) const fn is_good(self) -> bool {
-        matches!(self, Self::Held | Self::Refused | Self::Inconclusive | Self::Skipped)
+        !matches!(self, Self::Missed | Self::Failed)
     }
 }

@@ -1,5 +1,6 @@
 //! The page of an experiment.
 
+use super::model::columns;
 use super::{Case, CaseVerdict, ExperimentReport, Value};
 use crate::html::frame::{self, Badge, Frame};
 use crate::text::{Escaped, NOTHING, count, mbit, quotient, readable};
@@ -44,24 +45,31 @@ impl fmt::Display for Page<'_> {
 impl Page<'_> {
     fn answer(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let ExperimentReport { question, answer, promise, .. } = self.report;
-        let badge = Badge(if self.report.held() { "held" } else { "missed" });
+        writeln!(f, "<div class=\"card\"><p>{}</p>\n<p class=\"answer\">", Escaped(question))?;
+        if let Some(held) = self.report.outcome() {
+            write!(f, "{} ", Badge(if held { "held" } else { "missed" }))?;
+        }
         writeln!(
             f,
-            "<div class=\"card\"><p>{}</p>\n<p class=\"answer\">{badge} {}</p>\n\
-             <p class=\"muted\">{}</p></div>",
-            Escaped(question),
+            "{}</p>\n<p class=\"muted\">{}</p></div>",
             Escaped(answer),
             Escaped(&promise.in_words())
         )
     }
 
+    /// The numbers of cases by outcome, if any has one.
     fn tiles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.report.outcome().is_none() {
+            return Ok(());
+        }
         let number = |number: usize| count(u64::try_from(number).unwrap_or(u64::MAX));
         let ended = CaseVerdict::ALL.map(|verdict| (self.report.count(verdict), verdict));
         let shown = |(number, verdict): &(usize, CaseVerdict)| {
-            *number > 0 || matches!(verdict, CaseVerdict::Held | CaseVerdict::Missed)
+            *verdict != CaseVerdict::Reported
+                && (*number > 0 || matches!(verdict, CaseVerdict::Held | CaseVerdict::Missed))
         };
-        let mut tiles = vec![(number(self.report.cases.len()), "cases")];
+        let reported = self.report.count(CaseVerdict::Reported);
+        let mut tiles = vec![(number(self.report.cases.len() - reported), "cases")];
         let ended = ended.into_iter().filter(shown);
         tiles.extend(ended.map(|(cases, verdict)| (number(cases), verdict.word())));
         frame::tiles(f, &tiles)
@@ -98,38 +106,12 @@ impl Page<'_> {
     }
 
     fn cases(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("<h2>Cases</h2>\n")?;
-        let cases = &self.report.cases;
-        if cases.is_empty() {
+        let has_claim = self.report.outcome().is_some();
+        writeln!(f, "<h2>{}</h2>", if has_claim { "Cases" } else { "Results" })?;
+        if self.report.cases.is_empty() {
             return f.write_str("<p class=\"card\">There are no cases.</p>\n");
         }
-        // Columns without any value are left out.
-        let mut rates = vec![
-            Rate("Truth<small>Mbit/s</small>", |case| case.truth_mbit_per_s, mbit),
-            Rate("Estimate<small>Mbit/s</small>", |case| case.estimate_mbit_per_s, mbit),
-            Rate("Ratio", |case| case.ratio, quotient),
-        ];
-        rates.retain(|Rate(_, of, _)| cases.iter().any(|case| of(case).is_some()));
-        let columns = Column::of(self.report);
-        f.write_str("<div class=\"card scroll\"><table><thead><tr><th>Case</th><th>Verdict</th>")?;
-        for Rate(heading, ..) in &rates {
-            write!(f, "<th class=\"number\">{heading}</th>")?;
-        }
-        columns.iter().try_for_each(|column| column.heading(f))?;
-        f.write_str("</tr></thead><tbody>\n")?;
-        for case in cases {
-            write!(f, "<tr><th>{}</th><td class=\"why\">", Escaped(&case.name))?;
-            write!(f, "{}", Badge(case.verdict.word()))?;
-            if !case.detail.is_empty() {
-                write!(f, "<br><span class=\"muted\">{}</span>", Escaped(&case.detail))?;
-            }
-            f.write_str("</td>")?;
-            let numbers: Vec<_> = rates.iter().map(|Rate(_, of, show)| show(of(case))).collect();
-            frame::numbers(f, &numbers)?;
-            columns.iter().try_for_each(|column| column.cell(f, case))?;
-            f.write_str("</tr>\n")?;
-        }
-        f.write_str("</tbody></table></div>\n")
+        similar(&self.report.cases).iter().try_for_each(|cases| table(f, cases))
     }
 
     /// The command to reproduce the report, and the data files.
@@ -146,7 +128,7 @@ impl Page<'_> {
         };
         write!(
             f,
-            "<p>Beside this page: the cases in {}, everything in {}",
+            "<p>Next to this page: the table in {}, everything in {}",
             link(&names.csv),
             link(&names.json)
         )?;
@@ -156,6 +138,70 @@ impl Page<'_> {
         }
         f.write_str(".</p></div>\n")
     }
+}
+
+/// Cases that have the same columns, or those of one another: a table of all would have many empty cells.
+fn similar(cases: &[Case]) -> Vec<Vec<&Case>> {
+    let mut groups: Vec<(Vec<&str>, Vec<&Case>)> = Vec::new();
+    for case in cases {
+        let columns: Vec<&str> = case.own_columns().map(|(name, _)| name).collect();
+        let contains = |all: &[&str], some: &[&str]| some.iter().all(|name| all.contains(name));
+        let group = groups
+            .iter_mut()
+            .find(|(others, _)| contains(others, &columns) || contains(&columns, others));
+        match group {
+            Some((others, members)) => {
+                if columns.len() > others.len() {
+                    *others = columns;
+                }
+                members.push(case);
+            }
+            None => groups.push((columns, vec![case])),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+/// A table of cases. Columns without any value are left out.
+fn table(f: &mut Formatter<'_>, cases: &[&Case]) -> fmt::Result {
+    let mut rates = vec![
+        Rate("Truth<small>Mbit/s</small>", |case| case.truth_mbit_per_s, mbit),
+        Rate("Estimate<small>Mbit/s</small>", |case| case.estimate_mbit_per_s, mbit),
+        Rate("Ratio", |case| case.ratio, quotient),
+    ];
+    rates.retain(|Rate(_, of, _)| cases.iter().any(|case| of(case).is_some()));
+    let columns = Column::of(cases);
+    let has_verdict = cases.iter().any(|case| case.verdict != CaseVerdict::Reported);
+    let has_detail = cases.iter().any(|case| !case.detail.is_empty());
+    f.write_str("<div class=\"card scroll\"><table><thead><tr><th>Case</th>")?;
+    if has_verdict || has_detail {
+        write!(f, "<th>{}</th>", if has_verdict { "Verdict" } else { "Result" })?;
+    }
+    for Rate(heading, ..) in &rates {
+        write!(f, "<th class=\"number\">{heading}</th>")?;
+    }
+    columns.iter().try_for_each(|column| column.heading(f))?;
+    f.write_str("</tr></thead><tbody>\n")?;
+    for case in cases {
+        write!(f, "<tr><th>{}</th>", Escaped(&case.name))?;
+        if has_verdict || has_detail {
+            f.write_str("<td class=\"why\">")?;
+            let is_judged = case.verdict != CaseVerdict::Reported;
+            if is_judged {
+                write!(f, "{}", Badge(case.verdict.word()))?;
+            }
+            if !case.detail.is_empty() {
+                let line = if is_judged { "<br>" } else { "" };
+                write!(f, "{line}<span class=\"muted\">{}</span>", Escaped(&case.detail))?;
+            }
+            f.write_str("</td>")?;
+        }
+        let numbers: Vec<_> = rates.iter().map(|Rate(_, of, show)| show(of(case))).collect();
+        frame::numbers(f, &numbers)?;
+        columns.iter().try_for_each(|column| column.cell(f, case))?;
+        f.write_str("</tr>\n")?;
+    }
+    f.write_str("</tbody></table></div>\n")
 }
 
 /// A column of all experiments: heading, value of a case, and format.
@@ -168,13 +214,14 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn of(report: &'a ExperimentReport) -> Vec<Self> {
+    fn of(cases: &[&'a Case]) -> Vec<Self> {
         let column = |name| {
-            let values = report.cases.iter().filter_map(|case| case.value(name));
-            let is_number = values.filter(|value| !value.is_null()).all(Value::is_number);
-            Self { name, is_number }
+            let values = cases.iter().filter_map(move |case| case.value(name));
+            let mut values = values.filter(|value| !value.is_null()).peekable();
+            values.peek()?;
+            Some(Self { name, is_number: values.all(Value::is_number) })
         };
-        report.columns().into_iter().map(column).collect()
+        columns(cases.iter().copied()).into_iter().filter_map(column).collect()
     }
 
     fn heading(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -12,7 +12,8 @@ use std::fmt;
 struct Summary<'a> {
     r#type: &'static str,
     experiment: &'a str,
-    held: bool,
+    /// `None` without a claim.
+    held: Option<bool>,
     answer: &'a str,
     counts: Counts,
     unexplained: Vec<&'a str>,
@@ -24,7 +25,7 @@ struct Summary<'a> {
 /// The complete report, with derived values.
 #[derive(Serialize)]
 struct Whole<'a> {
-    held: bool,
+    held: Option<bool>,
     counts: Counts,
     unexplained: Vec<&'a str>,
     #[serde(flatten)]
@@ -40,6 +41,7 @@ struct Counts {
     failed: usize,
     inconclusive: usize,
     skipped: usize,
+    reported: usize,
 }
 
 impl ExperimentReport {
@@ -61,7 +63,7 @@ impl ExperimentReport {
     #[must_use]
     pub fn to_json(&self) -> String {
         let (counts, unexplained) = (self.counts(), self.unexplained_names());
-        let whole = Whole { held: self.held(), counts, unexplained, report: self };
+        let whole = Whole { held: self.outcome(), counts, unexplained, report: self };
         text(serde_json::to_string_pretty(&whole)) + "\n"
     }
 
@@ -69,7 +71,7 @@ impl ExperimentReport {
         Summary {
             r#type: "summary",
             experiment: &self.name,
-            held: self.held(),
+            held: self.outcome(),
             answer: &self.answer,
             counts: self.counts(),
             unexplained: self.unexplained_names(),
@@ -83,9 +85,9 @@ impl ExperimentReport {
     }
 
     fn counts(&self) -> Counts {
-        let [held, refused, missed, failed, inconclusive, skipped] =
+        let [held, refused, missed, failed, inconclusive, skipped, reported] =
             CaseVerdict::ALL.map(|verdict| self.count(verdict));
-        Counts { held, refused, missed, failed, inconclusive, skipped }
+        Counts { held, refused, missed, failed, inconclusive, skipped, reported }
     }
 }
 
@@ -97,7 +99,7 @@ impl Serialize for Case {
         object.serialize_entry(truth, &self.truth_mbit_per_s)?;
         object.serialize_entry(estimate, &self.estimate_mbit_per_s)?;
         object.serialize_entry(ratio, &self.ratio)?;
-        object.serialize_entry(verdict, self.verdict_word())?;
+        object.serialize_entry(verdict, &self.verdict_word())?;
         object.serialize_entry(detail, &self.detail)?;
         self.own_columns().try_for_each(|(name, value)| object.serialize_entry(name, value))?;
         object.end()
@@ -109,7 +111,7 @@ impl<'de> Deserialize<'de> for Case {
         let Fields(fields) = Fields::deserialize(deserializer)?;
         let [name, truth, estimate, ratio, verdict, detail] = Self::KEYS;
         let mut case = Self::default();
-        let mut word = String::new();
+        let mut word = None;
         for (key, value) in fields {
             let text = || value.as_str().unwrap_or_default().to_owned();
             match key.as_str() {
@@ -117,18 +119,22 @@ impl<'de> Deserialize<'de> for Case {
                 key if key == truth => case.truth_mbit_per_s = value.as_f64(),
                 key if key == estimate => case.estimate_mbit_per_s = value.as_f64(),
                 key if key == ratio => case.ratio = value.as_f64(),
-                key if key == verdict => word = text(),
+                key if key == verdict => word = value.as_str().map(str::to_owned),
                 key if key == detail => case.detail = text(),
                 _ => case.columns.push((key, value)),
             }
         }
         let verdict = |word: &str| CaseVerdict::ALL.into_iter().find(|it| it.word() == word);
-        if let Some(verdict) = verdict(&word) {
-            case.verdict = verdict;
-        } else {
-            let ended = case.value("ended").and_then(Value::as_str).and_then(verdict);
-            case.verdict = ended.unwrap_or_default();
-            case.word = Some(word);
+        match word {
+            None => case.verdict = CaseVerdict::Reported,
+            Some(word) => match verdict(&word) {
+                Some(verdict) => case.verdict = verdict,
+                None => {
+                    let ended = case.value("ended").and_then(Value::as_str).and_then(verdict);
+                    case.verdict = ended.unwrap_or_default();
+                    case.word = Some(word);
+                }
+            },
         }
         Ok(case)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
-    Value,
+    Table, Value,
 };
 use std::path::Path;
 
@@ -117,6 +117,7 @@ fn the_summary_is_one_line_with_the_outcome() {
     assert_eq!(value["cases"][1]["verdict"], "missed");
     assert_eq!(value["cases"][1]["ratio"], 0.85);
     assert_eq!(value["counts"]["skipped"], 1);
+    assert_eq!(value["counts"]["reported"], 0);
     assert_eq!(value["traces"][0]["distance_hops"], 1);
     let whole: Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(whole["traces"], value["traces"]);
@@ -246,6 +247,55 @@ fn a_table_of_cases_can_be_parsed() {
 }
 
 #[test]
+fn a_report_without_a_claim_has_no_verdicts_and_no_empty_columns() {
+    let cases = ["a", "b"].map(|name| Case::reported(name, "").column("value", 1.5));
+    let other = Case::reported("c", "").column("seed", 7).column("none", Value::Null);
+    let mut report = ExperimentReport {
+        promise: Promise::Nothing("The paper has other values.".into()),
+        cases: cases.into_iter().chain([other]).collect(),
+        ..report()
+    };
+    let html = page(&report);
+    let (_, body) = html.split_once("<main>").unwrap();
+    for word in ["held", "missed", "skipped", "reported", "badge", "tiles", "Verdict", "None"] {
+        assert!(!body.contains(word), "{word} in {body}");
+    }
+    assert!(body.contains("The paper has other values."));
+    assert_eq!(
+        body.matches("<thead>").count(),
+        2,
+        "cases of different columns have their own tables"
+    );
+    let json: Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!((&json["held"], &json["cases"][0]["verdict"]), (&Value::Null, &Value::Null));
+    assert_eq!(rows(&report.cases_csv().unwrap())[0], ["name", "value", "seed"]);
+    assert!(report.held() && report.unexplained().next().is_none());
+    let text = serde_json::to_string(&report.cases[0]).unwrap();
+    assert_eq!(serde_json::from_str::<Case>(&text).unwrap(), report.cases[0]);
+    report.cases.clear();
+    assert!(!report.held(), "there are no results");
+}
+
+#[test]
+fn a_tidy_table_replaces_the_cases() {
+    let rows_of = |value: f64| vec!["a".into(), value.into(), Value::Null];
+    let table =
+        Table { columns: vec!["name", "value", "none"], rows: vec![rows_of(0.5), rows_of(-2.0)] };
+    let report = ExperimentReport { table: Some(table), ..report() };
+    let expected = [["name", "value"], ["a", "0.5"], ["a", "-2.0"]];
+    assert_eq!(rows(&report.cases_csv().unwrap()), expected);
+}
+
+#[test]
+fn values_for_comparison_have_no_verdict_next_to_judged_cases() {
+    let mut report = report();
+    let before = (report.held(), page(&report).matches("class=\"badge").count());
+    report.cases.push(Case::reported("for comparison", "a value").column("runs", 3));
+    assert_eq!((report.held(), page(&report).matches("class=\"badge").count()), before);
+    assert!(page(&report).contains("<b>5</b>cases") && page(&report).contains("a value"));
+}
+
+#[test]
 fn the_points_of_a_figure_can_be_parsed() {
     let rows = rows(&figure("f").points_csv().unwrap());
     let expected = [
@@ -255,6 +305,15 @@ fn the_points_of_a_figure_can_be_parsed() {
         ["b, c", "0.1", "-0.001", "'=1+1"],
     ];
     assert_eq!(rows, expected);
+    let points = vec![(1_795_867_200.0, 1.0), (f64::NAN, 2.0)];
+    let figure = ExperimentFigure::new("f", "t", Axis::time(), Axis::new("y")).with(Series::line(
+        "a",
+        Role::Sum,
+        points,
+    ));
+    let rows = self::rows(&figure.points_csv().unwrap());
+    assert_eq!(rows[1], ["a", "2026-11-28T12:00:00Z", "1", ""]);
+    assert_eq!(rows[2], ["a", "", "2", ""]);
 }
 
 #[test]

@@ -119,6 +119,12 @@ impl Axis {
         Self { label: label.into(), ..Self::default() }
     }
 
+    /// An axis of times. Its values are Unix seconds; tables of its points have dates and times (RFC 3339).
+    #[must_use]
+    pub fn time() -> Self {
+        Self { scale: Scale::Time, ..Self::new("time (UTC)") }
+    }
+
     /// Makes the axis logarithmic.
     #[must_use]
     pub fn log(self) -> Self {

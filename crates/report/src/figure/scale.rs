@@ -4,8 +4,12 @@ use super::{Axis, ExperimentFigure, Mark, On, Scale, Style};
 
 /// Larger values are not shown. No rate or ratio is that large.
 const FARTHEST: f64 = 1e15;
+/// Times more than some thousand years from 1970 have no date.
+const FARTHEST_S: f64 = 2.4e11;
 /// Margin beyond the outermost points, as a share of their distance, so that no frame cuts them.
 const ROOM: f64 = 0.04;
+/// Margin around a single time.
+const MOMENT_ROOM_S: f64 = 1800.0;
 
 impl ExperimentFigure {
     pub(super) const fn axis(&self, on: On) -> &Axis {
@@ -45,22 +49,22 @@ impl ExperimentFigure {
         };
         // A narrower range would have no distinct ticks.
         let size = from.abs().max(to.abs());
-        if (to - from).abs() > size * 1e-9 {
-            (from, to)
-        } else {
-            let room = (size * 0.05).max(0.5);
-            (from - room, to + room)
-        }
+        let (least, room) = match axis.scale {
+            Scale::Time => (1.0, MOMENT_ROOM_S),
+            Scale::Linear | Scale::Log => (size * 1e-9, (size * 0.05).max(0.5)),
+        };
+        if (to - from).abs() > least { (from, to) } else { (from - room, to + room) }
     }
 }
 
 impl Axis {
     /// The position of a number on a linear scale; `None` if it has none.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
-        let place = match self.scale {
-            Scale::Linear => value,
-            Scale::Log => value.log10(),
+        let (place, farthest) = match self.scale {
+            Scale::Linear => (value, FARTHEST),
+            Scale::Log => (value.log10(), FARTHEST),
+            Scale::Time => (value, FARTHEST_S),
         };
-        (place.abs() < FARTHEST).then_some(place)
+        (place.abs() < farthest).then_some(place)
     }
 }

@@ -1,52 +1,83 @@
-//! Draws figures as SVG. Files and pages have the same markup, which follows the reader's light or dark mode. On a page, `page.js` shows
-//! the values at the pointer and hides series.
+//! Draws figures as SVG. Files and pages have the same markup, which follows the reader's light or dark mode. Browsers show the values of
+//! points at the pointer; on a page with `page.js`, those of all series, and series can be hidden.
 
-use super::ticks::ticks;
-use super::{Dash, ExperimentFigure, On, Role, Series, Style};
+use super::points::{Position, dots, drawn, isolated, labelled, line, shape};
+use super::ticks::{CHARACTER_PX, Ticks, fit, x_ticks, y_ticks};
+use super::{Dash, ExperimentFigure, On, Role, Scale, Series, Style, time};
 use crate::text::{Escaped, readable};
-use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write};
 
-const WIDTH_PX: f64 = 860.0;
-/// Height of the area between the axes, unless the y axis has named rows.
-const AREA_PX: f64 = 310.0;
-const ROW_PX: f64 = 30.0;
 const KEY_LINE_PX: f64 = 22.0;
 const MARGIN_PX: f64 = 16.0;
 /// Height of the labels below the x axis.
 const BELOW_PX: f64 = 52.0;
-/// A series with more points than this is thinned, because the picture has fewer pixels.
-const POINTS_MAX: usize = 2000;
+/// Longer names of rows and columns are cut off by their place, not by us.
+const NAME_MAX: usize = 40;
 const STYLE: &str = include_str!("figure.css");
+
+/// The style sheet of pages that contain figures ([`ExperimentFigure::to_html`]).
+pub const PAGE_STYLE: &str = concat!(include_str!("figure.css"), include_str!("page.css"));
+
+/// Where a figure is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Medium {
+    /// A file of its own.
+    File,
+    /// A page on a wide screen.
+    Wide,
+    /// A page on a phone. Its texts are as large as those around it.
+    Narrow,
+}
+
+impl Medium {
+    const fn width_px(self) -> f64 {
+        match self {
+            Self::File | Self::Wide => 960.0,
+            Self::Narrow => 380.0,
+        }
+    }
+
+    /// Height of the area between the axes, unless the y axis has named rows.
+    const fn area_px(self) -> f64 {
+        match self {
+            Self::File | Self::Wide => 320.0,
+            Self::Narrow => 240.0,
+        }
+    }
+
+    const fn class(self) -> &'static str {
+        match self {
+            Self::File => "figure",
+            Self::Wide => "figure wide",
+            Self::Narrow => "figure narrow",
+        }
+    }
+}
 
 impl ExperimentFigure {
     /// The figure as a self-contained SVG file, which follows the reader's light or dark mode.
     #[must_use]
     pub fn to_svg(&self) -> String {
-        Drawing::new(self, true).to_string()
+        Drawing::new(self, Medium::File).to_string()
     }
 
-    /// The figure for a page, with the values that `page.js` shows.
-    pub(crate) fn in_page(&self) -> String {
-        let drawing = Drawing::new(self, false);
-        let values: Vec<_> = self.series.iter().map(|series| drawing.values(series)).collect();
-        let values = serde_json::to_string(&values).unwrap_or_default();
-        // “</script>” in a string would end the element; JSON has no other use for “<”.
-        let values = values.replace('<', "\\u003c");
-        format!("{drawing}<script type=\"application/json\">{values}</script>")
+    /// The figure for a page with [`PAGE_STYLE`], which shows one of two drawings: for a wide screen, or for a phone.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        [Medium::Wide, Medium::Narrow].map(|medium| Drawing::new(self, medium).to_string()).concat()
     }
 }
-
-/// Index and position of a point in pixels; `None` if it has no position.
-type Position = (usize, Option<(f64, f64)>);
-type Positions = Vec<Position>;
 
 /// The layout of a figure, in pixels.
 struct Drawing<'a> {
     figure: &'a ExperimentFigure,
-    is_file: bool,
-    x_ticks: Vec<(f64, String)>,
-    y_ticks: Vec<(f64, String)>,
+    medium: Medium,
+    x_ticks: Ticks,
+    y_ticks: Ticks,
+    /// Height of the names of columns, if these are slanted because they do not fit next to each other.
+    slant_px: Option<f64>,
+    /// Whether the names of rows are above their rows, because there is no room on the left.
+    names_above: bool,
     /// Positions of the legend's entries, one for each series; none if there is a single series.
     keys: Vec<(f64, f64)>,
     left: f64,
@@ -56,19 +87,41 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn new(figure: &'a ExperimentFigure, is_file: bool) -> Self {
-        let [x_ticks, y_ticks] = [On::X, On::Y].map(|on| ticks(figure, on));
-        let longest = y_ticks.iter().map(|(_, name)| name.chars().count()).max().unwrap_or(0);
-        let legend_top = if is_file { 48.0 } else { 16.0 };
-        let keys = keys(&figure.series, legend_top);
+    fn new(figure: &'a ExperimentFigure, medium: Medium) -> Self {
+        let is_narrow = medium == Medium::Narrow;
+        let y_ticks = y_ticks(figure, if is_narrow { 5 } else { 7 });
+        let longest = |ticks: &Ticks| {
+            let lengths = ticks.iter().map(|(_, name)| name.chars().count());
+            as_f64(lengths.max().unwrap_or(0).min(NAME_MAX)) * CHARACTER_PX
+        };
+        let names_above = is_narrow && longest(&y_ticks) > 80.0;
+        let names_px = if names_above { 0.0 } else { longest(&y_ticks) };
+        let left = if is_narrow { 32.0 } else { 48.0 } + names_px;
+        let right = medium.width_px() - if is_narrow { 12.0 } else { 24.0 };
+        let x_ticks = x_ticks(figure, right - left);
+        let slant_px = (!figure.x.ticks.is_empty() && !fit(&x_ticks, right - left))
+            .then(|| longest(&x_ticks) * 0.6);
+        let legend_top = if medium == Medium::File { 48.0 } else { 16.0 };
+        let keys = keys(&figure.series, legend_top, medium.width_px());
         let top = keys.last().map_or(legend_top, |(_, y)| y + KEY_LINE_PX);
         let area = match figure.y.ticks.len() {
-            0 => AREA_PX,
-            rows => 30.0 + ROW_PX * as_f64(rows.min(200)),
+            0 => medium.area_px(),
+            rows => 30.0 + if names_above { 40.0 } else { 30.0 } * as_f64(rows.min(200)),
         };
-        let left = 48.0 + 7.0 * as_f64(longest.min(40));
-        let right = WIDTH_PX - 24.0;
-        Self { figure, is_file, x_ticks, y_ticks, keys, left, top, right, bottom: top + area }
+        let bottom = top + area;
+        Self {
+            figure,
+            medium,
+            x_ticks,
+            y_ticks,
+            slant_px,
+            names_above,
+            keys,
+            left,
+            top,
+            right,
+            bottom,
+        }
     }
 
     fn x(&self, place: f64) -> f64 {
@@ -82,7 +135,7 @@ impl<'a> Drawing<'a> {
     }
 
     /// Positions of the distinguishable points.
-    fn positions(&self, series: &Series) -> Positions {
+    fn positions(&self, series: &Series) -> Vec<Position> {
         let ((x0, x1), (y0, y1)) = (self.figure.span(On::X), self.figure.span(On::Y));
         let x_scale = (self.right - self.left) / (x1 - x0);
         let y_scale = (self.bottom - self.top) / (y1 - y0);
@@ -91,22 +144,30 @@ impl<'a> Drawing<'a> {
             let at = (self.left + (x - x0) * x_scale, self.bottom - (y - y0) * y_scale);
             Some((tenth(at.0), tenth(at.1)))
         };
-        let positions = series.points.iter().map(position).enumerate().collect();
-        thinned(positions, series.style)
+        drawn(series.points.iter().map(position).enumerate().collect(), series.style)
     }
 
-    /// The name of a series, and position and label of each point.
-    fn values<'s>(&self, series: &'s Series) -> (&'s str, Vec<(f64, f64, String)>) {
-        let text = |index: usize| match series.labels.get(index) {
-            Some(label) => label.clone(),
-            None => {
-                let (x, y) = series.points[index];
-                format!("{} ({})", self.value(On::Y, y), self.value(On::X, x))
+    /// The values of points, which browsers show at the pointer.
+    fn values(
+        &self,
+        f: &mut Formatter<'_>,
+        series: &Series,
+        positions: &[Position],
+    ) -> fmt::Result {
+        let name = Escaped(&series.name);
+        for (index, (x, y)) in labelled(positions, series.style) {
+            write!(f, "<circle cx=\"{x}\" cy=\"{y}\" r=\"6\"><title>{name}: ")?;
+            match series.labels.get(index) {
+                Some(label) => write!(f, "{}", Escaped(label))?,
+                None => {
+                    let (x, y) = series.points[index];
+                    let (x, y) = (self.value(On::X, x), self.value(On::Y, y));
+                    write!(f, "{} ({})", Escaped(&y), Escaped(&x))?;
+                }
             }
-        };
-        let points = self.positions(series).into_iter();
-        let points = points.filter_map(|(index, at)| at.map(|(x, y)| (x, y, text(index))));
-        (&series.name, points.collect())
+            f.write_str("</title></circle>")?;
+        }
+        Ok(())
     }
 
     fn value(&self, on: On, value: f64) -> String {
@@ -114,6 +175,7 @@ impl<'a> Drawing<'a> {
         let is_here = |(at, _): &&(f64, String)| at.to_bits() == value.to_bits();
         match axis.ticks.iter().find(is_here) {
             Some((_, name)) => name.clone(),
+            None if axis.scale == Scale::Time => time::readable(value),
             None if axis.is_percent => format!("{} %", readable(value * 100.0)),
             None => readable(value),
         }
@@ -126,17 +188,38 @@ impl<'a> Drawing<'a> {
         self.y_ticks.iter().try_for_each(|(at, _)| write!(f, "M{left} {}H{right}", self.y(*at)))?;
         writeln!(f, "\"/>")?;
         for (at, name) in &self.x_ticks {
-            text(f, self.x(*at), bottom + 18.0, "middle", "", name)?;
+            let (x, y) = (self.x(*at), bottom + 18.0);
+            if self.slant_px.is_some() {
+                write!(f, "<g transform=\"rotate(-40 {x} {y})\">")?;
+                text(f, x + 4.0, y, "end", "", name)?;
+                f.write_str("</g>")?;
+            } else {
+                text(f, x, y, "middle", "", name)?;
+            }
         }
         for (at, name) in &self.y_ticks {
-            text(f, left - 6.0, self.y(*at) + 4.0, "end", "", name)?;
+            let y = self.y(*at);
+            if self.names_above {
+                text(f, left + 4.0, y - 12.0, "start", "", name)?;
+            } else {
+                text(f, left - 6.0, y + 4.0, "end", "", name)?;
+            }
         }
         let middle = tenth(f64::midpoint(left, right));
-        text(f, middle, bottom + 40.0, "middle", "soft", &self.figure.x.label)?;
+        let below = bottom + 40.0 + self.slant_px.unwrap_or_default();
+        text(f, middle, below, "middle", "soft", &self.label(On::X))?;
         let (x, y) = (MARGIN_PX, tenth(f64::midpoint(top, bottom)));
         write!(f, "<g transform=\"rotate(-90 {x} {y})\">")?;
-        text(f, x, y, "middle", "soft", &self.figure.y.label)?;
+        text(f, x, y, "middle", "soft", &self.label(On::Y))?;
         writeln!(f, "</g>")
+    }
+
+    /// The label of an axis. Times without a date are of a day that it names.
+    fn label(&self, on: On) -> String {
+        let axis = self.figure.axis(on);
+        let (from, to) = self.figure.span(on);
+        let day = (axis.scale == Scale::Time).then(|| time::common_day(from, to)).flatten();
+        day.map_or_else(|| axis.label.clone(), |day| format!("{}, {day}", axis.label))
     }
 
     /// Bands and marks, behind the series.
@@ -168,19 +251,27 @@ impl<'a> Drawing<'a> {
         let positions = self.positions(series);
         let colour = series.role.colour();
         f.write_str("<g class=\"series\">")?;
-        if series.style == Style::Bars {
-            let bars = self.bars(index, &positions);
-            write!(f, "<path fill=\"{colour}\" d=\"{bars}\"/>")?;
-        } else if series.style != Style::Dots {
-            let class = line_class(series.role);
-            let line = line(&positions, series.style);
-            write!(f, "<path class=\"{class}\" stroke=\"{colour}\" d=\"{line}\"/>")?;
-        }
-        if series.style == Style::Dots || series.style != Style::Bars && !series.labels.is_empty() {
+        let separate = match series.style {
+            Style::Bars => {
+                let bars = self.bars(index, &positions);
+                write!(f, "<path fill=\"{colour}\" d=\"{bars}\"/>")?;
+                Vec::new()
+            }
+            Style::Dots => positions.clone(),
+            Style::Line | Style::Steps => {
+                let class = line_class(series.role);
+                let line = line(&positions, series.style);
+                write!(f, "<path class=\"{class}\" stroke=\"{colour}\" d=\"{line}\"/>")?;
+                let is_labelled = !series.labels.is_empty();
+                if is_labelled { positions.clone() } else { isolated(&positions) }
+            }
+        };
+        if !separate.is_empty() || series.style == Style::Dots {
             let class = shape(series.role).0;
-            let dots = dots(&positions, series.role);
+            let dots = dots(&separate, series.role);
             write!(f, "<path class=\"{class}\" stroke=\"{colour}\" d=\"{dots}\"/>")?;
         }
+        self.values(f, series, &positions)?;
         writeln!(f, "</g>")
     }
 
@@ -270,23 +361,27 @@ impl<'a> Drawing<'a> {
 
 impl Display for Drawing<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let height = self.bottom + BELOW_PX;
-        let namespace = if self.is_file { " xmlns=\"http://www.w3.org/2000/svg\"" } else { "" };
+        let Self { figure, medium, .. } = self;
+        let width = medium.width_px();
+        let height = tenth(self.bottom + BELOW_PX + self.slant_px.unwrap_or_default());
+        let is_file = *medium == Medium::File;
+        let namespace = if is_file { " xmlns=\"http://www.w3.org/2000/svg\"" } else { "" };
         writeln!(
             f,
-            "<svg{namespace} class=\"figure\" viewBox=\"0 0 {WIDTH_PX} {height}\" \
-             width=\"{WIDTH_PX}\" height=\"{height}\" role=\"img\">\n<style>\n{STYLE}</style>"
+            "<svg{namespace} class=\"{}\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" role=\"img\" aria-label=\"{}\">",
+            medium.class(),
+            Escaped(&figure.title),
         )?;
-        if self.is_file {
-            let Self { figure, .. } = self;
+        if is_file {
             writeln!(
                 f,
-                "<title>{}</title>\n<desc>{}</desc>\n<rect class=\"ground\" x=\"0.5\" y=\"0.5\" \
-                 width=\"{}\" height=\"{}\" rx=\"12\"/>",
+                "<style>\n{STYLE}</style>\n<title>{}</title>\n<desc>{}</desc>\n\
+                 <rect class=\"ground\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"12\"/>",
                 Escaped(&figure.title),
                 Escaped(&figure.caption),
-                WIDTH_PX - 1.0,
-                height - 1.0,
+                width - 1.0,
+                tenth(height - 1.0),
             )?;
             text(f, MARGIN_PX, 26.0, "start", "heading", &figure.title)?;
         }
@@ -310,6 +405,7 @@ fn text(
     text: &str,
 ) -> fmt::Result {
     let text = Escaped(text);
+    let (x, y) = (tenth(x), tenth(y));
     writeln!(
         f,
         "<text x=\"{x}\" y=\"{y}\" text-anchor=\"{anchor}\" class=\"{class}\">{text}</text>"
@@ -317,11 +413,11 @@ fn text(
 }
 
 /// Positions of the legend's entries, from left to right, wrapped into lines.
-fn keys(series: &[Series], top: f64) -> Vec<(f64, f64)> {
+fn keys(series: &[Series], top: f64, width_px: f64) -> Vec<(f64, f64)> {
     let mut at = (MARGIN_PX, top);
     let place = |series: &Series| {
-        let width = 46.0 + 7.0 * as_f64(series.name.chars().count());
-        if at.0 > MARGIN_PX && at.0 + width > WIDTH_PX - MARGIN_PX {
+        let width = 46.0 + CHARACTER_PX * as_f64(series.name.chars().count());
+        if at.0 > MARGIN_PX && at.0 + width > width_px - MARGIN_PX {
             at = (MARGIN_PX, at.1 + KEY_LINE_PX);
         }
         let here = at;
@@ -331,71 +427,11 @@ fn keys(series: &[Series], top: f64) -> Vec<(f64, f64)> {
     if series.len() > 1 { series.iter().map(place).collect() } else { Vec::new() }
 }
 
-/// Removes invisible points. Of a line, each column of pixels keeps its first, lowest, highest and last point; of dots, one remains for
-/// each pixel.
-fn thinned(positions: Positions, style: Style) -> Positions {
-    if positions.len() <= POINTS_MAX {
-        return positions;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "pixels")]
-    let pixel = |at: Option<(f64, f64)>| at.map(|(x, y)| (x as i64, y as i64));
-    if matches!(style, Style::Dots | Style::Bars) {
-        let mut taken = BTreeSet::new();
-        return positions.into_iter().filter(|(_, at)| taken.insert(pixel(*at))).collect();
-    }
-    let column = |(_, at): &Position| pixel(*at).map(|(x, _)| x);
-    let of_column = |points: &[Position]| {
-        let height = |it: &&Position| it.1.map_or(0.0, |(_, y)| y);
-        let by_height = || points.iter().max_by(|a, b| height(a).total_cmp(&height(b)));
-        let by_depth = || points.iter().min_by(|a, b| height(a).total_cmp(&height(b)));
-        let mut kept: Positions = [points.first(), by_height(), by_depth(), points.last()]
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect();
-        kept.sort_by_key(|(index, _)| *index);
-        kept.dedup_by_key(|(index, _)| *index);
-        kept
-    };
-    positions.chunk_by(|one, next| column(one) == column(next)).flat_map(of_column).collect()
-}
-
-fn line(positions: &[Position], style: Style) -> String {
-    let mut path = String::new();
-    let mut is_joined = false;
-    for (_, at) in positions {
-        // Writing to a string cannot fail.
-        let _ = match at {
-            None => Ok(()),
-            Some((x, y)) if !is_joined => write!(path, "M{x} {y}"),
-            Some((x, y)) if style == Style::Steps => write!(path, "H{x}V{y}"),
-            Some((x, y)) => write!(path, "L{x} {y}"),
-        };
-        is_joined = at.is_some();
-    }
-    path
-}
-
-fn dots(positions: &[Position], role: Role) -> String {
-    let (_, shape) = shape(role);
-    let dots = positions.iter().filter_map(|(_, at)| *at);
-    dots.map(|(x, y)| format!("M{x} {y}{shape}")).collect()
-}
-
 const fn line_class(role: Role) -> &'static str {
     match role.dash() {
         Dash::Solid => "line",
         Dash::Dashed => "line dashed",
         Dash::Dotted => "line dotted",
-    }
-}
-
-/// Class and path of a point: a vertical line for true or permitted values, a diamond for reports of relays, else a disc.
-const fn shape(role: Role) -> (&'static str, &'static str) {
-    match role {
-        Role::Truth => ("shapes", "m0 -9v18"),
-        Role::Client => ("shapes", "m0 -6l6 6l-6 6l-6 -6z"),
-        _ => ("dots", "h0"),
     }
 }
 

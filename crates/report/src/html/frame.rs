@@ -1,6 +1,6 @@
 //! Common parts of all pages. Untrusted text is escaped here.
 
-use crate::figure::ExperimentFigure;
+use crate::figure::{ExperimentFigure, PAGE_STYLE};
 use crate::text::Escaped;
 use std::fmt::{self, Formatter};
 
@@ -31,9 +31,10 @@ impl Frame<'_> {
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"referrer\" content=\"no-referrer\">\n\
-             <title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
+             <title>{0}</title>\n<style>\n{STYLE}{1}</style></head>\n<body><main>\n\
              <header><h1>{0}</h1>\n<p class=\"muted\">",
-            Escaped(self.title)
+            Escaped(self.title),
+            if self.has_plots { PAGE_STYLE } else { "" },
         )?;
         match jiff::Timestamp::from_second(self.generated_unix_s) {
             Ok(time) => write!(f, "{} UTC", time.strftime("%Y-%m-%d %H:%M:%S"))?,
@@ -81,7 +82,7 @@ pub(crate) fn notes(f: &mut Formatter<'_>, notes: &[String]) -> fmt::Result {
 
 /// A figure with its caption. `page.js` makes it interactive.
 pub(crate) fn figure(f: &mut Formatter<'_>, figure: &ExperimentFigure) -> fmt::Result {
-    let (drawn, caption) = (figure.in_page(), Escaped(&figure.caption));
+    let (drawn, caption) = (figure.to_html(), Escaped(&figure.caption));
     writeln!(f, "<figure class=\"plot\">{drawn}<figcaption>{caption}</figcaption></figure>")
 }
 

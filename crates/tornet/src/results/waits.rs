@@ -1,5 +1,7 @@
 //! Durations with right censoring: some had not ended at the last observation.
 
+use std::ops::RangeInclusive;
+
 /// Durations of which some are only known to exceed a value. The median of the ended ones would be biased
 /// towards short ones, since long ones are those that have not ended. Estimated after Kaplan and Meier (1958).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -8,6 +10,23 @@ pub struct Waits {
     over_s: Vec<f64>,
     /// Sorted.
     longer_than_s: Vec<f64>,
+}
+
+/// A range of durations that nearly no transfer has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plateau {
+    /// The share of durations up to its begin.
+    pub share: f64,
+    /// The longest of these, in seconds.
+    pub from_s: f64,
+    /// The shortest duration beyond, in seconds.
+    pub until_s: f64,
+}
+
+impl Plateau {
+    fn width_s(&self) -> f64 {
+        self.until_s - self.from_s
+    }
 }
 
 impl Waits {
@@ -71,6 +90,35 @@ impl Waits {
         let next = distribution.get(place + 1).map(|it| it.0);
         let next = next.or_else(|| is_all.then_some(f64::INFINITY));
         next.map(|next| f64::midpoint(*time, next))
+    }
+
+    /// The widest gap of the distribution next to its middle, if there is one: a median in or next to it is between two groups, and where
+    /// exactly is chance.
+    #[must_use]
+    pub fn plateau(&self) -> Option<Plateau> {
+        // Gaps between fewer durations are wide by chance.
+        const DURATIONS_MIN: usize = 100;
+        const MIDDLE: RangeInclusive<f64> = 0.4..=0.6;
+        // Within a gap, the share may rise by this much.
+        const RISE_MAX: f64 = 0.01;
+        // Part of the median that a gap exceeds.
+        const WIDTH_MIN: f64 = 0.1;
+        let (distribution, median) = (self.distribution(), self.median()?);
+        let mut start = 0;
+        let mut widest: Option<Plateau> = None;
+        for (before, (until_s, _)) in distribution.windows(2).map(|two| (two[0].1, two[1])) {
+            while before - distribution[start].1 > RISE_MAX {
+                start += 1;
+            }
+            let (from_s, share) = distribution[start];
+            let gap = Plateau { share, from_s, until_s };
+            if MIDDLE.contains(&share) && widest.is_none_or(|other| other.width_s() < gap.width_s())
+            {
+                widest = Some(gap);
+            }
+        }
+        let is_enough = self.over_s.len() >= DURATIONS_MIN;
+        widest.filter(|gap| is_enough && gap.width_s() > WIDTH_MIN * median)
     }
 
     /// See [`quantile`](Self::quantile).
@@ -139,6 +187,28 @@ mod tests {
         assert_eq!(Waits::new(over.clone(), vec![]).quantile(1.0), Some(3.0));
         assert_eq!(Waits::new(over.clone(), vec![9.0]).quantile(1.0), None);
         assert_eq!(Waits::default().median(), None);
+    }
+
+    #[test]
+    fn a_median_between_two_groups_is_recognised() {
+        let group = |from: f64, count: u32| (0..count).map(move |n| from + f64::from(n) * 1e-3);
+        let two: Vec<f64> = group(2.0, 102).chain([2.5]).chain(group(2.9, 98)).collect();
+        let plateau = Waits::new(two.clone(), Vec::new()).plateau().expect("two groups");
+        assert_eq!(
+            (plateau.from_s, plateau.until_s),
+            (2.101, 2.9),
+            "one in the gap changes nothing"
+        );
+        assert!((plateau.share - 102.0 / 201.0).abs() < 1e-9, "{plateau:?}");
+        let third = group(2.0, 60).chain(group(2.9, 140)).collect();
+        assert_eq!(Waits::new(third, Vec::new()).plateau(), None, "the median is in a group");
+        let near = group(2.0, 100).chain(group(2.2, 100)).collect();
+        assert_eq!(Waits::new(near, Vec::new()).plateau(), None, "a tenth of the median");
+        let few = two.into_iter().step_by(3).collect();
+        assert_eq!(Waits::new(few, Vec::new()).plateau(), None, "chance");
+        // Exponential times have long gaps only among the longest.
+        let smooth = (1..200).map(|n| -(f64::from(n) / 200.0).ln()).collect();
+        assert_eq!(Waits::new(smooth, Vec::new()).plateau(), None);
     }
 
     proptest! {
