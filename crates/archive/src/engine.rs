@@ -1,5 +1,7 @@
 //! SQL queries over a dataset by DataFusion: the dataset's tables, and the computed table `relay_hours`.
 
+mod requirements;
+
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::relay_hours::RelayHours;
@@ -8,16 +10,23 @@ use crate::rows;
 use ballista_core::extension::SessionConfigExt as _;
 use datafusion::arrow::array::AsArray;
 pub use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
     ArrowPrimitiveType, DataType, Field, Float64Type, Int64Type, Schema, SchemaRef,
 };
+use datafusion::arrow::error::ArrowError;
 use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, col};
+use requirements::Requirements;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -148,6 +157,8 @@ impl Runner {
 /// Queries over a dataset.
 pub struct Engine {
     dataset: Dataset,
+    /// The files whose digests were checked. A file that changes later could be read in parts of different contents.
+    files: Vec<(PathBuf, [i64; 2], [u64; 2])>,
     context: SessionContext,
     runtime: Runtime,
     runner: Runner,
@@ -156,8 +167,10 @@ pub struct Engine {
 impl Engine {
     /// Opens the tables of a dataset, and `relay_hours` if the dataset has a single origin.
     ///
+    /// All files are compared with their digests first.
+    ///
     /// # Errors
-    /// The dataset cannot be read, or threads cannot be started.
+    /// The dataset is damaged or cannot be read, or threads cannot be started.
     pub fn open(dataset: Dataset, limits: Limits) -> Result<Self, ArchiveError> {
         Self::with_runner(dataset, limits, Runner::Here)
     }
@@ -176,6 +189,8 @@ impl Engine {
     }
 
     fn with_runner(dataset: Dataset, limits: Limits, runner: Runner) -> Result<Self, ArchiveError> {
+        let files = dataset.state()?;
+        dataset.verify(limits.threads)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(limits.threads.max(1))
             .enable_all()
@@ -184,14 +199,16 @@ impl Engine {
         let config = runner
             .configured(SessionConfig::new())
             .with_target_partitions(limits.threads.max(1))
-            .with_information_schema(true);
+            .with_information_schema(true)
+            // "The largest first" means values, not their absence.
+            .set_str("datafusion.sql_parser.default_null_ordering", "nulls_last");
         // Each sort, join and aggregation has a fair share of memory. Otherwise the first operators would leave too little for later
         // ones to spill.
         let pool = FairSpillPool::new(limits.memory_mib << 20);
         let memory = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
-        let context = SessionContext::new_with_config_rt(config, memory);
+        let context = context(config, memory);
         runtime.block_on(register(&context, &dataset))?;
-        let engine = Self { dataset, context, runtime, runner };
+        let engine = Self { dataset, files, context, runtime, runner };
         if let [origin] = engine.origins()?.as_slice() {
             engine.view(View::of(origin))?;
         }
@@ -250,7 +267,7 @@ impl Engine {
     /// The dataset cannot be read.
     pub fn view(&self, view: View) -> Result<(), ArchiveError> {
         let months =
-            self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
+            self.dataset.parts("statuses")?.len().max(self.dataset.parts("descriptors")?.len());
         // Each month is a partition, keeps its order, and is never repartitioned. So months are merged, not sorted.
         // - A plan loses filters that are pushed into the Parquet reader when it is sent to other machines. On a cluster, filters
         //   therefore stay nodes of the plan.
@@ -266,7 +283,7 @@ impl Engine {
             .with_round_robin_repartition(false)
             .set_u64("datafusion.execution.parquet.max_predicate_cache_size", 0)
             .set_bool("datafusion.execution.parquet.pushdown_filters", filters_in_reader);
-        let inner = SessionContext::new_with_config_rt(config, self.context.runtime_env());
+        let inner = context(config, self.context.runtime_env());
         self.runtime.block_on(register(&inner, &self.dataset))?;
         let _ = self.context.deregister_table("relay_hours")?;
         self.context.register_table(
@@ -301,17 +318,20 @@ impl Engine {
     /// Runs a read-only query. An empty result is one batch without rows, which has the columns.
     ///
     /// # Errors
-    /// The query is invalid or failed, or a file of the dataset is damaged.
+    /// The query is invalid or failed, or an import changed the dataset meanwhile.
     pub fn query(&self, sql: &str) -> Result<Vec<RecordBatch>, ArchiveError> {
-        self.run(sql).map_err(|error| {
-            // The reader's errors do not name the file. Those of an executor arrive as text.
-            if error.to_string().contains("Parquet")
-                && let Err(damaged) = self.dataset.verify()
-            {
-                return damaged;
-            }
-            error.into()
-        })
+        // A panic of a thread of the engine would end this process with a stack trace.
+        let result = catch_unwind(AssertUnwindSafe(|| self.run(sql))).unwrap_or_else(|_| {
+            let problem = "the query engine panicked, although all files are as imported";
+            Err(DataFusionError::Internal(problem.to_owned()))
+        });
+        if self.dataset.state()? != self.files {
+            return Err(ArchiveError::Missing(format!(
+                "{}: an import changed the dataset during the query; repeat the command",
+                self.dataset.folder().display()
+            )));
+        }
+        Ok(result?)
     }
 
     fn run(&self, sql: &str) -> Result<Vec<RecordBatch>, DataFusionError> {
@@ -331,9 +351,20 @@ impl Engine {
     }
 }
 
+/// A session whose plans are correct.
+fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionContext {
+    let rules = Requirements::replacing_the_rule_of(PhysicalOptimizer::default().rules);
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_default_features()
+        .with_physical_optimizer_rules(rules);
+    SessionContext::new_with_state(state.build())
+}
+
 /// Registers the tables of the dataset.
 async fn register(context: &SessionContext, dataset: &Dataset) -> Result<(), DataFusionError> {
-    for (table, time, schema) in rows::tables() {
+    for (table, time, span, schema) in rows::tables() {
         let schema = viewed(&schema);
         let has = dataset.has(table).map_err(|it| DataFusionError::External(Box::new(it)))?;
         if !has {
@@ -345,7 +376,7 @@ async fn register(context: &SessionContext, dataset: &Dataset) -> Result<(), Dat
         let order = vec![col("relay").sort(true, false), col(time).sort(true, false)];
         let options = ListingOptions::new(Arc::new(ParquetFormat::default()))
             .with_file_extension(".parquet")
-            .with_table_partition_cols(vec![("month".to_owned(), DataType::Utf8)])
+            .with_table_partition_cols(vec![(span.column().to_owned(), DataType::Utf8)])
             .with_file_sort_order(vec![order]);
         let url = format!("{}/", folder.display());
         context.register_listing_table(table, url, options, Some(schema), None).await?;
@@ -375,30 +406,38 @@ pub fn texts(batches: &[RecordBatch], column: usize) -> Vec<String> {
     all
 }
 
-/// A column of numbers as floats. A column of another type is all `None`.
-#[must_use]
-pub fn numbers(batches: &[RecordBatch], name: &str) -> Vec<Option<f64>> {
+/// A column of numbers as floats.
+///
+/// # Errors
+/// The result has no such column, or its values are no numbers.
+pub fn numbers(batches: &[RecordBatch], name: &str) -> Result<Vec<Option<f64>>, ArchiveError> {
     column::<Float64Type>(batches, name)
 }
 
 /// A column of integers; null is zero.
-#[must_use]
-pub fn integers(batches: &[RecordBatch], name: &str) -> Vec<i64> {
-    column::<Int64Type>(batches, name).into_iter().map(Option::unwrap_or_default).collect()
+///
+/// # Errors
+/// As for [`numbers`].
+pub fn integers(batches: &[RecordBatch], name: &str) -> Result<Vec<i64>, ArchiveError> {
+    let column = column::<Int64Type>(batches, name)?;
+    Ok(column.into_iter().map(Option::unwrap_or_default).collect())
 }
 
-fn column<T: ArrowPrimitiveType>(batches: &[RecordBatch], name: &str) -> Vec<Option<T::Native>> {
+fn column<T: ArrowPrimitiveType>(
+    batches: &[RecordBatch],
+    name: &str,
+) -> Result<Vec<Option<T::Native>>, ArchiveError> {
     let mut all = Vec::new();
     for batch in batches {
-        let column = batch
-            .column_by_name(name)
-            .and_then(|it| datafusion::arrow::compute::cast(it, &T::DATA_TYPE).ok());
-        match column {
-            Some(column) => all.extend(column.as_primitive::<T>().iter()),
-            None => all.extend(std::iter::repeat_n(None, batch.num_rows())),
-        }
+        let column = batch.column_by_name(name).ok_or_else(|| {
+            ArrowError::SchemaError(format!("the result of a query has no column `{name}`"))
+        })?;
+        // A failed cast would be null.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let column = cast_with_options(column, &T::DATA_TYPE, &options)?;
+        all.extend(column.as_primitive::<T>().iter());
     }
-    all
+    Ok(all)
 }
 
 #[cfg(test)]

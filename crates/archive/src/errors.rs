@@ -14,6 +14,7 @@ pub use paper::{Line, lines};
 
 use crate::engine::{Engine, Period, View, integers, numbers};
 use crate::error::ArchiveError;
+use crate::times::minute;
 
 /// The time from which on the errors of a period count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,36 +86,40 @@ pub struct Errors {
 /// # Errors
 /// The dataset has no consensuses of this origin, or cannot be read.
 pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, ArchiveError> {
-    engine.view(options.view.clone())?;
     let periods = &options.view.periods;
-    let names: Vec<&str> = periods.iter().map(|it| it.name.as_str()).collect();
-    let network = engine.query(&network_query(&names))?;
-    let times = integers(&network, "t");
-    let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else {
-        return Err(ArchiveError::Missing(format!(
-            "the dataset has no consensuses or relay lists of the origin `{}`",
-            options.view.origin
-        )));
-    };
     let longest = periods.iter().map(|it| it.length_s).max().unwrap_or_default();
+    let (first, last) = span(engine, &options.view.origin)?;
     let begin = |period: &Period| {
         let warm_up = if options.warm_up == WarmUp::Own { period.length_s } else { longest };
         (first + warm_up).max(options.from_unix_s.unwrap_or(i64::MIN))
     };
     let until = options.until_unix_s.unwrap_or(i64::MAX);
+    // Before the computation, which takes minutes for a year.
+    if let Some(earliest) = periods.iter().map(begin).min().filter(|it| *it > last || *it >= until)
+    {
+        return Err(ArchiveError::Missing(format!(
+            "no errors: the dataset ends on {}, but errors count only from {} on; use --warm-up own, shorter --periods, or import more",
+            minute(last.min(until)),
+            minute(earliest),
+        )));
+    }
+    engine.view(options.view.clone())?;
+    let names: Vec<&str> = periods.iter().map(|it| it.name.as_str()).collect();
+    let network = engine.query(&network_query(&names))?;
+    let times = integers(&network, "t")?;
     engine.keep("network", network.clone())?;
     let weights = engine.query(&weights_query(&names))?;
     let begins: Vec<(&str, i64)> = periods.iter().map(|it| (it.name.as_str(), begin(it))).collect();
     let relays = engine.query(&relays_query(&begins, until))?;
 
-    let advertised = numbers(&network, "advertised");
-    let weight_times = integers(&weights, "t");
-    let errors = |period: &Period| {
+    let advertised = numbers(&network, "advertised")?;
+    let weight_times = integers(&weights, "t")?;
+    let errors = |period: &Period| -> Result<PeriodErrors, ArchiveError> {
         let name = &period.name;
         let from_unix_s = begin(period);
-        let capacities = numbers(&network, &format!("capacity_{name}"));
+        let capacities = numbers(&network, &format!("capacity_{name}"))?;
         let mut weight_errors =
-            weight_times.iter().zip(numbers(&weights, &format!("nwe_{name}"))).peekable();
+            weight_times.iter().zip(numbers(&weights, &format!("nwe_{name}"))?).peekable();
         let mut hours = Vec::new();
         for ((unix_s, advertised), capacity) in times.iter().zip(&advertised).zip(capacities) {
             while weight_errors.next_if(|(time, _)| *time < unix_s).is_some() {}
@@ -126,27 +131,45 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
                 hours.push(NetworkHour { unix_s: *unix_s, capacity_error, weight_error });
             }
         }
-        let means = |what: &str| {
-            let mut means: Vec<f64> =
-                numbers(&relays, &format!("{what}_{name}")).into_iter().flatten().collect();
+        let means = |what: &str| -> Result<Vec<f64>, ArchiveError> {
+            let means = numbers(&relays, &format!("{what}_{name}"))?;
+            let mut means: Vec<f64> = means.into_iter().flatten().collect();
             means.sort_by(f64::total_cmp);
-            means
+            Ok(means)
         };
-        PeriodErrors {
+        Ok(PeriodErrors {
             period: period.clone(),
             from_unix_s,
-            capacity_errors: means("rce"),
-            weight_errors: means("rwe"),
-            advertised_rsds: means("rsd_a"),
-            weight_rsds: means("rsd_w"),
+            capacity_errors: means("rce")?,
+            weight_errors: means("rwe")?,
+            advertised_rsds: means("rsd_a")?,
+            weight_rsds: means("rsd_w")?,
             network: hours,
-        }
+        })
     };
     Ok(Errors {
-        periods: periods.iter().map(errors).collect(),
-        rows: integers(&network, "relays").iter().sum::<i64>() as u64,
+        periods: periods.iter().map(errors).collect::<Result<_, _>>()?,
+        rows: integers(&network, "relays")?.iter().sum::<i64>() as u64,
         relays: relays.iter().map(datafusion::arrow::array::RecordBatch::num_rows).sum(),
         span_unix_s: (first, last),
+    })
+}
+
+/// The times of the first and the last consensus or relay list of an origin, in Unix seconds.
+///
+/// # Errors
+/// The dataset has none, or cannot be read.
+pub fn span(engine: &Engine, origin: &str) -> Result<(i64, i64), ArchiveError> {
+    let origin_sql = origin.replace('\'', "''");
+    let found = engine.query(&format!(
+        "SELECT MIN(valid_after_unix_s) AS first, MAX(valid_after_unix_s) AS last FROM statuses \
+         WHERE origin = '{origin_sql}' AND is_running HAVING COUNT(*) > 0"
+    ))?;
+    let ends = integers(&found, "first")?.first().copied();
+    ends.zip(integers(&found, "last")?.first().copied()).ok_or_else(|| {
+        ArchiveError::Missing(format!(
+            "the dataset has no consensuses or relay lists of the origin `{origin}`"
+        ))
     })
 }
 

@@ -7,14 +7,17 @@
 mod changes;
 mod documents;
 mod json;
+mod places;
 mod source;
 mod speedtest;
+mod tar;
 mod verify;
 
-use crate::dataset::{Dataset, Imported, MONTH_ROWS_MAX};
+use crate::dataset::{Dataset, Imported, MONTH_ROWS_MAX, Writer};
 use crate::error::ArchiveError;
 use crate::rows::Relays;
-use documents::{Documents, Kind, Piece, Rows};
+use documents::{Context, Documents, Kind, Piece, Rows};
+use places::Places;
 use sha2::{Digest as _, Sha256};
 use source::Decompressed;
 use std::collections::BTreeMap;
@@ -33,9 +36,6 @@ const PROGRESS_BYTES: u64 = 1 << 20;
 /// Maximum number of damaged documents of a source that are reported. The others are only counted.
 const NAMED_MAX: u64 = 10;
 
-/// Maximum number of bytes that are read after the end of a tar, to complete the digest of the file.
-const BEHIND_MAX: u64 = 1 << 30;
-
 /// How to import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
@@ -43,6 +43,8 @@ pub struct ImportOptions {
     pub is_again: bool,
     /// File with certificates of authorities. Consensuses that are not signed by more than half of them are left out.
     pub certificates: Option<PathBuf>,
+    /// Files in MaxMind's format with countries or autonomous systems of addresses.
+    pub geoip: Vec<PathBuf>,
 }
 
 /// The result of an import.
@@ -50,7 +52,7 @@ pub struct ImportOptions {
 pub struct ImportReport {
     /// Imported sources, in order.
     pub imported: Vec<Imported>,
-    /// Number of unreadable sources, for instance with an unsupported compression. They are not in the manifest.
+    /// Number of sources without a document that can be read, for instance with an unsupported compression. They are not in the manifest.
     pub unreadable: usize,
     /// Number of sources that were already in the manifest.
     pub known: usize,
@@ -60,11 +62,20 @@ pub struct ImportReport {
     pub is_interrupted: bool,
 }
 
+impl ImportReport {
+    /// Whether all documents of all sources are in the dataset, or of kinds that no table needs.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        let is_whole = |it: &Imported| !it.is_truncated && it.damaged == 0;
+        !self.is_interrupted && self.unreadable == 0 && self.imported.iter().all(is_whole)
+    }
+}
+
 /// The receiver of progress events.
 pub trait Observer {
     /// `read` of `total` compressed bytes of the sources are read, and `parsed` bytes of documents are parsed.
     fn progress(&mut self, read: u64, total: u64, parsed: u64);
-    /// A source or document cannot be used.
+    /// A source or document cannot be used, or another import has locked the dataset.
     fn problem(&mut self, message: String);
 }
 
@@ -132,8 +143,8 @@ fn sources(path: &Path, found: &mut Vec<Source>) -> Result<(), ArchiveError> {
 /// Imports files and folders.
 ///
 /// # Errors
-/// A source cannot be opened, or the dataset cannot be written. Damaged documents are not errors: they are reported to the observer,
-/// counted and left out.
+/// A source cannot be opened, or the dataset cannot be written. While another process imports into the dataset, the function waits. Damaged
+/// documents are not errors: they are reported to the observer, counted and left out.
 pub fn import(
     dataset: &Dataset,
     paths: &[PathBuf],
@@ -147,12 +158,26 @@ pub fn import(
         sources(path, &mut found)?;
     }
     let verifier = options.certificates.as_deref().map(Verifier::read).transpose()?;
+    let places = Places::read(&options.geoip)?;
+    let mut is_told = false;
+    let mut waits = || {
+        if !std::mem::replace(&mut is_told, true) {
+            let folder = dataset.folder().display();
+            observer.problem(format!(
+                "{folder}: another import is changing the dataset; waiting for its end"
+            ));
+        }
+        !stop.load(Ordering::Relaxed)
+    };
+    let Some(mut writer) = dataset.writer(&mut waits)? else {
+        return Ok(ImportReport { is_interrupted: true, ..ImportReport::default() });
+    };
     let mut known: BTreeMap<u64, Vec<Imported>> = BTreeMap::new();
     let manifest = dataset.manifest()?;
     let is_verified = verifier.is_some();
     // All rows of a verified dataset are verified. Rows without a manifest come from an interrupted import.
     let is_mixed = manifest.iter().any(|it| it.is_verified != is_verified)
-        || is_verified && manifest.is_empty() && !dataset.months("statuses")?.is_empty();
+        || is_verified && manifest.is_empty() && dataset.has("statuses")?;
     if is_mixed {
         let (had, has) = if is_verified { ("without", "with") } else { ("with", "without") };
         let problem = format!(
@@ -162,7 +187,7 @@ pub fn import(
     }
     if let (Some(path), true) = (&options.certificates, manifest.is_empty()) {
         // An interrupted import leaves rows without a manifest line. This line records that later imports must verify as well.
-        dataset.note(&Imported { source: path.clone(), is_verified, ..Imported::default() })?;
+        writer.note(&Imported { source: path.clone(), is_verified, ..Imported::default() })?;
     }
     for entry in manifest {
         if !options.is_again && !entry.sha256.is_empty() {
@@ -174,8 +199,8 @@ pub fn import(
         sizes.push(size(source).map_err(ArchiveError::file("read", source.path()))?);
     }
     let mut importer = Importer {
-        dataset,
-        verifier: verifier.as_ref(),
+        writer,
+        context: Context { verifier: verifier.as_ref(), places: &places },
         relays: Relays::default(),
         pending: Rows::default(),
         unwritten: Vec::new(),
@@ -239,8 +264,8 @@ fn digest(source: &Source) -> io::Result<String> {
 }
 
 struct Importer<'a> {
-    dataset: &'a Dataset,
-    verifier: Option<&'a Verifier>,
+    writer: Writer,
+    context: Context<'a>,
     relays: Relays,
     pending: Rows,
     /// Sources that are read, but whose rows are not all written.
@@ -296,7 +321,7 @@ impl Importer<'_> {
             Source::SpeedTest(path) => {
                 speedtest::import(
                     path,
-                    self.dataset,
+                    &mut self.writer,
                     &mut self.relays,
                     &mut entry,
                     &mut self.report.new_rows,
@@ -307,6 +332,18 @@ impl Importer<'_> {
         if self.is_stopped() {
             return Ok(()); // The source is not complete: the next import reads it again.
         }
+        let is_empty = |(kind, _): (&String, &u64)| kind == documents::EMPTY;
+        if entry.documents.is_empty() && entry.skipped.iter().all(is_empty) {
+            let path = source.path().display();
+            self.observer
+                .problem(format!("{path}: there is no document in it; nothing is imported"));
+            self.report.unreadable += 1;
+            return Ok(());
+        }
+        if entry.is_truncated {
+            // The next import reads it again, instead of skipping it as known.
+            entry.sha256.clear();
+        }
         self.unwritten.push(entry);
         if self.pending.len() >= PENDING_MAX {
             self.flush()?;
@@ -316,12 +353,17 @@ impl Importer<'_> {
 
     /// Writes pending rows, then the manifest.
     fn flush(&mut self) -> Result<(), ArchiveError> {
-        let Rows { statuses, descriptors, staged } = std::mem::take(&mut self.pending);
-        self.report.new_rows += self.dataset.add(statuses, &mut self.relays)?;
-        self.report.new_rows += self.dataset.add(descriptors, &mut self.relays)?;
-        self.report.new_rows += self.dataset.add(staged, &mut self.relays)?;
+        let pending = std::mem::take(&mut self.pending);
+        let (writer, relays) = (&mut self.writer, &mut self.relays);
+        let new_rows = &mut self.report.new_rows;
+        *new_rows += writer.add(pending.statuses, relays)?;
+        *new_rows += writer.add(pending.descriptors, relays)?;
+        *new_rows += writer.add(pending.properties, relays)?;
+        *new_rows += writer.add(pending.votes, relays)?;
+        *new_rows += writer.add(pending.bandwidths, relays)?;
+        *new_rows += writer.add(pending.staged, relays)?;
         for entry in std::mem::take(&mut self.unwritten) {
-            self.dataset.note(&entry)?;
+            self.writer.note(&entry)?;
             self.report.imported.push(entry);
         }
         Ok(())
@@ -365,32 +407,37 @@ impl Importer<'_> {
         self.observer.progress(read, self.total, self.parsed);
     }
 
-    /// Imports the members of a tar. Extensions for long names are ignored, because they would be read into memory regardless of size,
-    /// and names are only printed.
+    /// Imports the members of a tar. Names are only printed.
     fn tar(
         &mut self,
         stream: &mut impl Read,
         path: &Path,
         entry: &mut Imported,
     ) -> Result<(), Ended> {
-        let mut archive = tar::Archive::new(&mut *stream);
-        for member in archive.entries()?.raw(true) {
-            let member = member?;
-            let name: String =
-                String::from_utf8_lossy(&member.path_bytes()).chars().take(200).collect();
-            let name = format!("member {name:?}");
-            let size = member.size();
-            if size > source::MEMBER_MAX {
-                let problem =
-                    format!("{name} has {size} bytes, more than {}: not read", source::MEMBER_MAX);
+        let mut tar = tar::Tar::new(&mut *stream);
+        while let Some(member) = tar.next()? {
+            let name = format!("member {:?}", member.name);
+            if member.size > source::MEMBER_MAX {
+                let (size, most) = (member.size, source::MEMBER_MAX);
+                let problem = format!("{name} has {size} bytes, more than {most}: not read");
                 return Err(io::Error::other(problem).into());
             }
-            if member.header().entry_type().is_file() {
-                self.documents(member, path, Some(&name), entry)?;
+            match member.kind {
+                tar::Kind::File => self.documents(tar.content(), path, Some(&name), entry)?,
+                tar::Kind::Sparse => {
+                    self.damaged(
+                        path,
+                        Some(&name),
+                        0,
+                        "a file with holes, which is not read",
+                        entry,
+                    );
+                }
+                tar::Kind::Other => {
+                    *entry.skipped.entry("folder, link or device".to_owned()).or_default() += 1;
+                }
             }
         }
-        // The rest of the file, for its digest.
-        io::copy(&mut stream.take(BEHIND_MAX), &mut io::sink())?;
         Ok(())
     }
 
@@ -430,7 +477,7 @@ impl Importer<'_> {
         self.parsed += piece.text.len() as u64;
         let kind = match piece.text {
             [] => Kind::Damaged(format!("longer than {} MiB", documents::DOCUMENT_MAX >> 20)),
-            text => documents::parse(text, self.verifier, &mut self.relays, &mut self.pending),
+            text => documents::parse(text, self.context, &mut self.relays, &mut self.pending),
         };
         let count = |kinds: &mut BTreeMap<String, u64>, kind: &str| {
             *kinds.entry(kind.to_owned()).or_default() += 1;
@@ -438,20 +485,32 @@ impl Importer<'_> {
         match kind {
             Kind::Used(kind) => count(&mut entry.documents, kind),
             Kind::Skipped(kind) => count(&mut entry.skipped, &kind),
-            Kind::Damaged(reason) => {
-                entry.damaged += 1;
-                if entry.damaged <= NAMED_MAX {
-                    let member = member.map(|it| format!(", {it}")).unwrap_or_default();
-                    let place = format!("{}{member}, byte {}", path.display(), piece.offset);
-                    self.observer.problem(format!("{place}: {reason}; left out"));
-                }
-                if entry.damaged == NAMED_MAX + 1 {
-                    self.observer.problem(format!(
-                        "{}: further damaged documents are only counted",
-                        path.display()
-                    ));
-                }
+            Kind::Partly(kind, reason) => {
+                count(&mut entry.documents, kind);
+                self.damaged(path, member, piece.offset, &reason, entry);
             }
+            Kind::Damaged(reason) => self.damaged(path, member, piece.offset, &reason, entry),
+        }
+    }
+
+    /// Counts and reports a document or a part of one that is left out.
+    fn damaged(
+        &mut self,
+        path: &Path,
+        member: Option<&str>,
+        offset: u64,
+        reason: &str,
+        entry: &mut Imported,
+    ) {
+        entry.damaged += 1;
+        if entry.damaged <= NAMED_MAX {
+            let member = member.map(|it| format!(", {it}")).unwrap_or_default();
+            let place = format!("{}{member}, byte {offset}", path.display());
+            self.observer.problem(format!("{place}: {reason}; left out"));
+        }
+        if entry.damaged == NAMED_MAX + 1 {
+            self.observer
+                .problem(format!("{}: further damaged documents are only counted", path.display()));
         }
     }
 

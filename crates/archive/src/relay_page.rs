@@ -2,11 +2,9 @@
 
 use crate::engine::{Engine, View, integers, numbers};
 use crate::error::ArchiveError;
-use crate::times::{DAY_S, decimal_year, minute};
+use crate::times::{DAY_S, minute};
 use netdoc::Fingerprint;
-use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
-};
+use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, Promise, Role, Series};
 
 /// Makes the report of a relay.
 ///
@@ -22,7 +20,7 @@ pub fn report(
     let rows = engine.query(&format!(
         "SELECT * FROM relay_hours WHERE relay = '{relay}' ORDER BY valid_after_unix_s"
     ))?;
-    let times = integers(&rows, "valid_after_unix_s");
+    let times = integers(&rows, "valid_after_unix_s")?;
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return Err(ArchiveError::Missing(format!(
             "the dataset does not have the relay {relay}; check the fingerprint"
@@ -34,19 +32,19 @@ pub fn report(
         for (time, value) in times.iter().zip(values) {
             // The line is interrupted where the relay was not listed for more than a day.
             if before.is_some_and(|it| time - it > DAY_S) {
-                points.push((decimal_year(*time), f64::NAN));
+                points.push((*time as f64, f64::NAN));
             }
-            points.push((decimal_year(*time), value.map_or(f64::NAN, |it| it * factor)));
+            points.push((*time as f64, value.map_or(f64::NAN, |it| it * factor)));
             before = Some(*time);
         }
         points
     };
     let column = |name: &str| numbers(&rows, name);
-    let advertised = column("advertised_byte_per_s");
+    let advertised = column("advertised_byte_per_s")?;
     let mut bandwidth = ExperimentFigure::new(
         "bandwidth",
         "Advertised bandwidth",
-        Axis::new("year"),
+        Axis::time(),
         Axis::new("Mbit/s"),
     )
     .caption("Advertised bandwidth of the relay, and its maximum in the period before.")
@@ -54,17 +52,15 @@ pub fn report(
     let mut cases = Vec::new();
     for (index, period) in periods.iter().enumerate() {
         let name = &period.name;
-        let capacity = column(&format!("capacity_{name}_byte_per_s"));
+        let capacity = column(&format!("capacity_{name}_byte_per_s"))?;
         let errors =
             advertised.iter().zip(&capacity).filter_map(|(a, c)| a.zip(c.filter(|it| *it > 0.0)));
         let errors: Vec<f64> = errors.map(|(a, c)| 1.0 - a / c).collect();
         if !errors.is_empty() {
             let mean = errors.iter().sum::<f64>() / errors.len() as f64;
-            let case = Case::new(format!("mean capacity error, {name}"), None, None);
+            let case = Case::reported(format!("mean capacity error, {name}"), "");
             let percent = (mean * 1e4).round() / 100.0;
-            cases.push(
-                case.ended(CaseVerdict::Held, "").says("computed").column("percent", percent),
-            );
+            cases.push(case.column("percent", percent));
         }
         bandwidth = bandwidth.with(Series::steps(
             &format!("largest, {name}"),
@@ -75,10 +71,10 @@ pub fn report(
     let weights = ExperimentFigure::new(
         "weight",
         "Share of the consensus weight",
-        Axis::new("year"),
+        Axis::time(),
         Axis { is_percent: true, ..Axis::new("share") },
     )
-    .with(Series::steps("weight", Role::Measurement, points(column("weight_share"), 1.0)));
+    .with(Series::steps("weight", Role::Measurement, points(column("weight_share")?, 1.0)));
     let mut figures = vec![bandwidth, weights];
     figures.retain(|it| it.series.iter().any(|it| it.points.iter().any(|(_, y)| y.is_finite())));
     Ok(ExperimentReport {
@@ -91,7 +87,7 @@ pub fn report(
             minute(*first),
             minute(*last)
         ),
-        promise: Promise::Decided { held: true, rule: "No result is required.".into() },
+        promise: Promise::Nothing(String::new()),
         software_version: env!("CARGO_PKG_VERSION").into(),
         cases,
         figures,

@@ -11,9 +11,9 @@ pub use interval::of_interval;
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Campaign, NetworkHour, Relays};
-use crate::times::{DAY_S, decimal_year, minute};
+use crate::times::{DAY_S, minute};
 use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
+    Axis, Case, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
 };
 
 /// A relay before and after the test.
@@ -21,8 +21,8 @@ use report::experiment::{
 pub struct Change {
     /// Whether the test measured it.
     pub is_measured: bool,
-    /// Mean share of the weight before and after.
-    pub weight_share: (f64, f64),
+    /// Mean share of the weight before and after; none if no view has its weight.
+    pub weight_share: (Option<f64>, Option<f64>),
     /// The largest advertised bandwidth before and after, byte/s.
     pub advertised_byte_per_s: (f64, f64),
 }
@@ -55,6 +55,8 @@ pub struct SpeedTest {
     pub changes: Vec<Change>,
     /// The network hour by hour.
     pub hours: Vec<Hour>,
+    /// Remarks for the reader of figures.
+    pub notes: Vec<&'static str>,
 }
 
 /// The effect of a speed test.
@@ -68,12 +70,12 @@ pub struct Effect {
     pub all_gbit_per_s: (f64, f64),
     /// The 90th percentile of the changes of measured relays (rank ⌊0.9 n⌋), Mbit/s.
     pub change_90th_mbit_per_s: f64,
-    /// Network weight error before: weights and capacities before the test.
-    pub weight_error_before: f64,
+    /// Network weight error before: weights and capacities before the test. Like the other two, over the relays that have a weight.
+    pub weight_error_before: Option<f64>,
     /// Network weight error after: weights and capacities after the test.
-    pub weight_error_after: f64,
+    pub weight_error_after: Option<f64>,
     /// Network weight error of the weights before the test, compared with the larger of both capacities.
-    pub weight_error_of_larger: f64,
+    pub weight_error_of_larger: Option<f64>,
     /// Medians of the network's hours in Gbit/s: before the test, from its end to five days after its start, and in the five days after
     /// that.
     pub median_gbit_per_s: [Option<f64>; 3],
@@ -103,7 +105,7 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
         let after = f64::from(it.advertised_after_byte_per_s?);
         Some(Change {
             is_measured: it.is_measured,
-            weight_share: (it.weight_share_before?, it.weight_share_after?),
+            weight_share: (Some(it.weight_share_before?), Some(it.weight_share_after?)),
             advertised_byte_per_s: (before, after),
         })
     });
@@ -120,6 +122,10 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
         measured_relays: rows.iter().filter(|it| it.is_measured).count(),
         changes: changes.collect(),
         hours: hours.iter().map(hour).collect(),
+        notes: vec![
+            "The lines rise from zero in the first hours: the authors' data begin there, and count a relay from its first descriptor after that. \
+             The network did not change.",
+        ],
     })
 }
 
@@ -140,7 +146,7 @@ impl SpeedTest {
             .collect();
         differences.sort_by(f64::total_cmp);
         let rank = differences.len() * 9 / 10;
-        let error = |weight: fn(&Change) -> f64, capacity: fn(&Change) -> f64| {
+        let error = |weight: fn(&Change) -> Option<f64>, capacity: fn(&Change) -> f64| {
             weight_error(self.changes.iter().map(|it| (weight(it), capacity(it))))
         };
         Effect {
@@ -213,16 +219,13 @@ impl SpeedTest {
         if !measured.is_empty() {
             figure = figure.with(Series::line("measured relays", Role::Nth(1), measured));
         }
-        let percent = |it: f64| format!("{:.2} %", it * 100.0);
+        let percent = |it: Option<f64>| {
+            it.map_or_else(|| "no weights".to_owned(), |it| format!("{:.2} %", it * 100.0))
+        };
         let pair = |it: (f64, f64)| {
             format!("{:.2} → {:.2} Gbit/s ({:+.1} %)", it.0, it.1, (it.1 / it.0 - 1.0) * 100.0)
         };
-        let case = |name: &str, value: String| {
-            Case::new(name, None, None)
-                .ended(CaseVerdict::Held, "")
-                .says("computed")
-                .column("value", value)
-        };
+        let case = |name: &str, value: String| Case::reported(name, "").column("value", value);
         let mut cases = vec![
             case("measured relays", self.measured_relays.to_string()),
             case("of these, present before and after", effect.relays.to_string()),
@@ -281,15 +284,15 @@ impl SpeedTest {
             question: "By how much do relays underestimate themselves until they are flooded?"
                 .into(),
             answer: format!("Measured relays advertised {}.", pair(effect.measured_gbit_per_s)),
-            promise: Promise::Decided { held: true, rule: "No result is required.".into() },
+            promise: Promise::Nothing(String::new()),
             software_version: env!("CARGO_PKG_VERSION").into(),
             parameters: vec![
                 ("beginning".into(), minute(self.from_unix_s)),
                 ("end".into(), minute(self.until_unix_s)),
-                ("year".into(), format!("{:.2}", decimal_year(self.from_unix_s))),
             ],
             cases,
             figures,
+            notes: self.notes.iter().map(|note| (*note).to_owned()).collect(),
             ..ExperimentReport::default()
         }
     }
@@ -299,14 +302,30 @@ fn decimal_day(unix_s: i64, from_unix_s: i64) -> f64 {
     (unix_s - from_unix_s) as f64 / DAY_S as f64
 }
 
-/// Equation 6 over pairs of weight and capacity, both normalized over the pairs. Zero if all weights or all capacities are zero.
-pub(crate) fn weight_error(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+/// Equation 6 over relays with a weight and a capacity, both normalized over these relays. None if all weights or all capacities are zero.
+pub(crate) fn weight_error(
+    relays: impl Iterator<Item = (Option<f64>, f64)> + Clone,
+) -> Option<f64> {
+    let pairs = relays.filter_map(|(weight, capacity)| Some((weight?, capacity)));
     let (weights, capacities) =
         pairs.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
     if weights <= 0.0 || capacities <= 0.0 {
-        return 0.0;
+        return None;
     }
-    0.5 * pairs
-        .map(|(weight, capacity)| (weight / weights - capacity / capacities).abs())
-        .sum::<f64>()
+    let differences =
+        pairs.map(|(weight, capacity)| (weight / weights - capacity / capacities).abs());
+    Some(0.5 * differences.sum::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relays_without_a_weight_have_no_share_in_the_weight_error() {
+        let relays = [(Some(1.0), 3.0), (Some(1.0), 1.0), (None, 100.0)];
+        assert_eq!(weight_error(relays.into_iter()), Some(0.25));
+        assert_eq!(weight_error([(None, 1.0)].into_iter()), None);
+        assert_eq!(weight_error([(Some(0.0), 1.0)].into_iter()), None);
+    }
 }

@@ -19,9 +19,9 @@ pub struct StagedErrors {
     pub largest_mbit_per_s: f64,
     /// Their 75th percentile, Mbit/s.
     pub percentile_75_mbit_per_s: f64,
-    /// Network weight error, equation 6, of the month.
-    pub weight_error: f64,
-    /// The share of relays whose weight is below their capacity, both normalised.
+    /// Network weight error, equation 6, of the month; none if all weights or all capacities are zero.
+    pub weight_error: Option<f64>,
+    /// Among the relays with a capacity, the share of those whose weight is below it, both normalised.
     pub underweighted_share: f64,
 }
 
@@ -47,13 +47,14 @@ fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
     let mut sorted: Vec<f64> = relays.clone().map(|it| it.1).collect();
     sorted.sort_by(f64::total_cmp);
     let percentile = |share| crate::percentile(&sorted, share).unwrap_or_default() * 8e-6;
+    let has_capacity = sorted.iter().filter(|it| **it > 0.0).count();
     let under = relays.clone().filter(|it| it.0 / weights < it.1 / capacities).count();
     StagedErrors {
         relays: sorted.len(),
         capacity_gbit_per_s: capacities * 8e-9,
         largest_mbit_per_s: percentile(1.0),
         percentile_75_mbit_per_s: percentile(0.75),
-        weight_error: weight_error(relays),
-        underweighted_share: under as f64 / sorted.len().max(1) as f64,
+        weight_error: weight_error(relays.map(|it| (Some(it.0), it.1))),
+        underweighted_share: under as f64 / has_capacity.max(1) as f64,
     }
 }

@@ -17,7 +17,7 @@ pub struct Day {
     pub published_relays: f64,
     /// The sum of advertised bandwidths, Gbit/s; none without descriptors.
     pub advertised_gbit_per_s: Option<f64>,
-    /// The sum of weights, kB/s; none if no relay has one.
+    /// The sum of weights, in the unit of consensuses; none if no relay has one.
     pub weight_kb_per_s: Option<f64>,
 }
 
@@ -32,8 +32,9 @@ pub fn days(engine: &Engine, view: View) -> Result<Vec<Day>, ArchiveError> {
          SUM(advertised_byte_per_s) AS a, SUM(weight_kb_per_s) AS w \
          FROM relay_hours GROUP BY valid_after_unix_s ORDER BY valid_after_unix_s",
     )?;
-    let times = integers(&rows, "t");
-    let columns = ["relays", "published", "a", "w"].map(|name| numbers(&rows, name));
+    let times = integers(&rows, "t")?;
+    let column = |name: &str| numbers(&rows, name);
+    let columns = [column("relays")?, column("published")?, column("a")?, column("w")?];
     let mut days = Vec::new();
     let mut first = 0;
     while let Some(time) = times.get(first) {

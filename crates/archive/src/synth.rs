@@ -8,6 +8,7 @@ use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Descriptor, Origin, Relays, Status};
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +72,8 @@ pub fn synthesize(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(u32),
 ) -> Result<u64, ArchiveError> {
+    let mut waits = || !stop.load(Ordering::Relaxed);
+    let Some(mut writer) = dataset.writer(&mut waits)? else { return Ok(0) };
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let mut known = Relays::default();
     let mut relays: Vec<Relay> =
@@ -98,29 +101,28 @@ pub fn synthesize(
                     observed_byte_per_s: Some(advertised_byte_per_s),
                 });
             }
+            let mut flags = Flags::from_iter([Flag::Running, Flag::Valid]);
+            if relay.is_guard {
+                flags.insert(Flag::Guard);
+            }
+            if relay.is_exit {
+                flags.insert(Flag::Exit);
+            }
             statuses.push(Status {
-                relay: id,
-                valid_after_unix_s: now,
-                origin: Origin::Synthetic,
                 weight_kb_per_s: Some(relay.weight_kb_per_s()),
-                is_unmeasured: false,
-                is_running: true,
-                is_guard: relay.is_guard,
-                is_exit: relay.is_exit,
-                is_bad_exit: false,
-                is_authority: false,
+                ..Status::new(id, now, Origin::Synthetic, flags)
             });
         }
         let is_month_end =
             crate::times::month(i64::from(now)) != crate::times::month(i64::from(now) + 3600);
         if is_month_end || statuses.len() + descriptors.len() >= PENDING_MAX {
-            new += dataset.add(std::mem::take(&mut statuses), &mut known)?;
-            new += dataset.add(std::mem::take(&mut descriptors), &mut known)?;
+            new += writer.add(std::mem::take(&mut statuses), &mut known)?;
+            new += writer.add(std::mem::take(&mut descriptors), &mut known)?;
             progress(hour + 1);
         }
     }
-    new += dataset.add(statuses, &mut known)?;
-    new += dataset.add(descriptors, &mut known)?;
+    new += writer.add(statuses, &mut known)?;
+    new += writer.add(descriptors, &mut known)?;
     Ok(new)
 }
 

@@ -27,18 +27,6 @@ pub fn minute(unix_s: i64) -> String {
     format!("{} {:02}:{:02}", zoned.date(), zoned.hour(), zoned.minute())
 }
 
-/// The time in years, for axes: 2019.5 is the beginning of July.
-#[must_use]
-pub fn decimal_year(unix_s: i64) -> f64 {
-    let year = date(unix_s).year();
-    let first_second = |year: i16| {
-        let first = Date::new(year, 1, 1).ok().and_then(|it| it.to_zoned(TimeZone::UTC).ok());
-        first.map_or(0, |it| it.timestamp().as_second())
-    };
-    let (from, to) = (first_second(year), first_second(year + 1));
-    f64::from(year) + (unix_s - from) as f64 / (to - from).max(1) as f64
-}
-
 /// Unix seconds of `YYYY-MM-DD`, `YYYY-MM-DD HH:MM`, `YYYY-MM-DDTHH:MM:SSZ` or a number of Unix seconds.
 ///
 /// # Errors
@@ -78,6 +66,5 @@ mod tests {
         assert_eq!(month(1_564_617_599), "2019-07");
         assert_eq!(month(1_564_617_600), "2019-08");
         assert_eq!(minute(1_564_621_200), "2019-08-01 01:00");
-        assert!((decimal_year(1_546_300_800) - 2019.0).abs() < 1e-9);
     }
 }

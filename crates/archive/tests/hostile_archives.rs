@@ -123,6 +123,58 @@ fn old_consensuses_are_imported_in_any_order() {
 }
 
 #[test]
+fn what_follows_an_archive_is_read_or_named() {
+    let place = Place::new();
+    let [first, second] = [consensus(0, &[1]), consensus(1, &[1])];
+    let [first, second] = [first, second].map(|text| tar(&[("c", text.as_bytes())]));
+    let both = place.write("both.tar", &[&first[..], &second].concat());
+    let (report, problems) = place.import(&[both]);
+    assert_eq!(problems, [""; 0]);
+    assert!(report.is_complete() && report.imported[0].documents["consensus"] == 2);
+    for (name, end) in [("junk", &b"junk"[..]), ("block", &[7; 512])] {
+        let (report, problems) = place.import(&[place.write(name, &[&first[..], end].concat())]);
+        assert!(!report.is_complete() && problems[0].contains("other data"), "{problems:?}");
+    }
+    // Sources of which nothing can be read.
+    for (content, problem) in [
+        (&b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0"[..], "unlzma"),
+        (b"BZh91AY", "bunzip2"),
+        (b"PK\x03\x04\x14\0", "unzip"),
+        (b"\xef\xbb\xbfrouter a\n", "nothing is imported"),
+        (b"root:x:0:0:root:/root:/bin/sh\n", "nothing is imported"),
+        (b"", "nothing is imported"),
+        (b"\n\n", "nothing is imported"),
+    ] {
+        let source = place.write("unreadable", content);
+        for _ in 0..2 {
+            let (report, problems) = place.import(std::slice::from_ref(&source));
+            assert!(!report.is_complete() && report.unreadable == 1, "{report:?}");
+            assert!(problems.last().unwrap().contains(problem), "{problems:?}");
+        }
+    }
+}
+
+#[test]
+fn ten_imports_at_once_add_all_rows() {
+    let place = Place::new();
+    let sources: Vec<PathBuf> = (0..10)
+        .map(|hour| place.write(&format!("{hour}"), consensus(hour, &[1, 2, 3]).as_bytes()))
+        .collect();
+    std::thread::scope(|scope| {
+        for source in &sources {
+            scope.spawn(|| {
+                let (report, _) = place.import(std::slice::from_ref(source));
+                assert!(report.is_complete() && report.new_rows == 3, "{report:?}");
+            });
+        }
+    });
+    let rows: Vec<archive::rows::Status> =
+        place.dataset().read_all(&mut archive::rows::Relays::default()).unwrap();
+    assert_eq!((rows.len(), place.dataset().manifest().unwrap().len()), (30, 10));
+    assert_eq!(place.dataset().check(2).unwrap().problems.len(), 0);
+}
+
+#[test]
 fn member_names_are_only_printed_without_control_characters() {
     let place = Place::new();
     let good = consensus(0, &[1]);
@@ -152,16 +204,21 @@ fn a_truncated_archive_keeps_the_documents_before_its_end() {
     let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
     let whole = tar(&members);
     let archive = place.write("cut.tar", &whole[..whole.len() / 2]);
-    let (report, problems) = place.import(&[archive]);
+    let (report, problems) = place.import(&[archive.clone()]);
     assert!(report.imported[0].is_truncated);
     assert!(problems.iter().any(|it| it.contains("documents before it are kept")), "{problems:?}");
     let documents = report.imported[0].documents["consensus"];
     assert!((5..15).contains(&documents), "{documents}");
     // A document that is truncated at the end of its file.
     let file = place.write("cut", &texts[0].as_bytes()[..texts[0].len() - 30]);
-    let (report, problems) = place.import(&[file]);
-    assert_eq!((report.imported[0].damaged, report.new_rows), (1, 0));
+    let (report, problems) = place.import(&[file.clone()]);
+    assert_eq!((report.imported.len(), report.unreadable, report.new_rows), (0, 1, 0));
     assert!(problems[0].contains("byte 0") && problems[0].contains("left out"), "{problems:?}");
+    // Both are read again by the next import, and fail again.
+    for source in [archive, file] {
+        let (report, _) = place.import(&[source]);
+        assert!(!report.is_complete() && report.known == 0, "{report:?}");
+    }
 }
 
 #[test]
@@ -199,7 +256,7 @@ fn a_long_name_is_not_read_into_memory() {
     }
     let before = peak_memory_kib();
     let (report, _) = place.import(&[place.write("name.tar.xz", &encoder.finish().unwrap())]);
-    assert!(report.imported[0].is_truncated);
+    assert_eq!(report.unreadable, 1);
     // The kernel's peak lags behind by some pages, so it may even be less.
     let more = peak_memory_kib().saturating_sub(before);
     assert!(more < 48 << 10, "{more} KiB more");
@@ -216,7 +273,7 @@ fn a_decompression_bomb_is_refused() {
     let path = place.write("bomb.xz", &encoder.finish().unwrap());
     let before = peak_memory_kib();
     let (report, problems) = place.import(&[path]);
-    assert!(report.imported[0].is_truncated && report.new_rows == 0);
+    assert!(report.unreadable == 1 && report.new_rows == 0);
     assert!(problems.iter().any(|it| it.contains("bomb")), "{problems:?}");
     let more = peak_memory_kib().saturating_sub(before);
     assert!(more < 256 << 10, "{more} KiB more");
@@ -233,7 +290,7 @@ fn verification_leaves_out_unsigned_consensuses() {
     let mut problems = common::Problems::default();
     let sources = [source];
     let report = import(&place.dataset(), &sources, &options, &stop, &mut problems).unwrap();
-    assert_eq!((report.new_rows, report.imported[0].damaged), (0, 1));
+    assert_eq!((report.new_rows, report.unreadable), (0, 1));
     assert!(problems.0[0].contains("have signed"), "{:?}", problems.0);
     // A dataset with unverified rows cannot become a verified one.
     let other = Place::new();
@@ -282,8 +339,11 @@ fn links_devices_and_sparse_members_are_skipped() {
         bytes.extend(tar(&[("good", consensus(1, &[2]).as_bytes())]));
     }
     let (report, problems) = place.import(&[place.write("links.tar", &bytes)]);
-    assert_eq!(problems, [""; 0]);
-    assert_eq!((report.new_rows, report.imported[0].documents["consensus"]), (2, 7));
+    // The content of the sparse member is missing; the others have none.
+    assert!(problems.len() == 1 && problems[0].contains("holes"), "{problems:?}");
+    let entry = &report.imported[0];
+    assert_eq!((report.new_rows, entry.documents["consensus"], entry.damaged), (2, 7, 1));
+    assert_eq!(entry.skipped["folder, link or device"], 5);
 }
 
 #[test]
@@ -352,7 +412,7 @@ proptest! {
         let [before, after] = [consensus(0, &[1, 2]), consensus(1, &[1, 2])];
         let archive = tar(&[("a", before.as_bytes()), ("b", &shuffled), ("c", after.as_bytes())]);
         let (report, _) = place.import(&[place.write("shuffled.tar.xz", &xz(&archive))]);
-        prop_assert!(report.imported[0].documents["consensus"] >= 2);
+        prop_assert!(report.imported[0].documents["consensus"] >= 2, "{report:?}");
         prop_assert!(report.new_rows >= 4);
     }
 }

@@ -21,6 +21,7 @@ mod damaged_files;
 mod real_archives;
 mod real_series;
 mod real_sources;
+mod same_rows;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

@@ -12,8 +12,8 @@ fn engine(dataset: Dataset) -> Engine {
 }
 
 fn one(engine: &Engine, sql: &str) -> f64 {
-    numbers(&engine.query(&format!("SELECT CAST(({sql}) AS DOUBLE) AS x")).unwrap(), "x")[0]
-        .unwrap()
+    let found = engine.query(&format!("SELECT CAST(({sql}) AS DOUBLE) AS x")).unwrap();
+    numbers(&found, "x").unwrap()[0].unwrap()
 }
 
 /// Ten million rows: half a minute without optimisation.

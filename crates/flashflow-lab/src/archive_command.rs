@@ -28,6 +28,7 @@ pub(crate) struct ArchiveOptions {
 #[derive(Debug, Subcommand)]
 enum Action {
     Import(Import),
+    Check(CheckCommand),
     Errors(ErrorsCommand),
     Speedtest(SpeedtestCommand),
     Staging(StagingCommand),
@@ -44,24 +45,31 @@ enum Action {
 /// Run a scheduler or an executor of a cluster, for queries with --cluster.
 ///
 /// A cluster has one scheduler, and executors on any number of machines. Connections are neither encrypted nor authenticated: anybody
-/// who reaches a port can run queries. Use a private network.
+/// who reaches a port can run any plan, which can read and write files. Use a private network, and --allow-others.
 #[cfg(feature = "archive-cluster")]
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Run the scheduler, which divides queries among executors, until it is interrupted.
     Scheduler {
-        /// Address for clients and executors.
+        /// Address for clients and executors. It must be a loopback address, unless --allow-others is given.
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50050")]
         listen: SocketAddr,
+        /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
+        #[arg(long)]
+        allow_others: bool,
     },
     /// Run an executor until it is interrupted.
     Executor {
         /// Address of the scheduler.
         #[arg(long, value_name = "df://HOST:PORT", default_value = "df://127.0.0.1:50050")]
         scheduler: Scheduler,
-        /// Address at which other executors and clients fetch results. It must not be a wildcard such as 0.0.0.0.
+        /// Address at which other executors and clients fetch results. It must be a loopback address, unless --allow-others is given, and
+        /// not a wildcard such as 0.0.0.0.
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
         listen: SocketAddr,
+        /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
+        #[arg(long)]
+        allow_others: bool,
         /// Folder for intermediate results. It is created if it does not exist.
         #[arg(long, value_name = "DIR")]
         work: PathBuf,
@@ -76,19 +84,22 @@ enum ClusterCommand {
 
 /// Import archives into a dataset.
 ///
-/// A SOURCE is a file or folder with consensuses and server descriptors from CollecTor (.tar.xz, .tar, or plain documents, also
-/// concatenated), details documents from Onionoo, change tables, a network staged by tornettools, or the data of the authors' speed
-/// test. Archives are read without unpacking. Signatures are verified only with --verify. Damaged documents are reported and left
-/// out. Sources that were imported before are skipped.
+/// A SOURCE is a file or folder with consensuses, server descriptors, votes and bandwidth files from CollecTor (.tar.xz, .tar, or plain
+/// documents, also concatenated), details documents from Onionoo, change tables, a network staged by tornettools, or the data of the
+/// authors' speed test. Archives are read without unpacking. Signatures of consensuses are verified only with --verify, others never.
+/// Damaged documents are reported and left out. Sources that were imported before are skipped. Another import into the same dataset
+/// waits until this one ends.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive import --to tor.dataset consensuses-2019-07.tar.xz
   flashflow-lab archive import --to tor.dataset server-descriptors-2019-0*.tar.xz
+  flashflow-lab archive import --to tor.dataset --geoip GeoLite2-Country.mmdb --geoip GeoLite2-ASN.mmdb server-descriptors-2026-07.tar.xz
 
 With --json: one line of `type` imported for each source, and a last one of `type` summary.
 
-Exit status: 0 imported, except for damaged documents; 1 a source is truncated, refused or unreadable (documents before that
-point are imported), or the dataset cannot be written; 2 wrong arguments; 130 interrupted (completed sources are imported).")]
+Exit status: 0 all documents of all sources are imported, or of kinds that no table needs; 1 a source is truncated, refused or
+unreadable, or documents are damaged (all others are imported), or the dataset cannot be written; 2 wrong arguments; 130 interrupted
+(completed sources are imported).")]
 struct Import {
     /// Files and folders to import.
     #[arg(value_name = "SOURCE", required = true)]
@@ -103,6 +114,23 @@ struct Import {
     /// this file: tor's cached-certs, or an archive of certs from CollecTor.
     #[arg(long, value_name = "CERTIFICATES")]
     verify: Option<PathBuf>,
+    /// File in MaxMind's format (.mmdb) with countries or autonomous systems of addresses, for the table `relays`. Can be given several times.
+    #[arg(long, value_name = "FILE")]
+    geoip: Vec<PathBuf>,
+}
+
+/// Compare the files of a dataset with the digests in its manifest.
+///
+/// All other commands do that as well before they read a dataset, and stop at the first problem.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "With --json: one line of `type` problem for each damaged, missing or unknown file, and a last one of `type` check.
+
+Exit status: 0 all files are as an import wrote them; 1 a file is damaged, missing or unknown; 2 wrong arguments."
+)]
+struct CheckCommand {
+    /// The dataset.
+    dataset: PathBuf,
 }
 
 /// Resources of queries.
@@ -129,13 +157,8 @@ struct Choice {
     #[arg(long, value_name = "NAME")]
     origin: Option<String>,
     /// Lengths of the period before each hour; the largest bandwidth in it is the capacity. Each is day, week, month (30 days), year
-    /// (365 days), or a number of days such as 14d.
-    #[arg(
-        long,
-        value_name = "P,...",
-        value_delimiter = ',',
-        default_value = "day,week,month,year"
-    )]
+    /// (365 days), or a number of days such as 14d. By default those of day, week, month and year that are shorter than the dataset.
+    #[arg(long, value_name = "P,...", value_delimiter = ',')]
     periods: Vec<Period>,
     /// Leave out weights that are based on fewer than three measurements (Unmeasured=1).
     #[arg(long)]
@@ -274,8 +297,9 @@ struct RelayCommand {
 
 /// Run SQL on a dataset.
 ///
-/// The tables are statuses, descriptors, staging, campaigns, variations, network_hours and relay_hours; relay_hours has the capacities
-/// that `archive errors` uses. To list their columns: SELECT * FROM information_schema.columns. A query cannot change the dataset.
+/// The tables are statuses, descriptors, relays, votes, bandwidths, staging, campaigns, variations, network_hours and relay_hours;
+/// relay_hours has the capacities that `archive errors` uses. To list their columns: SELECT * FROM information_schema.columns. Nulls are
+/// last in any order. A query cannot change the dataset.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive query tor.dataset 'SELECT COUNT(DISTINCT relay) FROM statuses WHERE is_exit'

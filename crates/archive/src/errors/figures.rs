@@ -1,9 +1,9 @@
 //! The report of errors: figures 1, 2, 3, 4, 10a and 10b, and the table.
 
 use super::{Errors, PeriodErrors, lines};
-use crate::times::{decimal_year, minute};
+use crate::times::minute;
 use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series, cumulative,
+    Axis, Case, ExperimentFigure, ExperimentReport, Promise, Role, Series, cumulative,
 };
 
 /// Maximum number of points of a line: more are indistinguishable at the figure's size.
@@ -23,22 +23,20 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
             }
             figure
         };
-    let over_time = |name: &str,
-                     title: &str,
-                     label: &str,
-                     value: fn(&super::NetworkHour) -> Option<f64>| {
-        let mut figure = ExperimentFigure::new(name, title, Axis::new("year"), share(label));
-        for (index, period) in errors.periods.iter().enumerate() {
-            let points =
-                period.network.iter().filter_map(|it| Some((decimal_year(it.unix_s), value(it)?)));
-            figure = figure.with(Series::line(
-                &period.period.name,
-                Role::Nth(index),
-                medians(points.collect()),
-            ));
-        }
-        figure
-    };
+    let over_time =
+        |name: &str, title: &str, label: &str, value: fn(&super::NetworkHour) -> Option<f64>| {
+            let mut figure = ExperimentFigure::new(name, title, Axis::time(), share(label));
+            for (index, period) in errors.periods.iter().enumerate() {
+                let points =
+                    period.network.iter().filter_map(|it| Some((it.unix_s as f64, value(it)?)));
+                figure = figure.with(Series::line(
+                    &period.period.name,
+                    Role::Nth(index),
+                    medians(points.collect()),
+                ));
+            }
+            figure
+        };
     let figures = vec![
         distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |it| {
             it.capacity_errors.clone()
@@ -74,10 +72,9 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
         title: "Errors of Tor's capacities and weights".into(),
         question: "How far are advertised bandwidths below capacities, and how far do weights deviate from capacities?".into(),
         answer: format!("The median relay is underestimated by {}.", answer.collect::<Vec<_>>().join(", ")),
-        promise: Promise::Decided {
-            held: true,
-            rule: "No result is required: the paper's values are for 2009 to 2019 and all of Tor's archives.".into(),
-        },
+        promise: Promise::Nothing(
+            "The paper's values are for 2009 to 2019 and all of Tor's archives.".into(),
+        ),
         software_version: env!("CARGO_PKG_VERSION").into(),
         parameters: vec![
             ("views of the network".into(), format!("{} to {}", minute(first), minute(last))),
@@ -103,9 +100,7 @@ fn cases(errors: &Errors) -> Vec<Case> {
         .map(|it| {
             let name =
                 format!("figure {}: {}, {}, {}", it.figure, it.quantity, it.period, it.statistic);
-            Case::new(name, None, None)
-                .ended(CaseVerdict::Held, "")
-                .says("computed")
+            Case::reported(name, "")
                 .column("here_percent", rounded(it.here_percent))
                 .column("paper_percent", rounded(it.paper_percent))
         })

@@ -5,6 +5,7 @@ use crate::dataset::Dataset;
 use crate::engine::Limits;
 use crate::rows::{Descriptor, Origin, RelayId, Relays, Status};
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,16 +55,8 @@ fn dataset(world: &World, folder: &std::path::Path) -> Dataset {
         .listed
         .iter()
         .map(|(time, relay, weight_kb_per_s)| Status {
-            relay: id(*relay),
-            valid_after_unix_s: BEGIN + time,
-            origin: Origin::Tor,
             weight_kb_per_s: *weight_kb_per_s,
-            is_unmeasured: false,
-            is_running: true,
-            is_guard: false,
-            is_exit: false,
-            is_bad_exit: false,
-            is_authority: false,
+            ..Status::new(id(*relay), BEGIN + time, Origin::Tor, Flags::from_iter([Flag::Running]))
         })
         .collect();
     let descriptors: Vec<Descriptor> = world
@@ -79,8 +72,9 @@ fn dataset(world: &World, folder: &std::path::Path) -> Dataset {
             observed_byte_per_s: Some(*value),
         })
         .collect();
-    dataset.add(statuses, &mut relays).unwrap();
-    dataset.add(descriptors, &mut relays).unwrap();
+    let mut writer = dataset.writer(&mut || true).unwrap().unwrap();
+    writer.add(statuses, &mut relays).unwrap();
+    writer.add(descriptors, &mut relays).unwrap();
     dataset
 }
 

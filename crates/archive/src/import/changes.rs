@@ -10,6 +10,7 @@ use crate::rows::{Descriptor, Origin, Relays, Status};
 use crate::times;
 use csv::{ReaderBuilder, StringRecord};
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,17 +177,16 @@ impl ChangeTables {
         let Some(time_s) = self.times_s.get(snapshot as usize).copied() else { return };
         let relay = relays.id(fingerprint);
         let weight = in_force(&history.weights, snapshot).unwrap_or_default();
+        let mut flags = Flags::from_iter([Flag::Running]);
+        if weight.is_guard || is_within(&history.guards, snapshot) {
+            flags.insert(Flag::Guard);
+        }
+        if weight.is_exit || is_within(&history.exits, snapshot) {
+            flags.insert(Flag::Exit);
+        }
         rows.statuses.push(Status {
-            relay,
-            valid_after_unix_s: time_s,
-            origin: self.origin,
             weight_kb_per_s: weight.kb_per_s,
-            is_unmeasured: false,
-            is_running: true,
-            is_guard: weight.is_guard || is_within(&history.guards, snapshot),
-            is_exit: weight.is_exit || is_within(&history.exits, snapshot),
-            is_bad_exit: false,
-            is_authority: false,
+            ..Status::new(relay, time_s, self.origin, flags)
         });
         if let Some(Some(advertised_byte_per_s)) = in_force(&history.advertised, snapshot) {
             rows.descriptors.push(Descriptor {

@@ -1,14 +1,27 @@
 //! Splits a stream into directory documents, and parses them.
 
 use super::json;
+use super::places::Places;
 use super::verify::Verifier;
-use crate::rows::{Descriptor, Origin, Relays, Staged, Status};
-use netdoc::consensus::{Consensus, Flag};
+use crate::rows::{
+    BandwidthLine, Descriptor, Origin, Properties, RelayId, Relays, Row as _, Staged, Status,
+    Texts, Vote,
+};
+use crate::times;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use netdoc::bwfile::BandwidthFile;
+use netdoc::consensus::Consensus;
 use netdoc::descriptor;
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::net::IpAddr;
 
 /// Maximum size of a document. A consensus of 9,000 relays has 3 MB, a vote 5 MB.
 pub(super) const DOCUMENT_MAX: usize = 1 << 26;
+/// The kind of text without any word.
+pub(super) const EMPTY: &str = "empty text";
 /// Bytes per read.
 const CHUNK: usize = 1 << 18;
 
@@ -20,6 +33,8 @@ pub(super) struct Documents<'b, R> {
     begin: usize,
     /// End of the lines that have been examined.
     scanned: usize,
+    /// End of the bytes after these lines that have no newline, so that a long line is searched once.
+    searched: usize,
     /// The offset of `buffer` in the stream.
     offset: u64,
     is_at_end: bool,
@@ -45,6 +60,7 @@ impl<'b, R: Read> Documents<'b, R> {
             buffer,
             begin: 0,
             scanned: 0,
+            searched: 0,
             offset: 0,
             is_at_end: false,
             is_annotated: false,
@@ -55,7 +71,7 @@ impl<'b, R: Read> Documents<'b, R> {
     pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
         let mut is_too_large = false;
         let end = 'found: loop {
-            while let Some(len) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+            while let Some(len) = self.line_len() {
                 let line = self.scanned;
                 let first = &self.buffer[line..line + len];
                 let is_annotation = first.starts_with(b"@");
@@ -78,19 +94,30 @@ impl<'b, R: Read> Documents<'b, R> {
                 let begin = self.begin.min(self.scanned);
                 self.offset += (self.scanned - begin) as u64;
                 self.buffer.drain(begin..self.scanned);
+                self.searched -= self.scanned - begin;
                 self.scanned = begin;
                 if self.buffer.len() - self.begin > DOCUMENT_MAX {
                     // One line.
                     self.offset += (self.buffer.len() - begin) as u64;
                     self.buffer.truncate(begin);
+                    self.searched = begin;
                 }
             }
             self.fill()?;
         };
         let begin = std::mem::replace(&mut self.begin, end);
         self.scanned = self.scanned.max(end);
+        self.searched = self.searched.max(self.scanned);
         let text = if is_too_large { &[][..] } else { &self.buffer[begin..end] };
         Ok((end > begin).then_some(Piece { offset: self.offset + begin as u64, text }))
+    }
+
+    /// The length of the line that begins at `scanned`, if its end is in the buffer.
+    fn line_len(&mut self) -> Option<usize> {
+        let from = self.searched.clamp(self.scanned, self.buffer.len());
+        let found = memchr::memchr(b'\n', &self.buffer[from..]);
+        self.searched = found.map_or(self.buffer.len(), |len| from + len);
+        found.map(|len| from + len - self.scanned)
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -98,6 +125,7 @@ impl<'b, R: Read> Documents<'b, R> {
             self.buffer.drain(..self.begin);
             self.offset += self.begin as u64;
             self.scanned -= self.begin;
+            self.searched -= self.begin;
             self.begin = 0;
         }
         let read = self.from.by_ref().take(CHUNK as u64).read_to_end(self.buffer)?;
@@ -111,6 +139,8 @@ impl<'b, R: Read> Documents<'b, R> {
 pub(super) enum Kind {
     /// Its rows were added.
     Used(&'static str),
+    /// Its rows were added but for some, for this reason.
+    Partly(&'static str, String),
     /// No table needs it.
     Skipped(String),
     /// It violates its format, for this reason.
@@ -122,28 +152,64 @@ pub(super) enum Kind {
 pub(super) struct Rows {
     pub(super) statuses: Vec<Status>,
     pub(super) descriptors: Vec<Descriptor>,
+    pub(super) properties: Vec<Properties>,
+    pub(super) votes: Vec<Vote>,
+    pub(super) bandwidths: Vec<BandwidthLine>,
     pub(super) staged: Vec<Staged>,
+    pub(super) texts: Texts,
+    /// The index of each relay's last row in `properties`.
+    last_seen: BTreeMap<RelayId, usize>,
 }
 
 impl Rows {
+    /// The number of rows, by the memory that they take: a unit is a status.
     pub(super) fn len(&self) -> usize {
-        self.statuses.len() + self.descriptors.len() + self.staged.len()
+        self.statuses.len()
+            + self.descriptors.len()
+            + self.staged.len()
+            + 8 * self.properties.len()
+            + 3 * (self.votes.len() + self.bandwidths.len())
+    }
+
+    /// Adds the properties of a relay at a time. Relays change seldom, so most documents only extend a row.
+    pub(super) fn see(&mut self, seen: Properties) {
+        let month = |unix_s: u32| times::month(unix_s.into());
+        let at = self.last_seen.get(&seen.relay);
+        if let Some(known) = at.and_then(|at| self.properties.get_mut(*at))
+            && known.is_duplicate_of(&seen)
+            && month(known.first_seen_unix_s) == month(seen.first_seen_unix_s)
+        {
+            known.first_seen_unix_s = known.first_seen_unix_s.min(seen.first_seen_unix_s);
+            known.last_seen_unix_s = known.last_seen_unix_s.max(seen.last_seen_unix_s);
+            return;
+        }
+        self.last_seen.insert(seen.relay, self.properties.len());
+        self.properties.push(seen);
     }
 }
 
-/// Parses a document and adds its rows. With a verifier, consensuses must be signed.
+/// What the parser needs besides documents.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    /// With it, consensuses must be signed.
+    pub(super) verifier: Option<&'a Verifier>,
+    /// Countries and autonomous systems of addresses.
+    pub(super) places: &'a Places,
+}
+
+/// Parses a document and adds its rows.
 pub(super) fn parse(
     text: &[u8],
-    verifier: Option<&Verifier>,
+    context: Context<'_>,
     relays: &mut Relays,
     rows: &mut Rows,
 ) -> Kind {
     let (annotation, body) = without_annotations(text);
     if body.trim_ascii().is_empty() {
-        return Kind::Skipped("empty text".to_owned());
+        return skipped(EMPTY);
     }
     if body.trim_ascii_start().starts_with(b"{") {
-        return json::parse(body, relays, rows);
+        return json::parse(body, context.places, relays, rows);
     }
     let annotated = |kind: &str| annotation.is_none_or(|it| it == kind);
     let words = first_words(body);
@@ -152,11 +218,16 @@ pub(super) fn parse(
             skipped("microdesc consensus")
         }
         ("network-status-version", "3") if annotated("network-status-consensus-3") => {
-            consensus(body, verifier, relays, rows)
+            consensus(body, context.verifier, relays, rows)
         }
-        ("network-status-version", "3") => skipped("network status vote"),
+        ("network-status-version", "3") => vote(body, relays, rows),
         ("network-status-version", "2") => skipped("network status of version 2"),
-        ("router", _) if annotated("server-descriptor") => server_descriptor(body, relays, rows),
+        ("router", _) if annotated("server-descriptor") => {
+            server_descriptor(body, context.places, relays, rows)
+        }
+        (time, _) if annotated("bandwidth-file") && is_unix_time(time) => {
+            bandwidth_file(body, relays, rows)
+        }
         (word, _) => match annotation {
             Some(kind) if known_kind(kind) => skipped(kind),
             Some(_) => skipped("document of an unknown @type"),
@@ -231,7 +302,7 @@ fn consensus(
     let consensus = match Consensus::parse_archived(body) {
         Ok(consensus) => consensus,
         Err(netdoc::consensus::ConsensusError::Vote { .. }) => {
-            return skipped("network status vote");
+            return vote(body, relays, rows);
         }
         Err(error) => return Kind::Damaged(error.to_string()),
     };
@@ -242,26 +313,103 @@ fn consensus(
         return Kind::Damaged(problem);
     }
     rows.statuses.extend(consensus.routers().iter().map(|router| Status {
-        relay: relays.id(router.fingerprint),
-        valid_after_unix_s,
-        origin: Origin::Tor,
         weight_kb_per_s: router.bandwidth_kb_s,
         is_unmeasured: router.unmeasured,
-        is_running: router.flags.contains(Flag::Running),
-        is_guard: router.flags.contains(Flag::Guard),
-        is_exit: router.flags.contains(Flag::Exit),
-        is_bad_exit: router.flags.contains(Flag::BadExit),
-        is_authority: router.flags.contains(Flag::Authority),
+        ..Status::new(relays.id(router.fingerprint), valid_after_unix_s, Origin::Tor, router.flags)
     }));
     Kind::Used("consensus")
 }
 
-fn server_descriptor(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+/// Whether this may be the first line of a bandwidth file.
+fn is_unix_time(word: &str) -> bool {
+    (9..=10).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn vote(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+    let vote = match Consensus::parse_vote(body) {
+        Ok(vote) => vote,
+        Err(error) => return Kind::Damaged(format!("a vote: {error}")),
+    };
+    let Some(authority) = vote.authorities.first() else {
+        return Kind::Damaged("a vote without `dir-source`".to_owned());
+    };
+    let Ok(valid_after_unix_s) = u32::try_from(vote.valid_after) else {
+        return Kind::Damaged("`valid-after` is after the year 2106".to_owned());
+    };
+    let authority = rows.texts.shared(&authority.nickname);
+    let file = bandwidth_file_sha256(body).map(|digest| rows.texts.shared(&digest));
+    rows.votes.extend(vote.routers().iter().map(|router| Vote {
+        relay: relays.id(router.fingerprint),
+        valid_after_unix_s,
+        authority: authority.clone(),
+        measured_kb_per_s: router.measured_kb_s,
+        claimed_kb_per_s: router.bandwidth_kb_s,
+        flags: router.flags,
+        bandwidth_file_sha256: file.clone(),
+    }));
+    Kind::Used("network status vote")
+}
+
+/// The digest in the header of a vote (dir-spec.txt, section 3.4.1, `bandwidth-file-digest`), in hex.
+fn bandwidth_file_sha256(vote: &[u8]) -> Option<String> {
+    let header = vote.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(b"r "));
+    let mut digests = header.filter_map(|line| line.strip_prefix(b"bandwidth-file-digest "));
+    let words = digests.next()?.split(|byte| *byte == b' ');
+    let base64 = words.filter_map(|word| word.strip_prefix(b"sha256=")).next()?;
+    let digest = STANDARD_NO_PAD.decode(base64.trim_ascii().strip_suffix(b"=").unwrap_or(base64));
+    digest.ok().filter(|digest| digest.len() == 32).map(hex::encode)
+}
+
+fn bandwidth_file(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+    let parsed = match BandwidthFile::parse(body) {
+        Ok(parsed) => parsed,
+        Err(error) => return Kind::Damaged(error.to_string()),
+    };
+    let file = parsed.file;
+    let created = u32::try_from(file.header.file_created.unwrap_or(file.timestamp));
+    let Ok(created_unix_s) = created else {
+        return Kind::Damaged("its time is after the year 2106".to_owned());
+    };
+    let file_sha256 = rows.texts.shared(&hex::encode(Sha256::digest(body)));
+    let software = rows.texts.shared(file.header.software.as_deref().unwrap_or("torflow"));
+    let mut left_out = parsed.skipped.len();
+    for line in &file.relays {
+        let Ok(bandwidth_kb_per_s) = u32::try_from(line.bw_kb_s) else {
+            left_out += 1;
+            continue;
+        };
+        rows.bandwidths.push(BandwidthLine {
+            relay: relays.id(line.node_id),
+            created_unix_s,
+            file_sha256: file_sha256.clone(),
+            software: software.clone(),
+            bandwidth_kb_per_s,
+            measured_unix_s: line.time.and_then(|time| u32::try_from(time).ok()),
+            is_voted: line.vote,
+            is_unmeasured: line.unmeasured,
+        });
+    }
+    match parsed.skipped.first() {
+        _ if left_out == 0 => Kind::Used("bandwidth file"),
+        first => {
+            let reason = first.map_or_else(
+                || "a bandwidth is above 2^32".to_owned(),
+                |first| format!("line {}: {}", first.line, first.reason),
+            );
+            Kind::Partly(
+                "bandwidth file",
+                format!("{left_out} lines or values; the first: {reason}"),
+            )
+        }
+    }
+}
+
+fn server_descriptor(body: &[u8], places: &Places, relays: &mut Relays, rows: &mut Rows) -> Kind {
     // The splitter cuts at `router`, so there is one; what follows it is stray text, which does not matter.
     let found = match descriptor::iter(body).next() {
         Some(Ok(found)) => found,
         Some(Err(error)) => return Kind::Damaged(error.to_string()),
-        None => return skipped("empty text"),
+        None => return skipped(EMPTY),
     };
     let number = |it: u64| u32::try_from(it).ok();
     let [rate, burst, observed] = [
@@ -270,14 +418,15 @@ fn server_descriptor(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind 
         found.bandwidth_observed_bytes_s,
     ]
     .map(number);
-    let advertised = [rate, burst, observed].into_iter().flatten().min();
-    let (Some(published_unix_s), Some(advertised_byte_per_s)) =
-        (number(found.published), advertised)
-    else {
+    let Some(advertised_byte_per_s) = [rate, burst, observed].into_iter().flatten().min() else {
+        return Kind::Damaged("no number of `bandwidth` is below 2^32".to_owned());
+    };
+    let Some(published_unix_s) = number(found.published) else {
         return Kind::Damaged("`published` is after the year 2106".to_owned());
     };
+    let relay = relays.id(found.fingerprint);
     rows.descriptors.push(Descriptor {
-        relay: relays.id(found.fingerprint),
+        relay,
         published_unix_s,
         origin: Origin::Tor,
         advertised_byte_per_s,
@@ -285,6 +434,26 @@ fn server_descriptor(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind 
         burst_byte_per_s: burst,
         observed_byte_per_s: observed,
     });
+    let place = places.find(IpAddr::V4(found.address));
+    let texts = &mut rows.texts;
+    let mut text =
+        |text: &str| Some(text.trim()).filter(|it| !it.is_empty()).map(|it| texts.shared(it));
+    let seen = Properties {
+        relay,
+        first_seen_unix_s: published_unix_s,
+        last_seen_unix_s: published_unix_s,
+        origin: Origin::Tor,
+        nickname: text(found.nickname.as_str()),
+        address: text(&found.address.to_string()),
+        country: place.country.as_deref().and_then(&mut text),
+        as_number: place.as_number,
+        as_name: place.as_name.as_deref().and_then(&mut text),
+        version: found.tor_version().and_then(&mut text),
+        platform: found.platform().as_deref().and_then(&mut text),
+        family: found.family_text.and_then(&mut text),
+        contact: found.contact().as_deref().and_then(&mut text),
+    };
+    rows.see(seen);
     Kind::Used("server descriptor")
 }
 
@@ -349,6 +518,22 @@ mod tests {
         assert_eq!(pieces[1], (large + 10, b"router b\n".to_vec()));
     }
 
+    #[test]
+    fn a_line_without_end_is_searched_once() {
+        let mut buffer = Vec::new();
+        let mut documents = Documents::new(&b""[..], &mut buffer);
+        documents.buffer.extend(b"router a\nxx");
+        assert_eq!(documents.line_len(), Some(8));
+        documents.scanned = 9;
+        assert_eq!((documents.line_len(), documents.searched), (None, 11));
+        documents.buffer.extend(b"yyy");
+        // Only new bytes are searched: a newline before them would not be found.
+        documents.buffer[10] = b'\n';
+        assert_eq!((documents.line_len(), documents.searched), (None, 14));
+        documents.buffer.extend(b"z\n");
+        assert_eq!(documents.line_len(), Some(6));
+    }
+
     proptest! {
         #[test]
         fn pieces_are_the_whole_stream_and_steps_do_not_matter(
@@ -361,7 +546,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            parse(&bytes, None, &mut Relays::default(), &mut Rows::default());
+            let context = Context { verifier: None, places: &Places::default() };
+            parse(&bytes, context, &mut Relays::default(), &mut Rows::default());
         }
     }
 }

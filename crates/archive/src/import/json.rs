@@ -1,11 +1,14 @@
 //! JSON documents: tornettools' staged networks, and Onionoo's details.
 
 use super::documents::{Kind, Rows};
-use crate::rows::{Descriptor, Origin, Relays, Staged, Status};
+use super::places::Places;
+use crate::rows::{Descriptor, Origin, Properties, Relays, Staged, Status};
 use crate::times;
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 
 /// tornettools' `relayinfo_staging_*.json`.
 #[derive(Deserialize)]
@@ -42,19 +45,31 @@ struct DetailsRelay {
     consensus_weight: Option<u32>,
     #[serde(default)]
     flags: Vec<String>,
+    nickname: Option<String>,
+    #[serde(default)]
+    or_addresses: Vec<String>,
+    country: Option<String>,
+    #[serde(rename = "as")]
+    autonomous_system: Option<String>,
+    as_name: Option<String>,
+    version: Option<String>,
+    platform: Option<String>,
+    #[serde(default)]
+    effective_family: Vec<String>,
+    contact: Option<String>,
 }
 
 const fn yes() -> bool {
     true
 }
 
-pub(super) fn parse(text: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+pub(super) fn parse(text: &[u8], places: &Places, relays: &mut Relays, rows: &mut Rows) -> Kind {
     let staging = match serde_json::from_slice::<Staging>(text) {
         Ok(staging) => return staged(staging, relays, rows),
         Err(error) => error,
     };
     match serde_json::from_slice::<Details>(text) {
-        Ok(details) => detailed(details, relays, rows),
+        Ok(details) => detailed(details, places, relays, rows),
         Err(details) => Kind::Damaged(format!(
             "JSON, but neither a network staged by tornettools ({staging}) nor Onionoo's details ({details})"
         )),
@@ -83,26 +98,45 @@ fn staged(staging: Staging, relays: &mut Relays, rows: &mut Rows) -> Kind {
     Kind::Used("staged network")
 }
 
-fn detailed(details: Details, relays: &mut Relays, rows: &mut Rows) -> Kind {
+fn detailed(details: Details, places: &Places, relays: &mut Relays, rows: &mut Rows) -> Kind {
     let time = times::parse(&details.relays_published).ok().and_then(|it| u32::try_from(it).ok());
     let Some(time_s) = time else {
         return Kind::Damaged("`relays_published` is not a time".to_owned());
     };
     for it in details.relays.iter().filter(|it| it.running) {
         let relay = relays.id(it.fingerprint);
-        let has = |flag: &str| it.flags.iter().any(|it| it == flag);
+        let names = it.flags.iter().filter_map(|name| Flag::from_name(name.as_bytes()));
+        let mut flags: Flags = names.collect();
+        flags.insert(Flag::Running);
         rows.statuses.push(Status {
-            relay,
-            valid_after_unix_s: time_s,
-            origin: Origin::Onionoo,
             weight_kb_per_s: it.consensus_weight,
-            is_unmeasured: false,
-            is_running: true,
-            is_guard: has("Guard"),
-            is_exit: has("Exit"),
-            is_bad_exit: has("BadExit"),
-            is_authority: has("Authority"),
+            ..Status::new(relay, time_s, Origin::Onionoo, flags)
         });
+        let address =
+            it.or_addresses.first().and_then(|address| address.parse::<SocketAddr>().ok());
+        let address: Option<IpAddr> = address.map(|it| it.ip());
+        let place = address.map(|it| places.find(it)).unwrap_or_default();
+        let country = it.country.as_ref().map(|code| code.to_ascii_uppercase());
+        let number = it.autonomous_system.as_deref().map(|it| it.trim_start_matches("AS").parse());
+        let texts = &mut rows.texts;
+        let mut text =
+            |text: &str| Some(text.trim()).filter(|it| !it.is_empty()).map(|it| texts.shared(it));
+        let seen = Properties {
+            relay,
+            first_seen_unix_s: time_s,
+            last_seen_unix_s: time_s,
+            origin: Origin::Onionoo,
+            nickname: it.nickname.as_deref().and_then(&mut text),
+            address: address.map(|it| it.to_string()).as_deref().and_then(&mut text),
+            country: country.or(place.country).as_deref().and_then(&mut text),
+            as_number: number.and_then(Result::ok).or(place.as_number),
+            as_name: it.as_name.as_deref().or(place.as_name.as_deref()).and_then(&mut text),
+            version: it.version.as_deref().and_then(&mut text),
+            platform: it.platform.as_deref().and_then(&mut text),
+            family: text(&it.effective_family.join(" ")),
+            contact: it.contact.as_deref().and_then(&mut text),
+        };
+        rows.see(seen);
         if let Some(advertised_byte_per_s) = it.advertised_bandwidth {
             rows.descriptors.push(Descriptor {
                 relay,
@@ -126,15 +160,30 @@ mod tests {
     fn details_of_onionoo_are_a_view_and_published_values() {
         let text = br#"{"version": "8.0", "relays_published": "2026-01-01 05:00:00", "relays": [
             {"fingerprint": "000A10D43011EA4928A35F610405F92B4433B4DC", "running": true,
-             "advertised_bandwidth": 1048576, "consensus_weight": 12, "flags": ["Guard", "Running"]},
+             "advertised_bandwidth": 1048576, "consensus_weight": 12, "flags": ["Guard", "Running"], "nickname": "a",
+             "or_addresses": ["192.0.2.1:9001", "[2001:db8::1]:9001"], "country": "de", "as": "AS24940", "as_name": "Hetzner",
+             "version": "0.4.8.12", "platform": "Tor 0.4.8.12 on Linux", "contact": "me",
+             "effective_family": ["000D11C0BF30C48FD81644ED2AA3D3733A5149D1", "000D11C0BF30C48FD81644ED2AA3D3733A5149D2"]},
             {"fingerprint": "000D11C0BF30C48FD81644ED2AA3D3733A5149D1", "running": false},
             {"fingerprint": "000D11C0BF30C48FD81644ED2AA3D3733A5149D2", "running": true}], "bridges": []}"#;
         let (mut relays, mut rows) = (Relays::default(), Rows::default());
-        assert_eq!(parse(text, &mut relays, &mut rows), Kind::Used("details of Onionoo"));
+        assert_eq!(
+            parse(text, &Places::default(), &mut relays, &mut rows),
+            Kind::Used("details of Onionoo")
+        );
         assert_eq!((rows.statuses.len(), rows.descriptors.len()), (2, 1));
         assert_eq!(rows.statuses[0].valid_after_unix_s, 1_767_243_600);
         assert!(rows.statuses[0].is_guard && !rows.statuses[0].is_exit);
-        let Kind::Damaged(reason) = parse(b"{}", &mut relays, &mut rows) else { panic!() };
+        assert_eq!(rows.statuses[0].flags.to_string(), "Guard Running");
+        let seen = &rows.properties[0];
+        assert_eq!((seen.country.as_deref(), seen.as_number), (Some("DE"), Some(24_940)));
+        let texts = [&seen.nickname, &seen.address, &seen.as_name, &seen.version, &seen.contact];
+        let expected = ["a", "192.0.2.1", "Hetzner", "0.4.8.12", "me"];
+        assert_eq!(texts.map(|it| it.as_deref().unwrap()), expected);
+        assert_eq!(seen.family.as_deref().unwrap().split(' ').count(), 2);
+        let Kind::Damaged(reason) = parse(b"{}", &Places::default(), &mut relays, &mut rows) else {
+            panic!()
+        };
         assert!(reason.contains("neither"), "{reason}");
     }
 }

@@ -22,6 +22,18 @@ const RATIO_MAX: u64 = 500;
 /// Maximum size of a tar member.
 pub(super) const MEMBER_MAX: u64 = 1 << 32;
 
+/// Formats that are named with the remedy, by their first bytes.
+const UNSUPPORTED: [(&[u8], &str, &str); 8] = [
+    (b"BZh", "compressed with bzip2", "bunzip2"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "unzstd"),
+    (b"\x5d\0\0", "compressed in the old format LZMA", "unlzma"),
+    (b"LZIP", "compressed with lzip", "lzip -d"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4", "unlz4"),
+    (b"\x1f\x9d", "compressed with compress", "uncompress"),
+    (b"PK\x03\x04", "a ZIP archive", "unzip"),
+    (b"7z\xbc\xaf", "a 7-Zip archive", "7z x"),
+];
+
 /// Counts and hashes the compressed bytes that were read.
 #[derive(Default)]
 pub(super) struct Count {
@@ -74,15 +86,14 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
             Box::new(XzDecoder::new_stream(raw, stream))
         }
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(raw)),
-        [b'B', b'Z', b'h', ..] => {
-            return Err(other(
-                "compressed with bzip2, which is not supported: use `bunzip2` first",
-            ));
-        }
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return Err(other("compressed with zstd, which is not supported: use `unzstd` first"));
-        }
-        _ => raw,
+        start => match UNSUPPORTED.iter().find(|(magic, ..)| start.starts_with(magic)) {
+            Some((_, name, remedy)) => {
+                return Err(other(&format!(
+                    "{name}, which is not supported: use `{remedy}` first"
+                )));
+            }
+            None => raw,
+        },
     };
     let most = FREE_BYTES.max(size.saturating_mul(RATIO_MAX));
     let bounded = Bounded { from: stream, left: most };

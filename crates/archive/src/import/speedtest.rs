@@ -1,7 +1,7 @@
 //! The authors' own data of their speed test: the folder `speedtest-2019` that docs/archives.md describes.
 
 use super::{changes, source};
-use crate::dataset::{Dataset, Imported};
+use crate::dataset::{Imported, Writer};
 use crate::error::ArchiveError;
 use crate::rows::{Campaign, NETWORK, NetworkHour, Relays, Variation};
 use netdoc::Fingerprint;
@@ -41,7 +41,7 @@ struct Hour {
 
 pub(super) fn import(
     folder: &Path,
-    dataset: &Dataset,
+    writer: &mut Writer,
     relays: &mut Relays,
     entry: &mut Imported,
     new_rows: &mut u64,
@@ -96,9 +96,9 @@ pub(super) fn import(
     ] {
         entry.documents.insert(kind.to_owned(), count as u64);
     }
-    *new_rows += dataset.add(campaigns, relays)?;
-    *new_rows += dataset.add(rows, relays)?;
-    *new_rows += dataset.add(variations, relays)?;
+    *new_rows += writer.add(campaigns, relays)?;
+    *new_rows += writer.add(rows, relays)?;
+    *new_rows += writer.add(variations, relays)?;
     Ok(())
 }
 

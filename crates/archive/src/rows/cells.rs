@@ -7,9 +7,28 @@ use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, 
 use arrow_cast::cast;
 use arrow_schema::DataType;
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// A text that many rows share.
+pub type Text = Arc<str>;
+
+/// Texts, each stored once.
+#[derive(Debug, Default)]
+pub(crate) struct Texts(BTreeSet<Text>);
+
+impl Texts {
+    pub(crate) fn shared(&mut self, text: &str) -> Text {
+        if let Some(known) = self.0.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Text = text.into();
+        self.0.insert(Arc::clone(&new));
+        new
+    }
+}
 
 /// A relay, as an index into [`Relays`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,7 +178,7 @@ impl Origin {
 }
 
 /// A value of a row.
-pub(crate) trait Cell: Copy {
+pub(crate) trait Cell: Clone {
     const NULLABLE: bool;
 
     fn data_type() -> DataType;
@@ -292,5 +311,89 @@ impl Cell for Origin {
 
     fn order(&self, other: &Self) -> Ordering {
         self.cmp(other)
+    }
+}
+
+impl Cell for Text {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(values))
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        Option::<Self>::values(column)?.into_iter().collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Cell for Option<Text> {
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(values.collect::<StringArray>())
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        let column = cast(column, &DataType::Utf8).ok()?;
+        let column: &StringArray = column.as_string_opt()?;
+        let mut texts = Texts::default();
+        Some(column.iter().map(|text| text.map(|text| texts.shared(text))).collect())
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+/// Names of flags in alphabetical order, separated by spaces.
+impl Cell for Flags {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        let mut builder = StringBuilder::new();
+        let mut last = (Self::default(), String::new());
+        for flags in values {
+            if flags != last.0 {
+                last = (flags, flags.to_string());
+            }
+            builder.append_value(&last.1);
+        }
+        Arc::new(builder.finish())
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        let column = cast(column, &DataType::Utf8).ok()?;
+        let texts: &StringArray = column.as_string_opt()?;
+        let mut last = (String::new(), Self::default());
+        let flags = texts.iter().map(|text| {
+            let text = text?;
+            if text != last.0 {
+                let names = text.split_ascii_whitespace();
+                let flags = names.map(|name| Flag::from_name(name.as_bytes()));
+                last = (text.to_owned(), flags.collect::<Option<Self>>()?);
+            }
+            Some(last.1)
+        });
+        flags.collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.iter().cmp(other.iter())
     }
 }

@@ -36,7 +36,7 @@ pub fn series(
         measured_unix_s: BTreeMap::new(),
         found: ScheduleSeries::default(),
     };
-    let months = dataset.months("statuses")?;
+    let months = dataset.parts("statuses")?;
     for (index, (month, _)) in months.iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             break;

@@ -2,10 +2,8 @@
 
 use super::ScheduleSeries;
 use crate::percentile;
-use crate::times::{decimal_year, minute};
-use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
-};
+use crate::times::minute;
+use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, Promise, Role, Series};
 use serde::Serialize;
 
 /// A quantity over a series.
@@ -64,19 +62,21 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
 #[must_use]
 pub fn report(series: &ScheduleSeries) -> ExperimentReport {
     let lines = lines(series);
-    let figure =
-        |name: &str, title: &str, label: &str, points: Vec<(f64, f64)>| {
-            ExperimentFigure::new(name, title, Axis::new("year"), Axis::new(label))
-                .with(Series::line("", Role::Nth(0), points))
-        };
+    let figure = |name: &str, title: &str, label: &str, points: Vec<(f64, f64)>| {
+        ExperimentFigure::new(name, title, Axis::time(), Axis::new(label)).with(Series::line(
+            "",
+            Role::Nth(0),
+            points,
+        ))
+    };
     let days = |value: fn(&super::PlannedNetwork) -> f64| {
-        series.days.iter().map(|it| (decimal_year(it.unix_s), value(it))).collect()
+        series.days.iter().map(|it| (it.unix_s as f64, value(it))).collect()
     };
     let new: Vec<(f64, f64)> = series
         .arrivals
         .iter()
         .filter(|it| it.new_relays > 0)
-        .map(|it| (decimal_year(it.unix_s), f64::from(it.measured_after_s) / 60.0))
+        .map(|it| (it.unix_s as f64, f64::from(it.measured_after_s) / 60.0))
         .collect();
     let mut figures = vec![
         figure("hours", "Time to measure all relays", "hours", days(|it| it.hours)),
@@ -93,8 +93,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
     let number = |it: f64| if it.fract() == 0.0 { format!("{it}") } else { format!("{it:.2}") };
     let cases = lines.iter().map(|line| {
         let names = ["minimum", "median", "maximum"].iter().zip(line.here).zip(line.paper);
-        let case =
-            Case::new(line.quantity, None, None).ended(CaseVerdict::Held, "").says("computed");
+        let case = Case::reported(line.quantity, "");
         names.fold(case, |case, ((name, here), paper)| {
             let paper = paper.map_or_else(|| "–".to_owned(), number);
             case.column(name, number(here)).column(&format!("{name}, paper"), paper)
@@ -115,10 +114,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
             median("hours to measure all"),
             median("relays of a day"),
         ),
-        promise: Promise::Decided {
-            held: true,
-            rule: "No result is required: the paper's values are for July 2019.".into(),
-        },
+        promise: Promise::Nothing("The paper's values are for July 2019.".into()),
         software_version: env!("CARGO_PKG_VERSION").into(),
         parameters: [("first day", series.days.first()), ("last day", series.days.last())]
             .into_iter()

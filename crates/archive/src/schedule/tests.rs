@@ -4,6 +4,7 @@ use super::*;
 use crate::rows::{Descriptor, RelayId, Status};
 use crate::times::DAY_S;
 use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Flags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -30,18 +31,8 @@ impl Built {
 
     fn lists(&mut self, after_s: u32, relays: impl IntoIterator<Item = u32>) {
         for relay in relays {
-            let status = Status {
-                relay: self.id(relay),
-                valid_after_unix_s: BEGIN + after_s,
-                origin: Origin::Tor,
-                weight_kb_per_s: None,
-                is_unmeasured: false,
-                is_running: true,
-                is_guard: false,
-                is_exit: false,
-                is_bad_exit: false,
-                is_authority: false,
-            };
+            let flags = Flags::from_iter([Flag::Running]);
+            let status = Status::new(self.id(relay), BEGIN + after_s, Origin::Tor, flags);
             self.statuses.push(status);
         }
     }
@@ -62,8 +53,9 @@ impl Built {
     fn series(mut self, options: &ScheduleOptions) -> Result<ScheduleSeries, ArchiveError> {
         let folder = tempfile::tempdir().unwrap();
         let dataset = Dataset::create(folder.path()).unwrap();
-        dataset.add(self.statuses, &mut self.relays).unwrap();
-        dataset.add(self.descriptors, &mut self.relays).unwrap();
+        let mut writer = dataset.writer(&mut || true).unwrap().unwrap();
+        writer.add(self.statuses, &mut self.relays).unwrap();
+        writer.add(self.descriptors, &mut self.relays).unwrap();
         series(&dataset, options, &AtomicBool::new(false), &mut |_, _| ())
     }
 }

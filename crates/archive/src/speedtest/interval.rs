@@ -29,15 +29,15 @@ pub fn of_interval(
          FROM relay_hours GROUP BY relay ORDER BY relay"
     ))?;
     let column = |name: &str| numbers(&rows, name);
-    let advertised = column("a_before").into_iter().zip(column("a_after"));
-    let weights = column("w_before").into_iter().zip(column("w_after"));
+    let advertised = column("a_before")?.into_iter().zip(column("a_after")?);
+    let weights = column("w_before")?.into_iter().zip(column("w_after")?);
     let mut changes = Vec::new();
     for ((relay, (a_before, a_after)), (w_before, w_after)) in
         texts(&rows, 0).into_iter().zip(advertised).zip(weights)
     {
         if let Some(advertised_byte_per_s) = a_before.zip(a_after) {
             let is_measured = measured.is_none_or(|it| it.contains(&relay));
-            let weight_share = (w_before.unwrap_or_default(), w_after.unwrap_or_default());
+            let weight_share = (w_before, w_after);
             changes.push(Change { is_measured, weight_share, advertised_byte_per_s });
         }
     }
@@ -54,7 +54,7 @@ pub fn of_interval(
         until + 2 * MEMORY_S,
     ))?;
     let hours =
-        integers(&hours, "t").into_iter().zip(numbers(&hours, "a")).map(|(unix_s, total)| Hour {
+        integers(&hours, "t")?.into_iter().zip(numbers(&hours, "a")?).map(|(unix_s, total)| Hour {
             unix_s,
             total_gbit_per_s: total.unwrap_or_default() * GBIT_PER_BYTE,
             ..Hour::default()
@@ -65,5 +65,6 @@ pub fn of_interval(
         measured_relays: measured.map_or(changes.len(), BTreeSet::len),
         changes,
         hours: hours.collect(),
+        notes: Vec::new(),
     })
 }

@@ -139,6 +139,7 @@ pub fn simulate(capacities_byte_per_s: &[f64], options: &SimulationOptions) -> S
         measured_relays: changes.iter().filter(|it| it.is_measured).count(),
         changes,
         hours,
+        notes: Vec::new(),
     }
 }
 
@@ -259,7 +260,7 @@ impl<'a> Network<'a> {
             published.sum::<f64>() * super::GBIT_PER_BYTE
         };
         let error = |capacity: fn(&Relay) -> f64| {
-            weight_error(self.relays.iter().map(|it| (it.weight, capacity(it))))
+            weight_error(self.relays.iter().map(|it| (Some(it.weight), capacity(it))))
         };
         Hour {
             unix_s: i64::try_from(hour * 3600).unwrap_or(i64::MAX),
@@ -268,8 +269,8 @@ impl<'a> Network<'a> {
                 .relays
                 .iter()
                 .filter(|it| it.tested_at_hour.is_some()))),
-            weight_error: Some(error(|it| f64::from(it.observed.published_byte_per_s()))),
-            true_weight_error: Some(error(|it| it.capacity_byte_per_s)),
+            weight_error: error(|it| f64::from(it.observed.published_byte_per_s())),
+            true_weight_error: error(|it| it.capacity_byte_per_s),
         }
     }
 }
@@ -280,7 +281,7 @@ impl Relay {
         let share = |it: Window| it.weight_shares / it.hours.max(1.0);
         Change {
             is_measured: self.tested_at_hour.is_some(),
-            weight_share: (share(before), share(after)),
+            weight_share: (Some(share(before)), Some(share(after))),
             advertised_byte_per_s: (
                 before.advertised_byte_per_s.into(),
                 after.advertised_byte_per_s.into(),

@@ -1,8 +1,9 @@
 //! Runs the commands of `archive` and prints their results.
 
 use super::{
-    Action, ArchiveOptions, Choice, ErrorsCommand, Format, Import, QueryCommand, RelayCommand,
-    Resources, SpeedtestCommand, StagingCommand, SummaryCommand, SynthCommand, WarmUpName,
+    Action, ArchiveOptions, CheckCommand, Choice, ErrorsCommand, Format, Import, QueryCommand,
+    RelayCommand, Resources, SpeedtestCommand, StagingCommand, SummaryCommand, SynthCommand,
+    WarmUpName,
 };
 use crate::json_line::tagged;
 use archive::dataset::{Dataset, Imported};
@@ -14,6 +15,7 @@ use archive::speedtest::{self, SpeedTest};
 use archive::synth::{self, SynthOptions};
 use archive::{printed, relay_page, staging, summary, times};
 use cli::Error;
+use experiments::machine;
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use report::experiment::ExperimentReport;
@@ -54,11 +56,18 @@ impl Choice {
                 return Err(Error::Usage(format!("--periods: `{name}` is given twice")));
             }
         }
-        Ok(View {
-            origin: engine.origin(self.origin.as_deref())?,
-            periods: self.periods.clone(),
-            is_measured_only: self.measured_only,
-        })
+        let origin = engine.origin(self.origin.as_deref())?;
+        let mut periods = self.periods.clone();
+        if periods.is_empty() {
+            let (first, last) = errors::span(engine, &origin)?;
+            periods = Period::paper();
+            let shortest = periods.first().cloned();
+            periods.retain(|period| period.length_s < last - first);
+            if periods.is_empty() {
+                periods.extend(shortest);
+            }
+        }
+        Ok(View { origin, periods, is_measured_only: self.measured_only })
     }
 }
 
@@ -69,6 +78,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match &options.action {
         Action::Import(it) => it.run(output, interrupt),
+        Action::Check(it) => it.run(output),
         Action::Errors(it) => it.run(output),
         Action::Speedtest(it) => it.run(output),
         Action::Staging(it) => it.run(output),
@@ -82,15 +92,29 @@ pub(crate) fn run(
     }
 }
 
+/// Refuses to listen for other machines, unless the user allows it.
+#[cfg(feature = "archive-cluster")]
+fn must_be_private(listen: std::net::SocketAddr, allow_others: bool) -> Result<(), Error> {
+    if listen.ip().is_loopback() || allow_others {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--listen {listen}: other machines could run any plan, which reads and writes files of this user, and there is no password. Use \
+         an address of loopback, or a private network and --allow-others"
+    )))
+}
+
 #[cfg(feature = "archive-cluster")]
 impl super::ClusterCommand {
     fn run(&self, output: &Output) -> Result<Exit, Error> {
         match self {
-            Self::Scheduler { listen } => {
+            Self::Scheduler { listen, allow_others } => {
+                must_be_private(*listen, *allow_others)?;
                 output.step(format!("scheduler at df://{listen}"));
                 archive::cluster::schedule(*listen)?;
             }
-            Self::Executor { scheduler, listen, work, threads, memory } => {
+            Self::Executor { scheduler, listen, allow_others, work, threads, memory } => {
+                must_be_private(*listen, *allow_others)?;
                 if listen.ip().is_unspecified() {
                     return Err(Error::Usage(format!(
                         "--listen {listen}: this wildcard is not an address that others can reach; use one of this machine's"
@@ -147,7 +171,11 @@ impl Import {
         let dataset = Dataset::create(&self.to)?;
         let begin_unix_s = unix_time_s();
         let mut observer = ImportProgress { output, begin_unix_s, last_unix_s: begin_unix_s };
-        let options = ImportOptions { is_again: self.again, certificates: self.verify.clone() };
+        let options = ImportOptions {
+            is_again: self.again,
+            certificates: self.verify.clone(),
+            geoip: self.geoip.clone(),
+        };
         let stop = interrupt.requested();
         let report = import::import(&dataset, &self.sources, &options, stop, &mut observer)?;
         output.quiet();
@@ -156,20 +184,51 @@ impl Import {
         }
         let (read, known) = (report.imported.len(), report.known);
         let damaged: u64 = report.imported.iter().map(|it| it.damaged).sum();
+        let counted = |count: u64, one: &str, more: &str| {
+            format!("{count} {}", if count == 1 { one } else { more })
+        };
         let text = format!(
-            "{read} sources imported, {known} skipped as imported before; {} new rows; left out: {damaged} damaged documents, {} unreadable sources",
-            report.new_rows, report.unreadable
+            "{} imported, {known} skipped as imported before; {}; left out: {}, {}",
+            counted(read as u64, "source", "sources"),
+            counted(report.new_rows, "new row", "new rows"),
+            counted(damaged, "damaged document", "damaged documents"),
+            counted(report.unreadable as u64, "unreadable source", "unreadable sources"),
         );
+        let is_complete = report.is_complete();
         output.result(text, || {
-            json!({"type": "summary", "sources": read, "known": known, "new_rows": report.new_rows, "damaged": damaged, "unreadable": report.unreadable})
+            json!({
+                "type": "summary", "sources": read, "known": known, "new_rows": report.new_rows, "damaged": damaged,
+                "unreadable": report.unreadable, "is_complete": is_complete,
+            })
         });
-        let is_complete =
-            report.unreadable == 0 && report.imported.iter().all(|it| !it.is_truncated);
         Ok(match is_complete {
             _ if report.is_interrupted => Exit::Interrupted,
             true => Exit::Done,
             false => Exit::Failed,
         })
+    }
+}
+
+impl CheckCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let checked = Dataset::open(&self.dataset)?.check(Limits::default().threads)?;
+        for problem in &checked.problems {
+            output.result(
+                problem.to_string(),
+                || json!({"type": "problem", "problem": problem.to_string()}),
+            );
+        }
+        let (files, problems) = (checked.files, checked.problems.len());
+        let text = match problems {
+            0 => format!("{files} files, {} MB: as imported", checked.bytes / 1_000_000),
+            problems => format!("{problems} of {} files are not as imported", files + problems),
+        };
+        output.result(text, || {
+            json!({
+                "type": "check", "files": files, "bytes": checked.bytes, "problems": problems,
+            })
+        });
+        Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
     }
 }
 
@@ -193,12 +252,23 @@ fn imported(entry: &Imported) -> String {
     text
 }
 
-/// Writes a report, and prints where.
+/// Writes a report with its provenance, and prints where.
 pub(super) fn write(
     mut report: ExperimentReport,
+    dataset: Option<&Dataset>,
     out: &Path,
     output: &Output,
 ) -> Result<(), Error> {
+    output.version().clone_into(&mut report.software_version);
+    report.machine = machine();
+    if let Some(dataset) = dataset {
+        let (sources, digest) = (dataset.manifest()?.len(), dataset.digest()?);
+        let text = format!(
+            "{} ({sources} sources, SHA-256 of its files {digest})",
+            dataset.folder().display()
+        );
+        report.parameters.push(("dataset".to_owned(), text));
+    }
     report.generated_unix_s = i64::try_from(unix_time_s()).unwrap_or_default();
     report.command = std::env::args().collect::<Vec<_>>().join(" ");
     let written = report.write(out)?;
@@ -222,15 +292,6 @@ impl ErrorsCommand {
         output.doing("computing errors");
         let found = errors::compute(&engine, &options)?;
         output.quiet();
-        if let Some(shortest) = found.periods.iter().map(|it| it.from_unix_s).min()
-            && found.periods.iter().all(|it| it.network.is_empty())
-        {
-            return Err(Error::Failed(format!(
-                "no errors: the dataset ends on {}, but errors count only from {} on; use --warm-up own, shorter --periods, or import more",
-                times::minute(found.span_unix_s.1),
-                times::minute(shortest),
-            )));
-        }
         output.text(format!(
             "{} relays, {} relay hours, {} to {}, origin {}",
             found.relays,
@@ -262,7 +323,8 @@ impl ErrorsCommand {
             });
         }
         if let Some(out) = &self.out {
-            write(errors::report(&found, &options.view.origin), out, output)?;
+            let report = errors::report(&found, &options.view.origin);
+            write(report, Some(engine.dataset()), out, output)?;
         }
         Ok(Exit::Done)
     }
@@ -288,7 +350,7 @@ impl SpeedtestCommand {
                 speedtest::of_interval(&engine, view, interval, measured.as_ref())?
             }
         };
-        self.print(&test, test.report(), output)
+        self.print(&test, test.report(), Some(engine.dataset()), output)
     }
 
     /// A test of the dataset's relays, or of synthetic ones.
@@ -298,18 +360,23 @@ impl SpeedtestCommand {
         }
         let (load, test_hours, seed) = (self.load, self.test_hours, self.seed);
         let options = SimulationOptions { load, test_hours, seed, ..SimulationOptions::default() };
-        let capacities = match &self.dataset {
-            Some(dataset) => simulated::capacities_of(&Dataset::open(dataset)?)?,
+        let dataset = self.dataset.as_deref().map(Dataset::open).transpose()?;
+        let capacities = match &dataset {
+            Some(dataset) => {
+                dataset.verify(Limits::default().threads)?;
+                simulated::capacities_of(dataset)?
+            }
             None => simulated::synthetic_capacities(SYNTHETIC_RELAYS, self.seed),
         };
         let test = simulated::simulate(&capacities, &options);
-        self.print(&test, simulated::report(&test, &options), output)
+        self.print(&test, simulated::report(&test, &options), dataset.as_ref(), output)
     }
 
     fn print(
         &self,
         test: &SpeedTest,
         report: ExperimentReport,
+        dataset: Option<&Dataset>,
         output: &Output,
     ) -> Result<Exit, Error> {
         for case in &report.cases {
@@ -329,7 +396,7 @@ impl SpeedtestCommand {
             })
         });
         if let Some(out) = &self.out {
-            write(report, out, output)?;
+            write(report, dataset, out, output)?;
         }
         Ok(Exit::Done)
     }
@@ -355,13 +422,13 @@ impl StagingCommand {
         let engine = self.resources.open(&self.dataset)?;
         for ((name, _), it) in staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?) {
             let text = format!(
-                "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {:.2} %, \
-                 {:.1} % of relays have less weight than capacity",
+                "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {}, \
+                 {:.1} % of the relays with a capacity have less weight than capacity",
                 it.relays,
                 it.capacity_gbit_per_s,
                 it.largest_mbit_per_s,
                 it.percentile_75_mbit_per_s,
-                it.weight_error * 100.0,
+                it.weight_error.map_or("-".to_owned(), |it| format!("{:.2} %", it * 100.0)),
                 it.underweighted_share * 100.0,
             );
             output.result(text, || {
@@ -391,7 +458,7 @@ impl SummaryCommand {
                 "the dataset has no views of the network; import consensuses".to_owned(),
             ));
         }
-        output.text("day         views  relays  with bandwidth  Gbit/s    weights, MB/s");
+        output.text("day         views  relays  with bandwidth  Gbit/s    weights, 1000");
         for day in days {
             let number = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1}"));
             let text = format!(
@@ -420,7 +487,7 @@ impl RelayCommand {
         let engine = self.resources.open(&self.dataset)?;
         let report = relay_page::report(&engine, self.choice.view(&engine)?, &self.fingerprint)?;
         output.text(&report.answer);
-        write(report, &self.out, output)?;
+        write(report, Some(engine.dataset()), &self.out, output)?;
         Ok(Exit::Done)
     }
 }

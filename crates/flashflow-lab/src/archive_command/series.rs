@@ -3,6 +3,7 @@
 use super::run::write;
 use crate::json_line::tagged;
 use archive::dataset::Dataset;
+use archive::engine::Limits;
 use archive::rows::Origin;
 use archive::schedule::{self, ScheduleOptions};
 use archive::staging::PARTS;
@@ -104,6 +105,7 @@ impl ScheduleCommand {
         let options = self.options()?;
         interrupt.wind_up_in_order();
         let dataset = Dataset::open(&self.dataset)?;
+        dataset.verify(Limits::default().threads)?;
         let staged = schedule::staged(&dataset, &options)?;
         for parts in &staged {
             for ((name, _), network) in PARTS.iter().zip(parts) {
@@ -164,7 +166,7 @@ impl ScheduleCommand {
             output.result(text, || tagged("quantity", &line));
         }
         if let Some(out) = &self.out {
-            write(schedule::report(&series), out, output)?;
+            write(schedule::report(&series), Some(&dataset), out, output)?;
         }
         Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
     }
