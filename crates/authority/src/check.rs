@@ -79,12 +79,19 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             config.refresh.as_secs()
         ),
     ];
+    let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());
+    let warning = own.then(|| {
+        format!("measurers: {key} is the key of this coordinator: write the public key of the measurer")
+    });
+    let text: Vec<String> =
+        text.into_iter().chain(warning.iter().map(|it| format!("warning: {it}"))).collect();
     output.result(text.join("\n"), || {
         json!({
             "type": "check", "configuration": path, "key": key, "measurers": config.measurers.len(),
             "capacity_mbit_per_s": capacity.as_mbit_per_s(), "opted_in": opted_in,
             "period_s": config.period.as_secs(), "slot_s": config.slot_s, "authorities": agreement,
             "store": config.store, "out": config.out,
+            "warnings": warning.iter().collect::<Vec<_>>(),
         })
     });
     Ok(Exit::Done)

@@ -59,7 +59,8 @@ pub fn view(
         valid_after_unix_s: consensus.valid_after,
         source: documents.what.clone(),
         signers: documents.signers,
-        routers: consensus.routers().iter().map(router).collect(),
+        // Links must prove both identities, and both are in the bandwidth file.
+        routers: consensus.routers().iter().map(|it| Router { ids: documents.ids(it), ..router(it) }).collect(),
         named,
         echo,
         families: Vec::new(),

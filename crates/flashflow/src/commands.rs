@@ -92,4 +92,9 @@ mod tests {
     fn help_fits_a_terminal_and_groups_all_commands() {
         testbin::help::assert_help(&cli::command::<Command>(), Command::GROUPS, 50);
     }
+
+    #[test]
+    fn the_commands_of_the_documentation_and_of_the_help_parse() {
+        testbin::manual::assert_commands_parse(&cli::command::<Command>(), &[], 60);
+    }
 }

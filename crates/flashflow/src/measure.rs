@@ -9,7 +9,7 @@ use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
     Router, SlotSeed,
 };
-use coordinator::{Consent, Defences, MeasurerId, ROUNDS_ALLOWED, Verdict};
+use coordinator::{Consent, Defences, Inconclusive, MeasurerId, ROUNDS_ALLOWED, Verdict};
 use documents::Source;
 use link::unix_time_s;
 use measurer::member::MemberError;
@@ -56,6 +56,9 @@ pub(crate) struct MeasureOptions {
     /// File with the fingerprints of relays whose operators agreed to be measured.
     #[arg(long, value_name = "FILE")]
     pub(crate) opt_in: Option<PathBuf>,
+    /// Also print what held back the sockets of each measurer, according to its kernel.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
     /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
@@ -124,12 +127,41 @@ pub(crate) fn run(
         return Err(Error::Failed("the relay was not measured: no measurer is left".to_owned()));
     };
     let report = RelayReport::from(record);
-    output.result(report::table(std::slice::from_ref(&report)), || report.value("summary"));
+    let relays = std::slice::from_ref(&report);
+    let mut parts = vec![report::table(relays)];
+    parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|it| !it.is_empty()));
+    parts.extend(advice(record.verdict(), &report));
+    output.result(parts.join("\n"), || report.value("summary"));
     Ok(match record.verdict() {
         Verdict::Conclusive => Exit::Done,
         Verdict::LowerBound(_) => Exit::Inconclusive,
         Verdict::Failed(_) => Exit::Failed,
     })
+}
+
+/// What the operator of the relay can do about a result without an upper bound.
+fn advice(verdict: Verdict<'_>, report: &RelayReport) -> Option<String> {
+    let Verdict::LowerBound(reason) = verdict else { return None };
+    let twice = 2.0 * report.estimate_mbit_per_s.unwrap_or_default();
+    let remedy = match reason {
+        Inconclusive::TeamTooSmall { needed, .. } => format!(
+            "Measure again with measurers of {needed} or more in all: a machine with a faster link, or several (--team)."
+        ),
+        Inconclusive::RoundLimit { .. } | Inconclusive::LoadTooSmall { .. } => {
+            format!("Measure again with --guess {twice:.0}.")
+        }
+        Inconclusive::MeasurerLimited { .. } | Inconclusive::QueueOfOne { .. } => {
+            "Measure again while this machine has nothing else to do, or from a faster machine, or several (--team)."
+                .to_owned()
+        }
+        Inconclusive::PathLimited { .. }
+        | Inconclusive::PathSettling { .. }
+        | Inconclusive::PathUnknown { .. } => {
+            "Measure again from a machine that is nearer to the relay, or with more --sockets.".to_owned()
+        }
+        _ => "Measure again when the relay, its machine and this machine have little else to do.".to_owned(),
+    };
+    Some(format!("The relay can carry at least this. {remedy}"))
 }
 
 /// The measurers.

@@ -29,6 +29,9 @@ const DESCRIPTORS_PER_SOCKET: u32 = 5;
 /// File descriptors for everything else: sessions, logs, and epoll of the threads.
 const DESCRIPTORS_OTHER: u32 = 512;
 
+/// Ports for the sockets of one relay, and for those of its previous round.
+const LANDING_PORTS_OF_A_RELAY: usize = 320;
+
 /// The maximum delay until SIGHUP is noticed.
 const LATENCY: Duration = Duration::from_millis(200);
 
@@ -166,6 +169,41 @@ impl Checked {
         }
     }
 
+    /// Settings that are valid, and limit or stop measurements.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(Ports(ports)) = &self.config.landing_ports {
+            if ports.count() < LANDING_PORTS_OF_A_RELAY {
+                warnings.push(format!(
+                    "landing_ports: {} are too few: each relay that is measured at the same time uses up to {LANDING_PORTS_OF_A_RELAY}",
+                    report::plural(ports.count() as u64, "port"),
+                ));
+            }
+            if let Some(ephemeral) = ephemeral_ports().filter(|it| it.overlaps(ports)) {
+                warnings.push(format!(
+                    "landing_ports: {ports} overlaps {ephemeral}, the ports that the kernel gives to other connections \
+                     (net.ipv4.ip_local_port_range): choose lower ports"
+                ));
+            }
+        }
+        let own = self.key.public();
+        if self.config.coordinators.iter().any(|key| key.0 == own) {
+            warnings.push(format!(
+                "coordinators: {own} is the key of this measurer: write the public key of the coordinator"
+            ));
+        }
+        let descriptors = link::raise_descriptor_limit();
+        let (sockets, needed) = (sockets_max(descriptors), TeamOptions::default().params.sockets);
+        if sockets < needed {
+            warnings.push(format!(
+                "the limit of {descriptors} file descriptors allows {}, and the measurement of a relay uses up to {needed}: set \
+                 LimitNOFILE=65536 in the unit, or run `ulimit -n 65536` before",
+                report::plural(u64::from(sockets), "socket"),
+            ));
+        }
+        warnings
+    }
+
     fn pumps(&self) -> u32 {
         self.config.pumps.map_or_else(free_cores, NonZeroU32::get)
     }
@@ -181,12 +219,14 @@ pub(crate) fn run(
         return check(&options.config, &checked, output);
     }
     log::start(options.log, output);
+    checked.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let hangup = Hangup::install()?;
     let server = MeasurerServer::start(server_options(&checked)?)?;
     let metrics = start_metrics(checked.config.metrics, &server)?;
     interrupt.wind_up_in_order();
     let address = server.address();
-    output.result(
+    log::announce(
+        output,
         format!("listening on {address}"),
         || json!({"type": "listening", "address": address}),
     );
@@ -253,12 +293,16 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
         ),
         format!("ports of landings: {}", or(ports.clone(), "any")),
     ];
+    let warnings = checked.warnings();
+    let text: Vec<String> =
+        text.into_iter().chain(warnings.iter().map(|it| format!("warning: {it}"))).collect();
     output.result(text.join("\n"), || {
         json!({
             "type": "check", "configuration": path, "key": key, "listen": config.listen,
             "capacity_mbit_per_s": capacity.map(|it| it.as_mbit_per_s()), "coordinators": coordinators,
             "opted_in": opted_in, "accept_opt_in": config.accept_opt_in,
             "opt_in_key": config.opt_in_key.as_ref().map(|it| it.0.to_string()), "private_network": config.private_network, "landing_ports": ports,
+            "warnings": warnings,
         })
     });
     Ok(Exit::Done)
@@ -319,6 +363,12 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
             member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
         }),
     })
+}
+
+/// The ports from which the kernel takes those of outgoing connections.
+fn ephemeral_ports() -> Option<PortRange> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    text.split_whitespace().collect::<Vec<_>>().join("-").parse().ok()
 }
 
 /// The number of sockets to relays that this number of file descriptors allows, at least one.

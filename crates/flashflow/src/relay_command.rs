@@ -1,7 +1,7 @@
 //! `flashflow relay`: the daemon of a relay that takes part in its measurement.
 
 use crate::service::Service;
-use authority::config_file::check_listen;
+use authority::config_file::{check_listen, with_remedy};
 use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
@@ -111,7 +111,8 @@ impl RelayOptions {
     /// The settings of the file, overridden by the options.
     fn configuration(&self) -> Result<RelayConfig, Error> {
         let file = match &self.config {
-            Some(path) => RelayConfig::read(path)?,
+            Some(path) => RelayConfig::read(path)
+                .map_err(|error| Error::Failed(with_remedy(&error.to_string())))?,
             None => RelayConfig::default(),
         };
         let some = |is_given: bool| is_given.then_some(());
@@ -167,7 +168,8 @@ pub(crate) fn run(
     let mut relay = Relay::start(&settings, sender)?;
     interrupt.wind_up_in_order();
     let (address, fingerprint, ed25519) = (relay.address(), relay.rsa(), relay.ed25519());
-    output.result(
+    log::announce(
+        output,
         format!("listening on {address} fingerprint {fingerprint} ed25519 {ed25519}"),
         || {
             json!({

@@ -157,6 +157,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let wall = clock.now().saturating_since(began);
 
     let places = plan.places();
+    // Up to the end of the last slot that is used.
     let slots = plan.used_slots();
     let without_slot: usize = (0..teams.len()).map(|team| plan.without_slot(team).len()).sum();
     let fingerprint = hex::encode(plan.fingerprint());
@@ -176,6 +177,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     }
     let filled: Vec<Vec<f64>> =
         teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
+    let usage = Usage::new(&filled);
     output.text(picture::text(&filled, slot_s));
     if let Some(path) = &options.svg {
         let svg = picture::figure(&filled, slot_s, is_greedy).to_svg();
@@ -189,13 +191,15 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     if let Some(newcomers) = &newcomers {
         output.result(newcomers, || newcomers.value());
     }
-    let hours = f64::from(slots) * f64::from(slot_s) / 3600.0;
+    let in_hours = |slots: u32| f64::from(slots) * f64::from(slot_s) / 3600.0;
+    let hours = in_hours(slots);
     let kind = if is_greedy { "greedy" } else { "randomised" };
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let in_words = format!(
         "{kind}: {} on {}, {gbit:.1} Gbit/s; {}; {} without a slot\n\
-         {slots} of {period_slots} slots of {} s used ({hours:.2} h); the relays need {bound_slots:.1} slots of the smallest team\n\
+         {usage} of {period_slots} slots of {} s used; the last begins after {:.1} h; the relays need {bound_slots:.1} slots of the \
+         smallest team\n\
          {short}\n\
          planned in {:.1} ms; fingerprint {fingerprint}{}",
         report::plural(network.relays.len() as u64, "relay"),
@@ -203,6 +207,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         report::plural(teams.len() as u64, "team"),
         report::plural(without_slot as u64, "measurement"),
         slot_s,
+        in_hours(slots.saturating_sub(1)),
         wall.as_secs_f64() * 1e3,
         if drawn { format!("\nseed {}", hex::encode(seed.as_bytes())) } else { String::new() },
     );
@@ -211,7 +216,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         "shared_machines": shared, "short_machines": short.machines, "lower_bound_relays": short.relays,
         "largest_need_mbit_per_s": short.largest.as_mbit_per_s(), "smallest_team_mbit_per_s": short.team.as_mbit_per_s(),
         "at_once": settings.at_once, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
-        "slots": slots, "bound_slots": bound_slots, "slot_s": slot_s, "hours": hours,
+        "used_slots": usage.slots, "mean_load": usage.mean_load, "slots": slots, "bound_slots": bound_slots, "slot_s": slot_s, "hours": hours,
         "period_slots": period_slots, "without_slot": without_slot,
         "wall_ms": wall.as_secs_f64() * 1e3, "fingerprint": fingerprint,
     });
@@ -276,6 +281,31 @@ impl fmt::Display for Short {
             self.names.join(", "),
             if self.relays > self.names.len() { ", …" } else { "" },
         )
+    }
+}
+
+/// How much of the slots is allocated.
+struct Usage {
+    /// The number of slots in which any team measures.
+    slots: usize,
+    /// The mean load of a team in those slots, as a share of its capacity.
+    mean_load: f64,
+}
+
+impl Usage {
+    /// From the load of each slot, for each team.
+    fn new(filled: &[Vec<f64>]) -> Self {
+        let length = filled.iter().map(Vec::len).max().unwrap_or(0);
+        let load = |slot: usize| -> f64 { filled.iter().filter_map(|team| team.get(slot)).sum() };
+        let loads: Vec<f64> = (0..length).map(load).filter(|load| *load > 0.0).collect();
+        let teams = filled.len().max(1) * loads.len().max(1);
+        Self { slots: loads.len(), mean_load: loads.iter().sum::<f64>() / teams as f64 }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (load {:.0} %)", self.slots, self.mean_load * 100.0)
     }
 }
 

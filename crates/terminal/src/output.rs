@@ -52,6 +52,16 @@ pub fn is_journal() -> bool {
     env::var("JOURNAL_STREAM").ok().and_then(is_stream).unwrap_or(false)
 }
 
+/// Whether stdout and stderr are one stream, such as a terminal or the journal.
+fn is_one_stream() -> bool {
+    let of = |stream: std::io::Result<std::os::fd::OwnedFd>| {
+        let metadata = File::from(stream.ok()?).metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let out = of(io::stdout().as_fd().try_clone_to_owned());
+    out.is_some() && out == of(io::stderr().as_fd().try_clone_to_owned())
+}
+
 /// Reports a warning on stderr.
 pub fn note(message: impl Display) {
     // An error on stderr cannot be reported.
@@ -96,6 +106,20 @@ impl Output {
             };
             self.keep_account(written.and_then(|()| stdout.flush()));
         });
+    }
+
+    /// Prints a daemon's result: `log` writes it if it would be a line among those of the log, which have a time and a level.
+    pub fn announce(
+        &self,
+        text: impl Display,
+        value: impl FnOnce() -> Value,
+        log: impl FnOnce(&dyn Display),
+    ) {
+        if self.is_log() && !self.is_json && is_one_stream() {
+            log(&text);
+        } else {
+            self.result(text, value);
+        }
     }
 
     /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A closed pipe, as

@@ -5,6 +5,7 @@
 
 pub mod chromium;
 pub mod help;
+pub mod manual;
 pub mod monitoring;
 pub mod team;
 
