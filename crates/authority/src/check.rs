@@ -64,6 +64,13 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     };
     let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
     let (key, opted_in) = (config.secret.public().to_string(), config.consent().listed());
+    let seed = match agreement {
+        0 => "its own seed".to_owned(),
+        others => {
+            let others = report::plural(others as u64, "other coordinator");
+            format!("seed agreed with {others}")
+        }
+    };
     let team = report::plural(config.measurers.len() as u64, "measurer");
     let text = [
         format!("{}: the configuration is valid", path.display()),
@@ -71,7 +78,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         format!("team: {team}, {capacity}"),
         format!("consensus: {documents}; signatures: {signatures}"),
         format!("relays: {relays}; {opted_in} on the opt-in list"),
-        format!("schedule: {schedule}; seed agreed with {agreement} other coordinators"),
+        format!("schedule: {schedule}; {seed}"),
         format!("store: {} ({store})", config.store.display()),
         format!(
             "bandwidth files: in {}, every {} s",
@@ -81,10 +88,12 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     ];
     let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());
     let warning = own.then(|| {
-        format!("measurers: {key} is the key of this coordinator: write the public key of the measurer")
+        format!(
+            "measurers: {key} is the key of this coordinator: write the public key of the measurer"
+        )
     });
     let text: Vec<String> =
-        text.into_iter().chain(warning.iter().map(|it| format!("warning: {it}"))).collect();
+        text.into_iter().chain(warning.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
         json!({
             "type": "check", "configuration": path, "key": key, "measurers": config.measurers.len(),

@@ -29,7 +29,10 @@ pub fn with_remedy(problem: &str) -> String {
             "invalid socket address syntax",
             "write an IP address with a port, such as 192.0.2.7:7100 or [2001:db8::7]:7100; host names are not looked up",
         ),
-        ("invalid IP address syntax", "write an IP address, such as 192.0.2.7; host names are not looked up"),
+        (
+            "invalid IP address syntax",
+            "write an IP address, such as 192.0.2.7; host names are not looked up",
+        ),
         ("expected a boolean", "write true or false, without quotes"),
         ("expected a sequence", "write a list in brackets, such as [\"one\", \"two\"]"),
         ("expected a string", "write the value in quotes"),
@@ -39,7 +42,9 @@ pub fn with_remedy(problem: &str) -> String {
         && numbers.iter().any(|number| problem.ends_with(&format!("expected {number}")));
     let remedy = match is_quoted_number {
         true => Some("write a number, without quotes"),
-        false => remedies.iter().find(|(sign, _)| problem.contains(sign)).map(|(_, remedy)| *remedy),
+        false => {
+            remedies.iter().find(|(sign, _)| problem.contains(sign)).map(|(_, remedy)| *remedy)
+        }
     };
     remedy.map_or_else(|| problem.to_owned(), |remedy| format!("{problem}: {remedy}"))
 }

@@ -92,7 +92,6 @@ fn fingerprint(record: &Record) -> String {
 fn describe(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
-        "{waiting} relays wait for their slots, {running} are being measured, {done} are done; \
-         {without_slot} have no slot in this period"
+        "relays that wait for their slots: {waiting}; being measured: {running}; done: {done}; without a slot in this period: {without_slot}"
     )
 }

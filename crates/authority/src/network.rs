@@ -60,7 +60,11 @@ pub fn view(
         source: documents.what.clone(),
         signers: documents.signers,
         // Links must prove both identities, and both are in the bandwidth file.
-        routers: consensus.routers().iter().map(|it| Router { ids: documents.ids(it), ..router(it) }).collect(),
+        routers: consensus
+            .routers()
+            .iter()
+            .map(|relay| Router { ids: documents.ids(relay), ..router(relay) })
+            .collect(),
         named,
         echo,
         families: Vec::new(),

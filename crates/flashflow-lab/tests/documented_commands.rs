@@ -1,5 +1,5 @@
 //! Runs the commands of the manual: those in the `sh` and `console` blocks of the README and of the pages in `docs/`, page by page, each page
-//! in its own folder, network and process namespace. `documented_commands/pages.toml` says what a page needs, and lists the commands that are
+//! in its own folder, in namespaces of networks and processes. Pages that need a network of C tor share one, one after the other. `documented_commands/pages.toml` says what a page needs, and lists the commands that are
 //! not run, each with its reason. Commands of all other pages, such as those of results, must at least parse: see `testbin::manual`.
 
 use serde::Deserialize;
@@ -17,6 +17,8 @@ use testbin::manual::{Block, blocks, root};
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Rules {
+    /// Whether they need a private network.
+    network: bool,
     /// Commands before the first one.
     before: String,
     /// Texts of the page, and what they are replaced by: placeholders, paths of an installation, and sizes that take minutes.
@@ -33,6 +35,41 @@ struct Rules {
     status: BTreeMap<String, Vec<i32>>,
     /// Commands that are not run, by their first words, with the reason. An empty text stands for all commands of the page.
     not_run: BTreeMap<String, String>,
+}
+
+/// How a command is run.
+#[derive(Clone, Copy)]
+enum Way<'r> {
+    ToItsEnd,
+    /// Until the end of the page; it is ready when it has printed this text.
+    Background(&'r str),
+    /// Until it is ready.
+    Once(&'r str),
+    Not,
+}
+
+impl Way<'_> {
+    /// The name of its rules.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ToItsEnd => "",
+            Self::Background(_) => "background",
+            Self::Once(_) => "once",
+            Self::Not => "not-run",
+        }
+    }
+}
+
+impl Rules {
+    /// How this command is run, by the rule with the most of its words.
+    fn way(&self, command: &str) -> Option<(&str, Way<'_>)> {
+        let background = self.background.iter().map(|(name, ready)| (name, Way::Background(ready)));
+        let once = self.once.iter().map(|(name, ready)| (name, Way::Once(ready)));
+        let not = self.not_run.keys().map(|name| (name, Way::Not));
+        let all = background.chain(once).chain(not);
+        let fitting = all.filter(|(name, _)| command.starts_with(name.as_str()));
+        fitting.max_by_key(|(name, _)| name.len()).map(|(name, way)| (name.as_str(), way))
+    }
 }
 
 fn rules() -> BTreeMap<String, Rules> {
@@ -52,6 +89,7 @@ struct Script {
     /// The number of commands that it runs.
     commands: usize,
     needs_python: bool,
+    needs_network: bool,
 }
 
 impl Script {
@@ -68,32 +106,33 @@ impl Script {
         let mut commands = 0;
         for block in blocks {
             for name in own.rewrite.keys().filter(|name| block.text.contains(name.as_str())) {
-                unused.retain(|it| *it != label(page, "rewrite", name));
+                unused.retain(|rule| *rule != label(page, "rewrite", name));
             }
             match block.language.as_str() {
                 "toml" => {
                     if let Some(name) = toml.next().filter(|name| !name.is_empty()) {
                         let content = rewritten(&block.text);
-                        let _ = write!(text, "cat >{name} <<'END OF TOML'\n{content}END OF TOML\nfill {name}\n");
+                        let _ = write!(
+                            text,
+                            "cat >{name} <<'END OF TOML'\n{content}END OF TOML\nfill {name}\n"
+                        );
                     }
                 }
                 "python" if own.python => {
                     let (page, line) = (&block.page, block.line);
-                    let _ = write!(text, "at='{page}:{line}'\npython3 - <<'END'\n{}END\n", block.text);
+                    let _ =
+                        write!(text, "at='{page}:{line}'\npython3 - <<'END'\n{}END\n", block.text);
                     commands += 1;
                 }
                 _ => {}
             }
             for (line, command) in block.commands() {
-                let mut found = |rule: &str, of: fn(&Rules) -> &BTreeMap<String, String>| {
-                    let names = of(own).iter().chain(of(common));
-                    let found: Vec<_> = names.filter(|it| command.starts_with(it.0.as_str())).collect();
-                    found.iter().for_each(|(name, _)| unused.retain(|it| *it != label(page, rule, name)));
-                    found.first().map(|(_, value)| (*value).clone())
+                let (rule, way) = match own.way(&command) {
+                    Some((name, way)) => (Some(label(page, way.name(), name)), way),
+                    None => (None, common.way(&command).map_or(Way::ToItsEnd, |(_, way)| way)),
                 };
-                let background = found("background", |it| &it.background);
-                let once = found("once", |it| &it.once);
-                if found("not-run", |it| &it.not_run).is_some() && background.is_none() && once.is_none() {
+                unused.retain(|other| Some(other) != rule.as_ref());
+                if matches!(way, Way::Not) {
                     continue;
                 }
                 let statuses = own.status.iter().chain(&common.status);
@@ -102,67 +141,93 @@ impl Script {
                     statuses.flat_map(|(_, codes)| codes).map(ToString::to_string).collect();
                 let command = rewritten(&command);
                 let _ = writeln!(text, "at='{}:{line}'; echo \"== $at\"", block.page);
-                let _ = match background.as_ref().or(once.as_ref()) {
-                    Some(ready) => writeln!(text, "{command} >log-{line} 2>&1 &\nuntil_ready log-{line} '{ready}'"),
-                    None if statuses.is_empty() => writeln!(text, "{command}"),
-                    None => writeln!(text, "{command} || permitted $? {}", statuses.join(" ")),
+                let _ = match way {
+                    Way::Background(ready) | Way::Once(ready) => writeln!(
+                        text,
+                        "{command} >log-{line} 2>&1 &\nuntil_ready log-{line} '{ready}'"
+                    ),
+                    _ if statuses.is_empty() => writeln!(text, "{command}"),
+                    _ => writeln!(text, "{command} || permitted $? {}", statuses.join(" ")),
                 };
-                if once.is_some() {
+                if matches!(way, Way::Once(_)) {
                     text += "kill $!; wait $! || true\n";
                 }
                 commands += 1;
             }
         }
-        Self { page: page.to_owned(), text, commands, needs_python: own.python }
-    }
-
-    /// Runs the page in a new folder. Returns its problem, if any.
-    fn run(&self, programs: &Path, python: Option<&Path>) -> Option<String> {
-        let folder = tempfile::tempdir().expect("a folder");
-        let script = folder.path().join("page.sh");
-        fs::write(&script, &self.text).expect("room");
-        let own = python.into_iter().chain([programs]).map(Path::to_owned);
-        let paths = env::var_os("PATH").unwrap_or_default();
-        let paths = env::join_paths(own.chain(env::split_paths(&paths))).expect("paths");
-        let output = Command::new("unshare")
-            .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh"])
-            .arg(&script)
-            .current_dir(folder.path())
-            .env("PATH", paths)
-            .env("HOME", folder.path())
-            .env("REPOSITORY", root())
-            .env("MPLBACKEND", "Agg")
-            .env("PYTHONUNBUFFERED", "1")
-            .stdin(Stdio::null())
-            .output()
-            .expect("unshare");
-        if output.status.success() {
-            return None;
+        Self {
+            page: page.to_owned(),
+            text,
+            commands,
+            needs_python: own.python,
+            needs_network: own.network,
         }
-        let end = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            let lines: Vec<&str> = text.lines().collect();
-            lines[lines.len().saturating_sub(25)..].join("\n")
-        };
-        let (out, error) = (end(&output.stdout), end(&output.stderr));
-        Some(format!("{}: {}\n{out}\n{error}\n", self.page, output.status))
     }
 }
+
+/// Runs pages in a new folder, one after the other, and if need be with a private network. Returns what failed, if anything.
+fn run(pages: &[Script], programs: &Path, python: Option<&Path>) -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut text = GROUP.to_owned();
+    if pages.iter().any(|page| page.needs_network) {
+        text += "flashflow-lab lab up --dir net --limits 10,20,20 --exits\n";
+    }
+    for (number, page) in pages.iter().enumerate() {
+        fs::write(folder.path().join(format!("{number}.sh")), &page.text).expect("room");
+        let _ = writeln!(text, "page {number}");
+    }
+    text += "exit $failed\n";
+    let own = python.into_iter().chain([programs]).map(Path::to_owned);
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let paths = env::join_paths(own.chain(env::split_paths(&paths))).expect("paths");
+    let output = Command::new("unshare")
+        .args(["--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", &text])
+        .current_dir(folder.path())
+        .env("PATH", paths)
+        .env("HOME", folder.path())
+        .env("REPOSITORY", root())
+        .env("MPLBACKEND", "Agg")
+        .env("PYTHONUNBUFFERED", "1")
+        .stdin(Stdio::null())
+        .output()
+        .expect("unshare");
+    let end = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        lines.get(lines.len().saturating_sub(25)..).unwrap_or_default().join("\n")
+    };
+    let (out, error) = (end(&output.stdout), end(&output.stderr));
+    let names: Vec<&str> = pages.iter().map(|page| page.page.as_str()).collect();
+    let failed = format!("{}: {}\n{out}\n{error}\n", names.join(", "), output.status);
+    (!output.status.success()).then_some(failed)
+}
+
+/// The shell of a group of pages.
+const GROUP: &str = r#"set -eu
+ip link set lo up
+failed=0
+page() {
+    mkdir "page-$1"
+    [ ! -e net ] || ln -s ../net "page-$1/net"
+    # What it printed is of interest only if it fails.
+    (cd "page-$1" && sh "../$1.sh" >output 2>&1) || { failed=1; tail -n 25 "page-$1/output"; }
+}
+"#;
 
 fn label(page: &str, rule: &str, name: &str) -> String {
     format!("{page}: {rule}: {name}")
 }
 
-/// Functions of the pages' shells. `network` starts a private network. The next ones print the directory port of its first authority, the
+/// Functions of the pages' shells. The first ones print the directory port of its first authority, the
 /// fingerprint and the address of its first relay, the name of a file with its consensus, and the identities of its authorities. `fill`
 /// replaces the placeholders of a configuration: `before` has another one.
 const PRELUDE: &str = r#"set -eu
-trap 'status=$?; [ $status -eq 0 ] || echo "failed at ${at:-the preparation}" >&2' EXIT
-ip link set lo up
-ip address add 192.0.2.7/32 dev lo
+trap 'status=$?; [ $status -eq 0 ] || echo "failed at ${at:-the preparation}"; kill $running 2>/dev/null; wait' EXIT
+running=
 mkdir temporary etc lib; export TMPDIR=$PWD/temporary
 until_ready() {
-    for _ in $(seq 600); do grep -q "$2" "$1" && return; sleep 0.2; done
+    running="$running $!"
+    for _ in $(seq 600); do grep -q "$2" "$1" 2>/dev/null && return; sleep 0.2; done
     cat "$1"; echo "not ready: $2" >&2; return 1
 }
 permitted() {
@@ -170,7 +235,6 @@ permitted() {
     for code; do [ "$status" -ne "$code" ] || return 0; done
     return "$status"
 }
-network() { flashflow-lab lab up --dir net "$@" >&2; }
 node() { flashflow-lab lab status --dir net --json | tr '{' '\n' | grep "$1" | head -1 | grep -o "\"$2\":\"[^\"]*\"" | cut -d '"' -f 4; }
 authority() { node '"dir_address":"' dir_address; }
 fingerprint() { node '"nickname":"relay1"' fingerprint; }
@@ -210,26 +274,29 @@ fn commands_of_the_manual_run() {
         Script::new(page, blocks, [common, own], &mut unused)
     });
     let only = env::var("MANUAL_PAGE").ok();
-    let scripts = scripts.filter(|it| it.commands > 0);
+    let scripts = scripts.filter(|page| page.commands > 0);
     let scripts: Vec<Script> =
-        scripts.filter(|it| only.as_ref().is_none_or(|only| it.page.contains(only))).collect();
+        scripts.filter(|page| only.as_ref().is_none_or(|only| page.page.contains(only))).collect();
     assert_eq!(unused, Vec::<String>::new(), "pages.toml has rules that no command needs");
     let test = env::current_exe().expect("this test");
     let programs = test.parent().and_then(Path::parent).expect("two folders").to_owned();
-    let python = scripts.iter().any(|it| it.needs_python).then(|| python(&programs)).flatten();
-    let count: usize = scripts.iter().map(|it| it.commands).sum();
+    let python = scripts.iter().any(|page| page.needs_python).then(|| python(&programs)).flatten();
+    let count: usize = scripts.iter().map(|page| page.commands).sum();
     assert!(only.is_some() || count > 100, "{count} commands");
-    let (waiting, problems) = (Mutex::new(scripts), Mutex::new(Vec::new()));
+    let is_possible = |page: &Script| python.is_some() || !page.needs_python;
+    let (networked, others): (Vec<Script>, Vec<Script>) =
+        scripts.into_iter().filter(is_possible).partition(|page| page.needs_network);
+    let mut groups: Vec<Vec<Script>> = others.into_iter().map(|page| vec![page]).collect();
+    // The longest, and therefore the first to be taken.
+    groups.push(networked);
+    let (waiting, problems) = (Mutex::new(groups), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
                     let next = waiting.lock().expect("no panic").pop();
-                    let Some(script) = next else { break };
-                    if script.needs_python && python.is_none() {
-                        continue;
-                    }
-                    let problem = script.run(&programs, python.as_deref());
+                    let Some(pages) = next else { break };
+                    let problem = run(&pages, &programs, python.as_deref());
                     problems.lock().expect("no panic").extend(problem);
                 }
             });
@@ -238,12 +305,14 @@ fn commands_of_the_manual_run() {
     let problems = problems.into_inner().expect("no panic");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     if python.is_none() && only.is_none() {
-        skip::this_test!("the pages on Python: pip cannot install what python/pyproject.toml needs");
+        skip::this_test!(
+            "the pages on Python: pip cannot install what python/pyproject.toml needs"
+        );
     }
 }
 
-/// Pages that run at the same time: most of them wait for C tor.
-const AT_ONCE: usize = 4;
+/// Groups of pages that run at the same time: one of them mostly waits for C tor.
+const AT_ONCE: usize = 2;
 
 /// The folder of programs of a Python with `flashflow-results`, if it can be installed.
 fn python(programs: &Path) -> Option<PathBuf> {
@@ -256,5 +325,5 @@ fn python(programs: &Path) -> Option<PathBuf> {
         .args(["-c", script, "sh"])
         .args([environment.as_path(), &root(), source.path()])
         .status();
-    status.is_ok_and(|it| it.success()).then_some(made)
+    status.is_ok_and(|status| status.success()).then_some(made)
 }

@@ -119,8 +119,8 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
     let (software, made) = (file.header.software.as_deref().unwrap_or("torflow"), file.timestamp);
     let without = file.relays.len().saturating_sub(relays.len());
     let in_words = format!(
-        "{} relays with {total} KB/s in all, and {without} without a vote; by {software}, newest result {}",
-        relays.len(),
+        "{} with {total} KB/s in all, and {without} without a vote; by {software}, newest result {}",
+        report::plural(relays.len() as u64, "relay"),
         readable(made)
     );
     output.result(in_words, || {
@@ -170,8 +170,12 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     }
     let totals = (total(&earlier.relays), total(&later.relays));
     let in_words = format!(
-        "{} relays added, {} removed, {} changed, {same} the same; {} to {} KB/s in all",
-        counts.0, counts.1, counts.2, totals.0, totals.1
+        "{} added, {} removed, {} changed, {same} the same; {} to {} KB/s in all",
+        report::plural(counts.0 as u64, "relay"),
+        counts.1,
+        counts.2,
+        totals.0,
+        totals.1
     );
     output.result(in_words, || {
         json!({

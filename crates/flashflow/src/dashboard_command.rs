@@ -94,7 +94,9 @@ fn check_store(store: &Path) -> Result<(), Error> {
         Err(StoreError::Missing { .. }) if folder.is_dir() => {
             if let Some(other) = store_in(folder) {
                 let (store, other) = (store.display(), other.display());
-                return Err(Error::Failed(format!("there is no store {store}, but {other} is one: use --store {other}")));
+                return Err(Error::Failed(format!(
+                    "there is no store {store}, but {other} is one: use --store {other}"
+                )));
             }
             let store = store.display();
             tracing::warn!(
@@ -110,7 +112,7 @@ fn check_store(store: &Path) -> Result<(), Error> {
 fn store_in(folder: &Path) -> Option<PathBuf> {
     let files = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> =
-        files.filter(|path| path.extension().is_some_and(|it| it == "db")).collect();
+        files.filter(|path| path.extension().is_some_and(|end| end == "db")).collect();
     files.sort();
     files.into_iter().find(|path| Reader::open(path).is_ok())
 }

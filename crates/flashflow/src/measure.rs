@@ -129,7 +129,7 @@ pub(crate) fn run(
     let report = RelayReport::from(record);
     let relays = std::slice::from_ref(&report);
     let mut parts = vec![report::table(relays)];
-    parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|it| !it.is_empty()));
+    parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|text| !text.is_empty()));
     parts.extend(advice(record.verdict(), &report));
     output.result(parts.join("\n"), || report.value("summary"));
     Ok(match record.verdict() {
@@ -295,4 +295,30 @@ fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
     let router = authority::router(router);
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     Ok(Relay { router, defences, source: source.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_without_an_upper_bound_says_what_to_do() {
+        let report = RelayReport { estimate_mbit_per_s: Some(18.4), ..RelayReport::default() };
+        let rate = Rate::from_mbit_per_s(150.0);
+        for (reason, remedy) in [
+            (
+                Inconclusive::TeamTooSmall { needed: rate, available: rate },
+                "of 150.00 Mbit/s or more",
+            ),
+            (Inconclusive::RoundLimit { rounds: 12 }, "--guess 37"),
+            (Inconclusive::QueueOfOne { queue_ms: 80, next: None }, "--team"),
+            (Inconclusive::PathUnknown { rtt_ms: 90, next: None }, "--sockets"),
+            (Inconclusive::Unsteady { mean: 1, median: 2 }, "little else to do"),
+        ] {
+            let text = advice(Verdict::LowerBound(&reason), &report).expect("a lower bound");
+            assert!(text.starts_with("The relay can carry at least this. Measure again"), "{text}");
+            assert!(text.contains(remedy), "{text}");
+        }
+        assert_eq!(advice(Verdict::Conclusive, &report), None);
+    }
 }

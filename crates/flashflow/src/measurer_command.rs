@@ -179,7 +179,7 @@ impl Checked {
                     report::plural(ports.count() as u64, "port"),
                 ));
             }
-            if let Some(ephemeral) = ephemeral_ports().filter(|it| it.overlaps(ports)) {
+            if let Some(ephemeral) = ephemeral_ports().filter(|range| range.overlaps(ports)) {
                 warnings.push(format!(
                     "landing_ports: {ports} overlaps {ephemeral}, the ports that the kernel gives to other connections \
                      (net.ipv4.ip_local_port_range): choose lower ports"
@@ -295,7 +295,7 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     ];
     let warnings = checked.warnings();
     let text: Vec<String> =
-        text.into_iter().chain(warnings.iter().map(|it| format!("warning: {it}"))).collect();
+        text.into_iter().chain(warnings.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
         json!({
             "type": "check", "configuration": path, "key": key, "listen": config.listen,
@@ -427,12 +427,23 @@ mod tests {
             ("capacity_mbit_per_s = -3", "above zero"),
             ("capacity_mbit_per_s = nan", "above zero"),
             ("landing_ports = \"20000\"", "20000-20999"),
+            ("capacity_mbit_per_s = \"1000\"", "a number, without quotes"),
+            ("pumps = \"2\"", "a number, without quotes"),
+            ("private_network = \"true\"", "true or false, without quotes"),
+            ("opt_in = 5", "in quotes"),
+            ("own_address = \"measurer.example.org\"", "host names are not looked up"),
+            ("metrics = \"127.0.0.1\"", "with a port, such as 192.0.2.7:7100"),
         ] {
             let error = parse(&format!("{good}{more}\n")).expect_err(more).to_string();
             assert!(error.contains(word) && error.contains("measurer.toml"), "{error}");
         }
         let error = parse("listen = \"here\"").expect_err("no address").to_string();
         assert!(error.contains("listen = \"here\""), "{error}");
+        assert!(error.contains("such as 192.0.2.7:7100"), "{error}");
+        let list = format!("coordinators = [\"{KEY}\"]");
+        let error = parse(&good.replace(&list, &format!("coordinators = \"{KEY}\"")));
+        let error = error.expect_err("no list").to_string();
+        assert!(error.contains("a list in brackets"), "{error}");
         let error = parse(&good.replace(KEY, "AAAA")).expect_err("no key").to_string();
         assert!(error.contains("flashflow keys"), "{error}");
         let error = parse(&good.replace("key = \"k\"", "")).expect_err("no key").to_string();

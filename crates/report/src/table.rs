@@ -120,9 +120,10 @@ fn reasons(relays: &[RelayReport]) -> String {
 pub fn sockets(relays: &[RelayReport]) -> String {
     let of_last_round = |relay: &RelayReport| {
         let last = relay.accounts.last().map(|last| last.round);
-        let accounts = relay.accounts.iter().filter(|it| Some(it.round) == last);
-        let line = |it: &RoundAccount| {
-            [nickname(relay), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
+        let accounts = relay.accounts.iter().filter(|account| Some(account.round) == last);
+        let line = |account: &RoundAccount| {
+            let (measurer, words) = (account.measurer, account.in_words());
+            [nickname(relay), format!("sockets of measurer {measurer}: {words}")]
         };
         accounts.map(line).collect::<Vec<_>>()
     };

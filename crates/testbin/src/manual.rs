@@ -54,13 +54,15 @@ pub fn blocks() -> Vec<Block> {
 }
 
 fn collect(folder: &Path, pages: &mut Vec<PathBuf>) {
-    let mut entries: Vec<PathBuf> =
-        fs::read_dir(folder).expect("a folder").map(|it| it.expect("listed").path()).collect();
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("listed").path())
+        .collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
             collect(&path, pages);
-        } else if path.extension().is_some_and(|it| it == "md") {
+        } else if path.extension().is_some_and(|end| end == "md") {
             pages.push(path);
         }
     }
@@ -123,19 +125,20 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut word: Option<String> = None;
     let mut is_target = false;
     let mut letters = line.chars().peekable();
-    let mut end = |word: &mut Option<String>, is_target: &mut bool, commands: &mut Vec<Vec<String>>| {
-        if let Some(word) = word.take()
-            && !std::mem::take(is_target)
-            && let Some(command) = commands.last_mut()
-        {
-            command.push(word);
-        }
-    };
+    let mut end =
+        |word: &mut Option<String>, is_target: &mut bool, commands: &mut Vec<Vec<String>>| {
+            if let Some(word) = word.take()
+                && !std::mem::take(is_target)
+                && let Some(command) = commands.last_mut()
+            {
+                command.push(word);
+            }
+        };
     while let Some(letter) = letters.next() {
         match letter {
             '\'' | '"' => {
                 let word = word.get_or_insert_default();
-                word.extend(letters.by_ref().take_while(|it| *it != letter));
+                word.extend(letters.by_ref().take_while(|inner| *inner != letter));
             }
             '$' if letters.peek() == Some(&'(') => {
                 let word = word.get_or_insert_default();
@@ -150,9 +153,9 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
             ' ' | '\t' => end(&mut word, &mut is_target, &mut commands),
             '>' | '<' => {
                 // A number before it is a file descriptor.
-                word = word.filter(|it| !it.bytes().all(|byte| byte.is_ascii_digit()));
+                word = word.filter(|text| !text.bytes().all(|byte| byte.is_ascii_digit()));
                 end(&mut word, &mut is_target, &mut commands);
-                while letters.next_if(|it| matches!(it, '>' | '<' | '&')).is_some() {}
+                while letters.next_if(|next| matches!(next, '>' | '<' | '&')).is_some() {}
                 is_target = true;
             }
             '|' | '&' | ';' | '(' | ')' => {
@@ -181,7 +184,9 @@ const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f7075
 fn of_program(program: &str, line: &str) -> Vec<Vec<String>> {
     let own = |words: Vec<String>| {
         let is_own = |word: &String| word.rsplit('/').next() == Some(program);
-        let at = words.iter().position(is_own)?;
+        // `cargo build -p flashflow` names a package.
+        let at =
+            words.iter().position(is_own).filter(|_| !words.iter().any(|word| word == "cargo"))?;
         let filled = words.into_iter().skip(at).map(|word| {
             let fill = |word: String, (name, value): &(&str, &str)| word.replace(name, value);
             PLACEHOLDERS.iter().fold(word, fill)
@@ -224,9 +229,9 @@ fn examples(command: &Command, lines: &mut Vec<(String, String)>) {
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let text = help.replace("\\\n", "");
     let place = format!("--help of {}", command.get_name());
-    lines.extend(text.lines().filter(|it| it.starts_with("  ")).map(|it| {
-        (place.clone(), without_comment(it.trim()).to_owned())
-    }));
+    let lines_of_help = text.lines().filter(|line| line.starts_with("  "));
+    lines
+        .extend(lines_of_help.map(|line| (place.clone(), without_comment(line.trim()).to_owned())));
     command.get_subcommands().for_each(|below| examples(below, lines));
 }
 
@@ -240,6 +245,10 @@ mod tests {
         let found = of_program("flashflow", line);
         assert_eq!(found, [["b/flashflow", "x", "a  b", "c;d", "$(date +%F)"]]);
         assert_eq!(of_program("flashflow-lab", line), [["flashflow-lab", "y"]]);
+        assert_eq!(
+            of_program("flashflow", "A=1 cargo test -p flashflow"),
+            Vec::<Vec<String>>::new()
+        );
         assert_eq!(without_comment("a '#b' c#d # e"), "a '#b' c#d ");
     }
 

@@ -115,7 +115,8 @@ impl Newcomers {
 
 impl fmt::Display for Newcomers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} new relays, {} gone; ", self.new, self.gone)?;
+        let plural = |count: usize, thing: &str| report::plural(count as u64, thing);
+        write!(f, "{}, {} gone; ", plural(self.new, "new relay"), self.gone)?;
         match (self.median_s(), self.waits_s.last()) {
             (Some(median_s), Some(most_s)) => write!(
                 f,
@@ -129,8 +130,10 @@ impl fmt::Display for Newcomers {
         }
         write!(
             f,
-            "; {} join a machine that is planned, {} wait for the next period; {} measurements of old ones moved",
-            self.joined, self.next_period, self.moved
+            "; with a machine that is planned: {}, in the next period: {}; {} of old ones moved",
+            self.joined,
+            self.next_period,
+            plural(self.moved, "measurement")
         )
     }
 }
