@@ -54,7 +54,7 @@ pub fn is_journal() -> bool {
 
 /// Whether stdout and stderr are one stream, such as a terminal or the journal.
 fn is_one_stream() -> bool {
-    let of = |stream: std::io::Result<std::os::fd::OwnedFd>| {
+    let of = |stream: io::Result<std::os::fd::OwnedFd>| {
         let metadata = File::from(stream.ok()?).metadata().ok()?;
         Some((metadata.dev(), metadata.ino()))
     };
