@@ -131,4 +131,26 @@ mod tests {
     fn the_commands_of_the_documentation_and_of_the_help_parse() {
         testbin::manual::assert_commands_parse(&cli::command::<Command>(), &[], 60);
     }
+
+    #[test]
+    fn each_command_that_prints_results_has_a_schema() {
+        let command = cli::command::<Command>();
+        let mut names = Vec::new();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            match command.get_subcommands().count() {
+                0 => names.push(name.to_owned()),
+                _ => names.extend(command.get_subcommands().map(|below| format!("{name}-{}", below.get_name()))),
+            }
+        }
+        // `export` has one for each table; completions and schemas are no results.
+        names.retain(|name| !matches!(name.as_str(), "export" | "completions" | "schema"));
+        let known = |name: &String| SCHEMAS.iter().any(|(known, _)| known == name);
+        let missing: Vec<&String> = names.iter().filter(|name| !known(name)).collect();
+        assert_eq!(missing, Vec::<&String>::new());
+        for (name, schema) in SCHEMAS {
+            let text = serde_json::to_string(&schema()).expect("JSON");
+            assert!(text.contains("\"properties\""), "{name}: {text}");
+        }
+    }
 }
