@@ -3,11 +3,11 @@
 use super::agreed::Seeds;
 use super::config::{Config, ConfiguredMeasurer, Schedule};
 use super::config_file::check_listen;
+use super::lines::{Check, Line};
 use cli::Error;
 use documents::Source;
 use onion::Rate;
 use rustix::fs::Access;
-use serde_json::json;
 use std::fs::File;
 use std::path::Path;
 use store::{Reader, StoreError};
@@ -95,12 +95,18 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     let text: Vec<String> =
         text.into_iter().chain(warning.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
-        json!({
-            "type": "check", "configuration": path, "key": key, "measurers": config.measurers.len(),
-            "capacity_mbit_per_s": capacity.as_mbit_per_s(), "opted_in": opted_in,
-            "period_s": config.period.as_secs(), "slot_s": config.slot_s, "authorities": agreement,
-            "store": config.store, "out": config.out,
-            "warnings": warning.iter().collect::<Vec<_>>(),
+        Line::Check(Check {
+            configuration: path,
+            key: &key,
+            measurers: config.measurers.len(),
+            capacity_mbit_per_s: capacity.as_mbit_per_s(),
+            opted_in,
+            period_s: config.period.as_secs(),
+            slot_s: config.slot_s,
+            authorities: agreement,
+            store: &config.store,
+            out: &config.out,
+            warnings: warning.into_iter().collect(),
         })
     });
     Ok(Exit::Done)

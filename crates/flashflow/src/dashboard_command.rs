@@ -3,10 +3,11 @@
 use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use dashboard::{Options, Server};
 use link::unix_time_s;
 use netdoc::bwfile::LATEST;
-use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use store::{Reader, StoreError};
@@ -45,6 +46,17 @@ pub(crate) struct DashboardOptions {
     log: LogArguments,
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The dashboard is ready.
+    Listening {
+        /// Its address, with the port that was taken.
+        address: SocketAddr,
+    },
+}
+
 pub(crate) fn run(
     options: &DashboardOptions,
     output: &Output,
@@ -74,7 +86,7 @@ pub(crate) fn run(
     log::announce(
         output,
         format!("listening on http://{address}/"),
-        || json!({"type": "listening", "address": address.to_string()}),
+        || Line::Listening { address },
     );
     if !address.ip().is_loopback() {
         tracing::warn!(

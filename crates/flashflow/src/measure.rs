@@ -4,6 +4,8 @@ use authority::shell::{self, Beginning, Observer, Surroundings};
 use authority::{Config, RemoteTeam, events};
 use clap::Args;
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use coordinator::journal::Entry;
 use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
@@ -137,6 +139,15 @@ pub(crate) fn run(
         Verdict::LowerBound(_) => Exit::Inconclusive,
         Verdict::Failed(_) => Exit::Failed,
     })
+}
+
+/// A line with `--json`, in addition to those of each second.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "a schema: a report prints itself")]
+pub(crate) enum Line {
+    /// The result.
+    Summary(RelayReport),
 }
 
 /// What the operator of the relay can do about a result without an upper bound.

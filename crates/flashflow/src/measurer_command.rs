@@ -15,8 +15,8 @@ use measurer::{
 };
 use onion::{Duration, Rate};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -59,6 +59,51 @@ pub(crate) struct MeasurerOptions {
     check: bool,
     #[command(flatten)]
     log: LogArguments,
+}
+
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// The measurer is ready.
+    Listening {
+        /// Its address, with the port that was taken.
+        address: SocketAddr,
+    },
+    /// Prometheus can read metrics.
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// With `--check`: what the measurer would do.
+    Check(CheckLine<'a>),
+}
+
+/// A checked configuration.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CheckLine<'a> {
+    /// The file.
+    configuration: &'a Path,
+    /// The public key.
+    key: &'a str,
+    /// The address for coordinators.
+    listen: SocketAddr,
+    /// The capacity; `null` if it is measured at the start.
+    capacity_mbit_per_s: Option<f64>,
+    /// The number of coordinators.
+    coordinators: usize,
+    /// The number of relays on the opt-in list.
+    opted_in: usize,
+    /// Whether lists of coordinators are accepted.
+    accept_opt_in: bool,
+    /// The key that must have signed them.
+    opt_in_key: Option<String>,
+    /// Whether all private addresses are measured.
+    private_network: bool,
+    /// The ports at which relays connect; `null` for any.
+    landing_ports: Option<&'a str>,
+    /// Settings that are valid, and limit or prevent measurements.
+    warnings: &'a [String],
 }
 
 /// `measurer.toml`.
@@ -228,12 +273,12 @@ pub(crate) fn run(
     log::announce(
         output,
         format!("listening on {address}"),
-        || json!({"type": "listening", "address": address}),
+        || Line::Listening { address },
     );
     if let Some(metrics) = &metrics {
         let address = metrics.address();
         tracing::info!("metrics at http://{address}/metrics");
-        output.record(|| json!({"type": "metrics", "address": address}));
+        output.record(|| Line::Metrics { address });
     }
     // The server ends without a signal only after a fatal error, which it logs.
     while !server.has_ended() {
@@ -297,12 +342,18 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     let text: Vec<String> =
         text.into_iter().chain(warnings.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
-        json!({
-            "type": "check", "configuration": path, "key": key, "listen": config.listen,
-            "capacity_mbit_per_s": capacity.map(|it| it.as_mbit_per_s()), "coordinators": coordinators,
-            "opted_in": opted_in, "accept_opt_in": config.accept_opt_in,
-            "opt_in_key": config.opt_in_key.as_ref().map(|it| it.0.to_string()), "private_network": config.private_network, "landing_ports": ports,
-            "warnings": warnings,
+        Line::Check(CheckLine {
+            configuration: path,
+            key: &key,
+            listen: config.listen,
+            capacity_mbit_per_s: capacity.map(Rate::as_mbit_per_s),
+            coordinators,
+            opted_in,
+            accept_opt_in: config.accept_opt_in,
+            opt_in_key: config.opt_in_key.as_ref().map(|key| key.0.to_string()),
+            private_network: config.private_network,
+            landing_ports: ports.as_deref(),
+            warnings: &warnings,
         })
     });
     Ok(Exit::Done)

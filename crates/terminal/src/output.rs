@@ -2,7 +2,8 @@
 
 use crate::exit::Exit;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::env;
 use std::fmt::Display;
 use std::fs::File;
@@ -24,6 +25,19 @@ pub struct Output {
     is_log: AtomicBool,
     /// A result was lost: writing to standard output failed.
     has_lost: AtomicBool,
+}
+
+/// The last line of a command that did not complete.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum End {
+    /// It was interrupted.
+    Interrupted,
+    /// It could not start or continue. A coordinator without `--once` continues.
+    Error {
+        /// The reason.
+        error: String,
+    },
 }
 
 /// Standard error for a log whose lines do not break the progress display.
@@ -96,11 +110,13 @@ impl Output {
     }
 
     /// Prints a result: `value` with `--json`, else `text`.
-    pub fn result(&self, text: impl Display, value: impl FnOnce() -> Value) {
+    pub fn result<V: Serialize>(&self, text: impl Display, value: impl FnOnce() -> V) {
         self.bar.suspend(|| {
             let mut stdout = io::stdout().lock();
             let written = if self.is_json {
-                writeln!(stdout, "{}", value())
+                // Cannot fail: all keys are strings.
+                let line = serde_json::to_string(&value()).map_err(io::Error::from);
+                line.and_then(|line| writeln!(stdout, "{line}"))
             } else {
                 writeln!(stdout, "{text}")
             };
@@ -109,10 +125,10 @@ impl Output {
     }
 
     /// Prints a daemon's result: `log` writes it if it would be a line among those of the log, which have a time and a level.
-    pub fn announce(
+    pub fn announce<V: Serialize>(
         &self,
         text: impl Display,
-        value: impl FnOnce() -> Value,
+        value: impl FnOnce() -> V,
         log: impl FnOnce(&dyn Display),
     ) {
         if self.is_log() && !self.is_json && is_one_stream() {
@@ -144,7 +160,7 @@ impl Output {
     }
 
     /// Prints a result with `--json` only.
-    pub fn record(&self, value: impl FnOnce() -> Value) {
+    pub fn record<V: Serialize>(&self, value: impl FnOnce() -> V) {
         if self.is_json {
             self.result("", value);
         }
@@ -153,7 +169,7 @@ impl Output {
     /// Prints a result without `--json` only.
     pub fn text(&self, text: impl Display) {
         if !self.is_json {
-            self.result(text, || Value::Null);
+            self.result(text, || ());
         }
     }
 
@@ -213,7 +229,7 @@ impl Output {
     pub fn interrupted(&self) -> Exit {
         self.quiet();
         self.step("interrupted");
-        self.record(|| serde_json::json!({"type": "interrupted"}));
+        self.record(|| End::Interrupted);
         Exit::Interrupted
     }
 
@@ -222,6 +238,6 @@ impl Output {
         self.quiet();
         let priority = if is_journal() { "<3>" } else { "" };
         let _ = writeln!(io::stderr().lock(), "{priority}flashflow: {error}");
-        self.record(|| serde_json::json!({"type": "error", "error": error.to_string()}));
+        self.record(|| End::Error { error: error.to_string() });
     }
 }
