@@ -3,6 +3,7 @@
 use super::Common;
 use super::agreed::Seeds;
 use super::config::{Authorities, Authority, Config, ConfiguredMeasurer};
+use super::lines::{Left, Line};
 use cli::Error;
 use control::PeerState;
 use control::keys::PublicKey;
@@ -10,7 +11,6 @@ use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Time
 use coordinator::plan::TeamRoom;
 use link::{ClockWatch, unix_time_s};
 use onion::{Duration, Rate};
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -176,14 +176,12 @@ impl<'env> Party<'env> {
         problems: &BTreeMap<AuthorityKey, String>,
     ) {
         let Outcome { agreed, parts, unconfirmed } = outcome;
-        let mut without: Vec<Value> = Vec::new();
+        let mut without: Vec<Left> = Vec::new();
         for (key, part) in parts.iter().filter(|(_, part)| **part != Part::Took) {
             let name = self.name(*key);
             let problem = problems.get(key).map(|it| format!(" ({it})")).unwrap_or_default();
             tracing::warn!("without {name}, which {part}{problem}");
-            without.push(
-                json!({"key": key.to_string(), "name": name, "why": format!("{part}{problem}")}),
-            );
+            without.push(Left { key: key.to_string(), name, why: format!("{part}{problem}") });
         }
         for key in &unconfirmed {
             tracing::warn!(
@@ -212,11 +210,14 @@ impl<'env> Party<'env> {
         self.common.output.record(|| {
             let keys =
                 |keys: &[AuthorityKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
-            json!({
-                "type": "agreement", "period_unix_s": begin_unix_s, "agreed": members.is_some(),
-                "members": keys(members.as_deref().unwrap_or_default()), "without": without,
-                "unconfirmed": keys(&unconfirmed), "mark": mark,
-            })
+            Line::Agreement {
+                period_unix_s: begin_unix_s,
+                agreed: members.is_some(),
+                members: keys(members.as_deref().unwrap_or_default()),
+                without,
+                unconfirmed: keys(&unconfirmed),
+                mark,
+            }
         });
     }
 

@@ -3,11 +3,11 @@
 use super::agreed::Seeds;
 use super::config::{Config, ConfiguredMeasurer, Schedule};
 use super::config_file::check_listen;
+use super::lines::{Check, Line};
 use cli::Error;
 use documents::Source;
 use onion::Rate;
 use rustix::fs::Access;
-use serde_json::json;
 use std::fs::File;
 use std::path::Path;
 use store::{Reader, StoreError};
@@ -64,10 +64,11 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     };
     let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
     let (key, opted_in) = (config.secret.public().to_string(), config.consent().listed());
-    let agreement_words = match agreement {
+    let seed = match agreement {
         0 => "its own seed".to_owned(),
         others => {
-            format!("seed agreed with {}", report::plural(others as u64, "other coordinator"))
+            let others = report::plural(others as u64, "other coordinator");
+            format!("seed agreed with {others}")
         }
     };
     let team = report::plural(config.measurers.len() as u64, "measurer");
@@ -77,7 +78,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         format!("team: {team}, {capacity}"),
         format!("consensus: {documents}; signatures: {signatures}"),
         format!("relays: {relays}; {opted_in} on the opt-in list"),
-        format!("schedule: {schedule}; {agreement_words}"),
+        format!("schedule: {schedule}; {seed}"),
         format!("store: {} ({store})", config.store.display()),
         format!(
             "bandwidth files: in {}, every {} s",
@@ -85,12 +86,27 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             config.refresh.as_secs()
         ),
     ];
+    let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());
+    let warning = own.then(|| {
+        format!(
+            "measurers: {key} is the key of this coordinator: write the public key of the measurer"
+        )
+    });
+    let text: Vec<String> =
+        text.into_iter().chain(warning.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
-        json!({
-            "type": "check", "configuration": path, "key": key, "measurers": config.measurers.len(),
-            "capacity_mbit_per_s": capacity.as_mbit_per_s(), "opted_in": opted_in,
-            "period_s": config.period.as_secs(), "slot_s": config.slot_s, "authorities": agreement,
-            "store": config.store, "out": config.out,
+        Line::Check(Check {
+            configuration: path,
+            key: &key,
+            measurers: config.measurers.len(),
+            capacity_mbit_per_s: capacity.as_mbit_per_s(),
+            opted_in,
+            period_s: config.period.as_secs(),
+            slot_s: config.slot_s,
+            authorities: agreement,
+            store: &config.store,
+            out: &config.out,
+            warnings: warning.into_iter().collect(),
         })
     });
     Ok(Exit::Done)

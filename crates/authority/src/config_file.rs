@@ -17,8 +17,36 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     })?;
     toml::from_str(&text).map_err(|error| Error::Config {
         path: path.to_owned(),
-        problem: error.to_string().trim_end().to_owned(),
+        problem: with_remedy(error.to_string().trim_end()),
     })
+}
+
+/// A parser's message on a value, with what to write instead.
+#[must_use]
+pub fn with_remedy(problem: &str) -> String {
+    let remedies = [
+        (
+            "invalid socket address syntax",
+            "write an IP address with a port, such as 192.0.2.7:7100 or [2001:db8::7]:7100; host names are not looked up",
+        ),
+        (
+            "invalid IP address syntax",
+            "write an IP address, such as 192.0.2.7; host names are not looked up",
+        ),
+        ("expected a boolean", "write true or false, without quotes"),
+        ("expected a sequence", "write a list in brackets, such as [\"one\", \"two\"]"),
+        ("expected a string", "write the value in quotes"),
+    ];
+    let numbers = ["f64", "u16", "u32", "u64", "usize", "i64", "a nonzero u32"];
+    let is_quoted_number = problem.contains("invalid type: string")
+        && numbers.iter().any(|number| problem.ends_with(&format!("expected {number}")));
+    let remedy = match is_quoted_number {
+        true => Some("write a number, without quotes"),
+        false => {
+            remedies.iter().find(|(sign, _)| problem.contains(sign)).map(|(_, remedy)| *remedy)
+        }
+    };
+    remedy.map_or_else(|| problem.to_owned(), |remedy| format!("{problem}: {remedy}"))
 }
 
 /// The path of a file in a configuration, which is relative to the folder of the configuration.

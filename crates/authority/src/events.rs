@@ -92,8 +92,6 @@ fn fingerprint(record: &Record) -> String {
 fn describe(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
-        "{} waiting for a slot, {running} being measured, {done} done, {without_slot} without a slot in this \
-         period",
-        report::plural(waiting as u64, "relay")
+        "relays that wait for their slots: {waiting}; being measured: {running}; done: {done}; without a slot in this period: {without_slot}"
     )
 }

@@ -13,6 +13,7 @@ pub mod config_file;
 mod daemon;
 pub mod events;
 mod journal;
+pub mod lines;
 pub mod log;
 mod network;
 mod past;
@@ -37,19 +38,20 @@ use coordinator::{HistoryPolicy, Params, Record};
 use daemon::Daemon;
 use documents::Documents;
 use journal::Journal;
+use lines::Line;
 use link::{ClockWatch, unix_time_s};
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
 use network::Network;
 use onion::{Duration, Rate};
 use report::RelayReport;
-use serde_json::{Value, json};
+use serde_json::Value;
 use shell::Beginning;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 use std::{fs, thread};
-use terminal::{Exit, Hangup, Interrupt, Output};
+use terminal::{End, Exit, Hangup, Interrupt, Output};
 
 /// The delay before a period that could not begin, for example because the authority is down, is retried.
 const RETRY: Duration = Duration::from_secs(60);
@@ -163,13 +165,13 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
 /// Logs an error after which the coordinator continues.
 fn log_error(error: &Error, output: &Output) {
     tracing::error!("{error}");
-    output.record(|| json!({"type": "error", "error": error.to_string()}));
+    output.record(|| End::Error { error: error.to_string() });
 }
 
 fn interrupted(output: &Output) -> Exit {
     output.quiet();
     tracing::info!("interrupted");
-    output.record(|| json!({"type": "interrupted"}));
+    output.record(|| End::Interrupted);
     Exit::Interrupted
 }
 
@@ -403,8 +405,8 @@ fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -
     if let Some(written) = written {
         output.text(format!("bandwidth file: {}", written.path.display()));
     }
-    let path = written.map(|written| &written.path);
-    output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
+    let bandwidth_file = written.map(|written| written.path.as_path());
+    output.record(|| Line::Summary { relays: reports, bandwidth_file });
     let all = records.iter().all(|record| record.capacity().is_some());
     if all { Exit::Done } else { Exit::Failed }
 }

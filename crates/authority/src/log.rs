@@ -4,6 +4,7 @@
 //! becomes the priority of sd-daemon(3), and the time is left to the journal.
 
 use clap::{Args, ValueEnum};
+use serde_json::Value;
 use std::fmt;
 use terminal::{Output, is_journal};
 use tracing::{Event, Level, Subscriber};
@@ -51,6 +52,11 @@ pub fn start(LogArguments { log_format }: LogArguments, output: &Output) {
             if is_journal { log.map_event_format(WithPriority).try_init() } else { log.try_init() }
         }
     };
+}
+
+/// Prints the result of a daemon, such as the address at which it listens: on stdout for programs, and in the log where both are one stream.
+pub fn announce(output: &Output, text: impl fmt::Display, value: impl FnOnce() -> Value) {
+    output.announce(text, value, |text| tracing::info!("{text}"));
 }
 
 /// Lines that begin with a priority in angle brackets.

@@ -69,7 +69,12 @@ pub fn view(
         valid_after_unix_s: consensus.valid_after,
         source: documents.what.clone(),
         signers: documents.signers,
-        routers: consensus.routers().iter().map(router).collect(),
+        // Links must prove both identities, and both are in the bandwidth file.
+        routers: consensus
+            .routers()
+            .iter()
+            .map(|relay| Router { ids: documents.ids(relay), ..router(relay) })
+            .collect(),
         named,
         echo,
         families: Vec::new(),

@@ -6,8 +6,10 @@ mod error;
 mod help;
 mod manual;
 mod program;
+mod schema;
 
 pub use completions::CompletionsOptions;
 pub use error::Error;
-pub use manual::ManualOptions;
+pub use manual::{ManualLine, ManualOptions};
 pub use program::{COMMIT, Commands, TARGET, command, main};
+pub use schema::{Either, SchemaOptions, Schemas, schema_of};

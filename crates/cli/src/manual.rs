@@ -6,7 +6,8 @@ use clap::builder::Resettable;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,21 @@ pub struct ManualOptions {
     /// Output folder. Its subfolders are man1, man5 and completions.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+}
+
+/// What the command prints with `--json`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ManualLine {
+    /// All files are written.
+    Manual {
+        /// The folder of the pages of commands.
+        pages: PathBuf,
+        /// The folder of the pages of configuration files.
+        configurations: PathBuf,
+        /// The folder of completions.
+        completions: PathBuf,
+    },
 }
 
 impl ManualOptions {
@@ -53,8 +69,7 @@ impl ManualOptions {
         }
         let folders = [&pages, &configurations, &completions].map(|it| it.display().to_string());
         let folders = folders.join("\n");
-        let value = || json!({"type": "manual", "pages": pages, "configurations": configurations, "completions": completions});
-        output.result(folders, value);
+        output.result(folders, || ManualLine::Manual { pages, configurations, completions });
         Ok(Exit::Done)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::{completions, help};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command, Subcommand};
 use std::error::Error as StdError;
 use std::io::{self, Write as _};
@@ -67,7 +68,16 @@ pub fn command<C: Commands>() -> Command {
     let command = C::augment_subcommands(command)
         .mut_subcommand("completions", |it| it.after_help(completions::after_help(C::NAME)));
     let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| width.0.into());
-    help::prepared(command, C::GROUPS, width)
+    help::prepared(with_negative_numbers(command), C::GROUPS, width)
+}
+
+/// Accepts `-5` as a value, so that the error names the option and its range.
+fn with_negative_numbers(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// Runs a program.
@@ -79,7 +89,7 @@ pub fn main<C: Commands>() -> ExitCode {
     });
     let (command, is_json, is_tied) = match parsed {
         Ok(parsed) => parsed,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(most_similar_first(error)),
     };
     let output = Output::new(is_json).of_version(VERSION);
     let result = Interrupt::install().map_err(Error::from).and_then(|interrupt| {
@@ -108,8 +118,19 @@ fn is_usage<C: Commands>(error: &(dyn StdError + Send + Sync + 'static)) -> bool
         || C::is_usage(error)
 }
 
+/// clap suggests commands in ascending order of similarity.
+fn most_similar_first(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(mut commands)) =
+        error.remove(ContextKind::SuggestedSubcommand)
+    {
+        commands.reverse();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(commands));
+    }
+    error
+}
+
 /// Prints help, the version, or an error in the arguments.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: clap::Error) -> ExitCode {
     let output = Output::new(false);
     if error.use_stderr() {
         error.exit();

@@ -89,6 +89,7 @@ pub struct Account {
 /// Where most of a measurer's cells waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Waited {
     /// At the relay, or on the return path: the relay's kernel had acknowledged most of the missing bytes, or its
     /// window was full.

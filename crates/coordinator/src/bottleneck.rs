@@ -40,6 +40,7 @@ pub struct MeasurerBottleneck {
 /// The cause that limits a measurer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Bottleneck {
     /// A bottleneck with a queue on its path to the relay: its packets wait longer than those of the others.
     Path {

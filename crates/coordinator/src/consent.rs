@@ -65,7 +65,9 @@ pub enum ConsentError {
 
 /// A line of an opt-in list that has no fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is not a fingerprint of 40 hex digits, alone or with an address")]
+#[error(
+    "line {line} is not a fingerprint of 40 hex digits, alone or followed by a blank and an address, without `$` and commas"
+)]
 pub struct BadOptInLine {
     /// The line, counted from one.
     pub line: usize,

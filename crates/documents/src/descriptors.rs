@@ -139,18 +139,45 @@ mod tests {
 
     /// A consensus with a relay of this identity, and a descriptor with this digest.
     fn naming(identity: &Fingerprint, digest: &str) -> Consensus {
+        let text = naming_text(identity, digest);
+        Consensus::parse(text.as_bytes()).expect("a consensus")
+    }
+
+    fn naming_text(identity: &Fingerprint, digest: &str) -> String {
         let (head, _) = CONSENSUS.split_once("\nr ").expect("a relay");
         let (_, foot) = CONSENSUS.split_once("\ndirectory-footer").expect("a footer");
         let mut bytes = [0; 32];
         bytes[..20].copy_from_slice(identity.as_bytes());
         // 20 bytes; the following zeros are ignored.
         let identity = netdoc::Ed25519Identity::from_bytes(bytes).to_string();
-        let text = format!(
+        format!(
             "{head}\nr relay {} {digest} 2020-02-28 21:39:07 192.0.2.1 9001 0\ns Running Valid\nw Bandwidth=1\n\
              directory-footer{foot}",
             &identity[..27]
-        );
-        Consensus::parse(text.as_bytes()).expect("a consensus")
+        )
+    }
+
+    #[test]
+    fn the_ed25519_identity_of_a_relay_is_that_of_its_descriptor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cached-descriptors");
+        fs::write(&path, DESCRIPTORS).expect("room");
+        let ed25519 = |consensus: &str, origin: Origin<'_>| {
+            let new =
+                super::super::Documents::new("it".to_owned(), consensus.as_bytes(), origin, 0);
+            let documents = new.expect("a consensus");
+            let router = &documents.consensus.routers()[0];
+            let ids = documents.ids(router);
+            assert_eq!(ids.rsa.0, *author().as_bytes());
+            ids.ed25519.map(|id| netdoc::Ed25519Identity::from_bytes(id.0).to_string())
+        };
+        let consensus = naming_text(&author(), DIGEST);
+        let known = ed25519(&consensus, Origin::File(&path));
+        assert_eq!(known.as_deref(), Some("cvBD6VtTgGHX9teN59R3rGppq4ZBEvz/v74QOAlu3NI"));
+        assert_eq!(ed25519(&consensus, Origin::Nowhere), None);
+        // A descriptor that the consensus does not name proves nothing.
+        let other = naming_text(&author(), "fT1lwALw2cmUMK6Otfxu5FIrrSc");
+        assert_eq!(ed25519(&other, Origin::File(&path)), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub use source::Source;
 
 use coordinator::{Mode, PastEstimate, Record};
 use netdoc::bwfile::{self, RelayLine};
-use netdoc::consensus::Consensus;
+use netdoc::consensus::{Consensus, Router};
 use netdoc::{Ed25519Identity, Fingerprint, Nickname};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -33,6 +33,8 @@ pub struct Documents {
     pub families: Vec<(RsaId, RsaId)>,
     /// The rate limit in the descriptor of each relay (`bandwidth-avg`), in bytes per second.
     averages: BTreeMap<Fingerprint, u64>,
+    /// The Ed25519 identity in the descriptor of each relay. A consensus has none.
+    ed25519: BTreeMap<Fingerprint, Ed25519Identity>,
 }
 
 /// FlashFlow's keys in the lines of a bandwidth file.
@@ -60,8 +62,19 @@ impl Documents {
             descriptors::check(&what, &consensus, named.len())?;
         }
         let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
+        let ed25519 = named.iter().filter_map(|(relay, it)| Some((*relay, it.ed25519?))).collect();
         let families = families::pairs(named.values(), now_unix_s);
-        Ok(Self { what, consensus, signers: None, families, averages })
+        Ok(Self { what, consensus, signers: None, families, averages, ed25519 })
+    }
+
+    /// The identities of a relay of the consensus. Its Ed25519 identity is in its descriptor, whose digest the consensus has.
+    #[must_use]
+    pub fn ids(&self, router: &Router) -> RelayIds {
+        let ed25519 = router.ed25519.or_else(|| self.ed25519.get(&router.fingerprint).copied());
+        RelayIds {
+            rsa: RsaId(*router.fingerprint.as_bytes()),
+            ed25519: ed25519.map(|id| Ed25519Id(*id.as_bytes())),
+        }
     }
 
     /// Sets the number of authorities whose signatures were verified.

@@ -89,4 +89,11 @@ mod tests {
     fn help_fits_a_terminal_and_groups_all_commands() {
         testbin::help::assert_help(&cli::command::<Command>(), Command::GROUPS, 50);
     }
+
+    #[test]
+    fn the_commands_of_the_documentation_and_of_the_help_parse() {
+        // A build without the feature has no such command.
+        let missing = if cfg!(feature = "archive") { &[][..] } else { &["archive"] };
+        testbin::manual::assert_commands_parse(&cli::command::<Command>(), missing, 60);
+    }
 }

@@ -12,6 +12,7 @@ mod circuitstart;
 mod cli;
 mod client;
 mod distances;
+mod documented_commands;
 mod dos;
 mod experiment_accuracy;
 mod kill;

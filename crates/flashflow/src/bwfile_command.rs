@@ -1,7 +1,7 @@
 //! `flashflow bwfile`: checks, shows and compares bandwidth files.
 
-mod check;
-mod explain;
+pub(crate) mod check;
+pub(crate) mod explain;
 
 use clap::{Args, Subcommand};
 use cli::Error;
@@ -9,7 +9,8 @@ use documents::read;
 use netdoc::bwfile::{BandwidthFile, Difference, FileVerdict, Report};
 use netdoc::input::without_annotations;
 use netdoc::{Fingerprint, check_as_tor};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use terminal::times::readable;
@@ -65,6 +66,86 @@ struct DiffOptions {
     later: PathBuf,
 }
 
+/// A line of `show` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ShowLine<'a> {
+    /// A relay.
+    Relay {
+        /// The relay.
+        fingerprint: String,
+        /// Its nickname in the file.
+        nickname: Option<String>,
+        /// The bandwidth that tor would vote for; `null` without a vote.
+        voted_kb_s: Option<u32>,
+        /// Its line; with `--relay` only.
+        #[serde(flatten)]
+        line: Option<RelayLine<'a>>,
+    },
+    /// The whole file.
+    Summary {
+        /// The number of relays with a vote.
+        relays: usize,
+        /// The number of lines without a vote.
+        without_vote: usize,
+        /// The sum of the votes.
+        total_kb_s: u64,
+        /// The software that wrote it.
+        software: &'a str,
+        /// The version of its format.
+        version: Option<&'a str>,
+        /// The time of its newest result, in Unix seconds.
+        timestamp_unix_s: u64,
+    },
+}
+
+/// The values of a relay's line.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct RelayLine<'a> {
+    /// Its value `bw`.
+    bw_kb_s: u64,
+    /// When it was measured, in Unix seconds.
+    measured_unix_s: Option<u64>,
+    /// Whether it was not measured.
+    unmeasured: bool,
+    /// Whether there are too few results.
+    under_min_report: bool,
+    /// Other values.
+    extra: &'a BTreeMap<&'a str, &'a str>,
+}
+
+/// A line of `diff` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum DiffLine {
+    /// A relay whose vote differs.
+    Relay {
+        /// The relay.
+        fingerprint: String,
+        /// The vote with the earlier file; `null` without one.
+        before_kb_s: Option<u32>,
+        /// The vote with the later file; `null` without one.
+        now_kb_s: Option<u32>,
+        /// The later vote divided by the earlier one.
+        ratio: Option<f64>,
+    },
+    /// All relays.
+    Summary {
+        /// Relays in the later file only.
+        added: usize,
+        /// Relays in the earlier file only.
+        removed: usize,
+        /// Relays whose votes differ.
+        changed: usize,
+        /// Relays with the same vote.
+        same: usize,
+        /// The sum of the votes with the earlier file.
+        total_before_kb_s: u64,
+        /// The sum of the votes with the later file.
+        total_now_kb_s: u64,
+    },
+}
+
 pub(crate) fn run(options: &BwfileOptions, output: &Output) -> Result<Exit, Error> {
     match &options.action {
         Action::Check(options) => check::run(options, output),
@@ -99,11 +180,18 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         let measured = measured.unwrap_or_default();
         let name = line.nick.map_or_else(String::new, |nick| format!(" ({nick})"));
         output.result(format!("{relay}{name}: {weight}{measured}{pairs}"), || {
-            json!({
-                "type": "relay", "fingerprint": relay.to_string(), "nickname": line.nick.map(|it| it.to_string()),
-                "voted_kb_s": voted, "bw_kb_s": line.bw_kb_s, "measured_unix_s": line.time,
-                "unmeasured": line.unmeasured, "under_min_report": line.under_min_report, "extra": extra,
-            })
+            ShowLine::Relay {
+                fingerprint: relay.to_string(),
+                nickname: line.nick.map(|nick| nick.to_string()),
+                voted_kb_s: voted.copied(),
+                line: Some(RelayLine {
+                    bw_kb_s: line.bw_kb_s,
+                    measured_unix_s: line.time,
+                    unmeasured: line.unmeasured,
+                    under_min_report: line.under_min_report,
+                    extra: &extra,
+                }),
+            }
         });
         return Ok(Exit::Done);
     }
@@ -112,22 +200,27 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
     for (relay, bw) in &relays {
         let nick = lines.get(relay).and_then(|line| line.nick).map(|nick| nick.to_string());
         output.result(format!("{bw:>10} KB/s  {relay}  {}", nick.as_deref().unwrap_or("")), || {
-            json!({"type": "relay", "fingerprint": relay.to_string(), "nickname": nick, "voted_kb_s": bw})
+            let (fingerprint, nickname) = (relay.to_string(), nick.clone());
+            ShowLine::Relay { fingerprint, nickname, voted_kb_s: Some(**bw), line: None }
         });
     }
     let (total, file) = (total(&report.relays), &parsed.file);
     let (software, made) = (file.header.software.as_deref().unwrap_or("torflow"), file.timestamp);
     let without = file.relays.len().saturating_sub(relays.len());
     let in_words = format!(
-        "{} relays with {total} KB/s in all, and {without} without a vote; by {software}, newest result {}",
-        relays.len(),
+        "{} with {total} KB/s in all, and {without} without a vote; by {software}, newest result {}",
+        report::plural(relays.len() as u64, "relay"),
         readable(made)
     );
     output.result(in_words, || {
-        json!({
-            "type": "summary", "relays": relays.len(), "without_vote": without, "total_kb_s": total,
-            "software": software, "version": file.header.version, "timestamp_unix_s": made,
-        })
+        ShowLine::Summary {
+            relays: relays.len(),
+            without_vote: without,
+            total_kb_s: total,
+            software,
+            version: file.header.version.as_deref(),
+            timestamp_unix_s: made,
+        }
     });
     Ok(Exit::Done)
 }
@@ -162,22 +255,32 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
         let ratio = before.zip(*now).map(ratio);
         let times = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} times)"));
         output.result(format!("{relay}: {} to {}{times}", kb(before), kb(now)), || {
-            json!({
-                "type": "relay", "fingerprint": relay.to_string(), "before_kb_s": before, "now_kb_s": now,
-                "ratio": ratio,
-            })
+            DiffLine::Relay {
+                fingerprint: relay.to_string(),
+                before_kb_s: *before,
+                now_kb_s: *now,
+                ratio,
+            }
         });
     }
     let totals = (total(&earlier.relays), total(&later.relays));
     let in_words = format!(
-        "{} relays added, {} removed, {} changed, {same} the same; {} to {} KB/s in all",
-        counts.0, counts.1, counts.2, totals.0, totals.1
+        "{} added, {} removed, {} changed, {same} the same; {} to {} KB/s in all",
+        report::plural(counts.0 as u64, "relay"),
+        counts.1,
+        counts.2,
+        totals.0,
+        totals.1
     );
     output.result(in_words, || {
-        json!({
-            "type": "summary", "added": counts.0, "removed": counts.1, "changed": counts.2, "same": same,
-            "total_before_kb_s": totals.0, "total_now_kb_s": totals.1,
-        })
+        DiffLine::Summary {
+            added: counts.0,
+            removed: counts.1,
+            changed: counts.2,
+            same: *same,
+            total_before_kb_s: totals.0,
+            total_now_kb_s: totals.1,
+        }
     });
     Ok(if difference.is_empty() { Exit::Done } else { Exit::Failed })
 }

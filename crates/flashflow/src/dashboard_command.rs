@@ -3,10 +3,11 @@
 use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use dashboard::{Options, Server};
 use link::unix_time_s;
 use netdoc::bwfile::LATEST;
-use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use store::{Reader, StoreError};
@@ -45,6 +46,17 @@ pub(crate) struct DashboardOptions {
     log: LogArguments,
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The dashboard is ready.
+    Listening {
+        /// Its address, with the port that was taken.
+        address: SocketAddr,
+    },
+}
+
 pub(crate) fn run(
     options: &DashboardOptions,
     output: &Output,
@@ -71,9 +83,10 @@ pub(crate) fn run(
     )?;
     interrupt.wind_up_in_order();
     let address = server.address();
-    output.result(
+    log::announce(
+        output,
         format!("listening on http://{address}/"),
-        || json!({"type": "listening", "address": address.to_string()}),
+        || Line::Listening { address },
     );
     if !address.ip().is_loopback() {
         tracing::warn!(
@@ -84,12 +97,19 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Refuses a file that is not a store. A missing file is accepted, since the coordinator may create it later.
+/// Refuses a file that is not a store. A missing file is accepted, since the coordinator may create it later, unless there is a store of
+/// another name in its folder: then this name is a mistake.
 fn check_store(store: &Path) -> Result<(), Error> {
     let folder = store.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match Reader::open(store) {
         Ok(_) => Ok(()),
         Err(StoreError::Missing { .. }) if folder.is_dir() => {
+            if let Some(other) = store_in(folder) {
+                let (store, other) = (store.display(), other.display());
+                return Err(Error::Failed(format!(
+                    "there is no store {store}, but {other} is one: use --store {other}"
+                )));
+            }
             let store = store.display();
             tracing::warn!(
                 "there is no store {store} yet: requests get status 503 until a coordinator has created it"
@@ -98,4 +118,13 @@ fn check_store(store: &Path) -> Result<(), Error> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// A store in this folder.
+fn store_in(folder: &Path) -> Option<PathBuf> {
+    let files = folder.read_dir().ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|end| end == "db")).collect();
+    files.sort();
+    files.into_iter().find(|path| Reader::open(path).is_ok())
 }

@@ -2,8 +2,9 @@
 
 use clap::{ArgGroup, Args};
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use control::keys::SecretKey;
-use serde_json::json;
 use std::path::PathBuf;
 use terminal::{Exit, Output};
 
@@ -27,6 +28,17 @@ pub(crate) struct KeysOptions {
     show: Option<PathBuf>,
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A key.
+    Key {
+        /// Its public half, 64 hex digits.
+        public_key: &'a str,
+    },
+}
+
 pub(crate) fn run(options: &KeysOptions, output: &Output) -> Result<Exit, Error> {
     let key = match (&options.out, &options.show) {
         (Some(path), _) => {
@@ -38,6 +50,6 @@ pub(crate) fn run(options: &KeysOptions, output: &Output) -> Result<Exit, Error>
         (None, None) => return Err(Error::Usage("give --out or --show".to_owned())),
     };
     let public = key.public().to_string();
-    output.result(&public, || json!({"type": "key", "public_key": public}));
+    output.result(&public, || Line::Key { public_key: &public });
     Ok(Exit::Done)
 }

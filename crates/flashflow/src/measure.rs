@@ -4,12 +4,16 @@ use authority::shell::{self, Beginning, Observer, Surroundings};
 use authority::{Config, RemoteTeam, events};
 use clap::Args;
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use coordinator::journal::Entry;
 use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
     Router, SlotSeed,
 };
-use coordinator::{Consent, Defences, MeasurerId, Params, ROUNDS_ALLOWED, Verdict};
+use coordinator::{
+    Consent, Defences, Inconclusive, MeasurerId, Params, ROUNDS_ALLOWED, Verdict,
+};
 use documents::Source;
 use link::unix_time_s;
 use measurer::member::MemberError;
@@ -60,6 +64,9 @@ pub(crate) struct MeasureOptions {
     /// bound, since clients' traffic is not counted.
     #[arg(long)]
     pub(crate) no_clients: bool,
+    /// Also print what held back the sockets of each measurer, according to its kernel.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
     /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
@@ -129,12 +136,50 @@ pub(crate) fn run(
         return Err(Error::Failed("the relay was not measured: no measurer is left".to_owned()));
     };
     let report = RelayReport::from(record);
-    output.result(report::table(std::slice::from_ref(&report)), || report.value("summary"));
+    let relays = std::slice::from_ref(&report);
+    let mut parts = vec![report::table(relays)];
+    parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|text| !text.is_empty()));
+    parts.extend(advice(record.verdict(), &report));
+    output.result(parts.join("\n"), || report.value("summary"));
     Ok(match record.verdict() {
         Verdict::Conclusive => Exit::Done,
         Verdict::LowerBound(_) => Exit::Inconclusive,
         Verdict::Failed(_) => Exit::Failed,
     })
+}
+
+/// A line with `--json`, in addition to those of each second.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "a schema: a report prints itself")]
+pub(crate) enum Line {
+    /// The result.
+    Summary(RelayReport),
+}
+
+/// What the operator of the relay can do about a result without an upper bound.
+fn advice(verdict: Verdict<'_>, report: &RelayReport) -> Option<String> {
+    let Verdict::LowerBound(reason) = verdict else { return None };
+    let twice = 2.0 * report.estimate_mbit_per_s.unwrap_or_default();
+    let remedy = match reason {
+        Inconclusive::TeamTooSmall { needed, .. } => format!(
+            "Measure again with measurers of {needed} or more in all: a machine with a faster link, or several (--team)."
+        ),
+        Inconclusive::RoundLimit { .. } | Inconclusive::LoadTooSmall { .. } => {
+            format!("Measure again with --guess {twice:.0}.")
+        }
+        Inconclusive::MeasurerLimited { .. } | Inconclusive::QueueOfOne { .. } => {
+            "Measure again while this machine has nothing else to do, or from a faster machine, or several (--team)."
+                .to_owned()
+        }
+        Inconclusive::PathLimited { .. }
+        | Inconclusive::PathSettling { .. }
+        | Inconclusive::PathUnknown { .. } => {
+            "Measure again from a machine that is nearer to the relay, or with more --sockets.".to_owned()
+        }
+        _ => "Measure again when the relay, its machine and this machine have little else to do.".to_owned(),
+    };
+    Some(format!("The relay can carry at least this. {remedy}"))
 }
 
 /// The measurers.
@@ -268,4 +313,30 @@ fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
     let router = authority::router(router);
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     Ok(Relay { router, defences, source: source.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_without_an_upper_bound_says_what_to_do() {
+        let report = RelayReport { estimate_mbit_per_s: Some(18.4), ..RelayReport::default() };
+        let rate = Rate::from_mbit_per_s(150.0);
+        for (reason, remedy) in [
+            (
+                Inconclusive::TeamTooSmall { needed: rate, available: rate },
+                "of 150.00 Mbit/s or more",
+            ),
+            (Inconclusive::RoundLimit { rounds: 12 }, "--guess 37"),
+            (Inconclusive::QueueOfOne { queue_ms: 80, next: None }, "--team"),
+            (Inconclusive::PathUnknown { rtt_ms: 90, next: None }, "--sockets"),
+            (Inconclusive::Unsteady { mean: 1, median: 2 }, "little else to do"),
+        ] {
+            let text = advice(Verdict::LowerBound(&reason), &report).expect("a lower bound");
+            assert!(text.starts_with("The relay can carry at least this. Measure again"), "{text}");
+            assert!(text.contains(remedy), "{text}");
+        }
+        assert_eq!(advice(Verdict::Conclusive, &report), None);
+    }
 }

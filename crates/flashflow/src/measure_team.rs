@@ -9,7 +9,8 @@ use measurer::capacity::{CapacityError, CapacityPeer, CapacityReport, LoopbackTe
 use onion::{Duration, Rate};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use terminal::{Exit, Interrupt, Output};
@@ -139,7 +140,7 @@ fn remote(
             Err(error) => {
                 output.step(format!("measurer {index}: {error}"));
                 output.record(
-                    || json!({"type": "failed", "index": index, "error": error.to_string()}),
+                    || Line::Failed { index, error: error.to_string() },
                 );
             }
         }
@@ -161,7 +162,7 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     ));
     for (report, found) in reports.iter().zip(&capacities) {
         let row = Row::new(seconds, report, reports);
-        output.result(row.text(found), || row.value(found, report));
+        output.result(row.text(found), || row.line(found, report));
         for (peer, why) in report.lost() {
             let CapacityPeer { index, address } = peer.peer;
             output.text(format!("    without measurer {index} at {address}: {why}"));
@@ -188,12 +189,16 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
         |total| format!("The team together: {total}"),
     );
     output.result(text, || {
-        json!({
-            "type": "summary", "measurers": capacities.len(), "seconds": seconds,
-            "complete": is_whole, "capacity_mbit_per_s": total.map(Rate::as_mbit_per_s),
-            "capacities_mbit_per_s":
-                capacities.iter().map(|it| it.capacity.map(Rate::as_mbit_per_s)).collect::<Vec<_>>(),
-        })
+        Line::Summary {
+            measurers: capacities.len(),
+            seconds,
+            complete: is_whole,
+            capacity_mbit_per_s: total.map(Rate::as_mbit_per_s),
+            capacities_mbit_per_s: capacities
+                .iter()
+                .map(|measurer| measurer.capacity.map(Rate::as_mbit_per_s))
+                .collect(),
+        }
     });
     if is_whole { Exit::Done } else { Exit::Failed }
 }
@@ -245,24 +250,94 @@ impl Row {
         )
     }
 
-    fn value(&self, found: &TeamCapacity, report: &CapacityReport) -> Value {
-        let peer = |it: &PeerReport| {
-            json!({
-                "index": it.peer.index, "address": it.peer.address.to_string(),
-                "sent_bytes": it.seconds.iter().map(|second| second.sent_bytes).collect::<Vec<_>>(),
-                "received_bytes":
-                    it.seconds.iter().map(|second| second.received_bytes).collect::<Vec<_>>(),
-                "repeated_packets": it.repeated_packets,
-                "lost": it.lost.map(|why| why.to_string()), "send_error": it.send_error,
-            })
-        };
-        json!({
-            "type": "measurer", "index": found.index,
-            "capacity_mbit_per_s": found.capacity.map(Rate::as_mbit_per_s),
-            "missing": found.missing, "sent_mbit_per_s": self.sent.as_mbit_per_s(),
-            "received_mbit_per_s": self.received.as_mbit_per_s(),
-            "lost_share": self.lost_share, "stranger_packets": report.stranger_packets,
-            "peers": report.peers.iter().map(peer).collect::<Vec<_>>(),
-        })
+    fn line<'a>(&self, found: &'a TeamCapacity, report: &'a CapacityReport) -> Line<'a> {
+        Line::Measurer {
+            index: found.index,
+            capacity_mbit_per_s: found.capacity.map(Rate::as_mbit_per_s),
+            missing: &found.missing,
+            sent_mbit_per_s: self.sent.as_mbit_per_s(),
+            received_mbit_per_s: self.received.as_mbit_per_s(),
+            lost_share: self.lost_share,
+            stranger_packets: report.stranger_packets,
+            peers: report.peers.iter().map(PeerLine::from).collect(),
+        }
+    }
+}
+
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A measurer that reported.
+    Measurer {
+        /// Its place in the configuration, from 0.
+        index: u16,
+        /// The median second of the smaller of sent and received; `null` if unknown.
+        capacity_mbit_per_s: Option<f64>,
+        /// The indices of peers that are missing from the result.
+        missing: &'a [u16],
+        /// The mean rate at which it sent.
+        sent_mbit_per_s: f64,
+        /// The mean rate at which it received.
+        received_mbit_per_s: f64,
+        /// Lost packets, as a share of those that it sent.
+        lost_share: f64,
+        /// Packets without a valid MAC, which were ignored.
+        stranger_packets: u64,
+        /// The traffic with each peer.
+        peers: Vec<PeerLine>,
+    },
+    /// A measurer that did not report.
+    Failed {
+        /// Its place in the configuration, from 0.
+        index: usize,
+        /// The reason.
+        error: String,
+    },
+    /// The end of the test.
+    Summary {
+        /// The number of measurers that reported.
+        measurers: usize,
+        /// The length of the exchange.
+        seconds: u32,
+        /// Whether all that reported were measured, with all their peers.
+        complete: bool,
+        /// The capacity of all together; `null` if none was measured.
+        capacity_mbit_per_s: Option<f64>,
+        /// The capacity of each that reported.
+        capacities_mbit_per_s: Vec<Option<f64>>,
+    },
+}
+
+/// The traffic of a measurer with a peer.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct PeerLine {
+    /// The peer's place in the configuration.
+    index: u16,
+    /// Its address.
+    address: String,
+    /// Bytes sent to it, by second.
+    sent_bytes: Vec<u64>,
+    /// Bytes received from it, by second.
+    received_bytes: Vec<u64>,
+    /// Packets that arrived more than once.
+    repeated_packets: u64,
+    /// Why the peer was lost.
+    lost: Option<String>,
+    /// The first error of sending.
+    send_error: Option<String>,
+}
+
+impl From<&PeerReport> for PeerLine {
+    fn from(report: &PeerReport) -> Self {
+        Self {
+            index: report.peer.index,
+            address: report.peer.address.to_string(),
+            sent_bytes: report.seconds.iter().map(|second| second.sent_bytes).collect(),
+            received_bytes: report.seconds.iter().map(|second| second.received_bytes).collect(),
+            repeated_packets: report.repeated_packets,
+            lost: report.lost.map(|why| why.to_string()),
+            send_error: report.send_error.clone(),
+        }
     }
 }

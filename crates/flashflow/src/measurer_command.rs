@@ -15,8 +15,8 @@ use measurer::{
 };
 use onion::{Duration, Rate};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ const DESCRIPTORS_PER_SOCKET: u32 = 5;
 
 /// File descriptors for everything else: sessions, logs, and epoll of the threads.
 const DESCRIPTORS_OTHER: u32 = 512;
+
+/// Ports for the sockets of one relay, and for those of its previous round.
+const LANDING_PORTS_OF_A_RELAY: usize = 320;
 
 /// The maximum delay until SIGHUP is noticed.
 const LATENCY: Duration = Duration::from_millis(200);
@@ -56,6 +59,51 @@ pub(crate) struct MeasurerOptions {
     check: bool,
     #[command(flatten)]
     log: LogArguments,
+}
+
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// The measurer is ready.
+    Listening {
+        /// Its address, with the port that was taken.
+        address: SocketAddr,
+    },
+    /// Prometheus can read metrics.
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// With `--check`: what the measurer would do.
+    Check(CheckLine<'a>),
+}
+
+/// A checked configuration.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct CheckLine<'a> {
+    /// The file.
+    configuration: &'a Path,
+    /// The public key.
+    key: &'a str,
+    /// The address for coordinators.
+    listen: SocketAddr,
+    /// The capacity; `null` if it is measured at the start.
+    capacity_mbit_per_s: Option<f64>,
+    /// The number of coordinators.
+    coordinators: usize,
+    /// The number of relays on the opt-in list.
+    opted_in: usize,
+    /// Whether lists of coordinators are accepted.
+    accept_opt_in: bool,
+    /// The key that must have signed them.
+    opt_in_key: Option<String>,
+    /// Whether all private addresses are measured.
+    private_network: bool,
+    /// The ports at which relays connect; `null` for any.
+    landing_ports: Option<&'a str>,
+    /// Settings that are valid, and limit or prevent measurements.
+    warnings: &'a [String],
 }
 
 /// `measurer.toml`.
@@ -166,6 +214,41 @@ impl Checked {
         }
     }
 
+    /// Settings that are valid, and limit or stop measurements.
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(Ports(ports)) = &self.config.landing_ports {
+            if ports.count() < LANDING_PORTS_OF_A_RELAY {
+                warnings.push(format!(
+                    "landing_ports: {} are too few: each relay that is measured at the same time uses up to {LANDING_PORTS_OF_A_RELAY}",
+                    report::plural(ports.count() as u64, "port"),
+                ));
+            }
+            if let Some(ephemeral) = ephemeral_ports().filter(|range| range.overlaps(ports)) {
+                warnings.push(format!(
+                    "landing_ports: {ports} overlaps {ephemeral}, the ports that the kernel gives to other connections \
+                     (net.ipv4.ip_local_port_range): choose lower ports"
+                ));
+            }
+        }
+        let own = self.key.public();
+        if self.config.coordinators.iter().any(|key| key.0 == own) {
+            warnings.push(format!(
+                "coordinators: {own} is the key of this measurer: write the public key of the coordinator"
+            ));
+        }
+        let descriptors = link::raise_descriptor_limit();
+        let (sockets, needed) = (sockets_max(descriptors), TeamOptions::default().params.sockets);
+        if sockets < needed {
+            warnings.push(format!(
+                "the limit of {descriptors} file descriptors allows {}, and the measurement of a relay uses up to {needed}: set \
+                 LimitNOFILE=65536 in the unit, or run `ulimit -n 65536` before",
+                report::plural(u64::from(sockets), "socket"),
+            ));
+        }
+        warnings
+    }
+
     fn pumps(&self) -> u32 {
         self.config.pumps.map_or_else(free_cores, NonZeroU32::get)
     }
@@ -181,19 +264,21 @@ pub(crate) fn run(
         return check(&options.config, &checked, output);
     }
     log::start(options.log, output);
+    checked.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let hangup = Hangup::install()?;
     let server = MeasurerServer::start(server_options(&checked)?)?;
     let metrics = start_metrics(checked.config.metrics, &server)?;
     interrupt.wind_up_in_order();
     let address = server.address();
-    output.result(
+    log::announce(
+        output,
         format!("listening on {address}"),
-        || json!({"type": "listening", "address": address}),
+        || Line::Listening { address },
     );
     if let Some(metrics) = &metrics {
         let address = metrics.address();
         tracing::info!("metrics at http://{address}/metrics");
-        output.record(|| json!({"type": "metrics", "address": address}));
+        output.record(|| Line::Metrics { address });
     }
     // The server ends without a signal only after a fatal error, which it logs.
     while !server.has_ended() {
@@ -253,12 +338,22 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
         ),
         format!("ports of landings: {}", or(ports.clone(), "any")),
     ];
+    let warnings = checked.warnings();
+    let text: Vec<String> =
+        text.into_iter().chain(warnings.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
-        json!({
-            "type": "check", "configuration": path, "key": key, "listen": config.listen,
-            "capacity_mbit_per_s": capacity.map(|it| it.as_mbit_per_s()), "coordinators": coordinators,
-            "opted_in": opted_in, "accept_opt_in": config.accept_opt_in,
-            "opt_in_key": config.opt_in_key.as_ref().map(|it| it.0.to_string()), "private_network": config.private_network, "landing_ports": ports,
+        Line::Check(CheckLine {
+            configuration: path,
+            key: &key,
+            listen: config.listen,
+            capacity_mbit_per_s: capacity.map(Rate::as_mbit_per_s),
+            coordinators,
+            opted_in,
+            accept_opt_in: config.accept_opt_in,
+            opt_in_key: config.opt_in_key.as_ref().map(|key| key.0.to_string()),
+            private_network: config.private_network,
+            landing_ports: ports.as_deref(),
+            warnings: &warnings,
         })
     });
     Ok(Exit::Done)
@@ -321,6 +416,12 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
     })
 }
 
+/// The ports from which the kernel takes those of outgoing connections.
+fn ephemeral_ports() -> Option<PortRange> {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
+    text.split_whitespace().collect::<Vec<_>>().join("-").parse().ok()
+}
+
 /// The number of sockets to relays that this number of file descriptors allows, at least one.
 fn sockets_max(descriptors: u32) -> u32 {
     (descriptors.saturating_sub(DESCRIPTORS_OTHER) / DESCRIPTORS_PER_SOCKET).max(1)
@@ -377,12 +478,23 @@ mod tests {
             ("capacity_mbit_per_s = -3", "above zero"),
             ("capacity_mbit_per_s = nan", "above zero"),
             ("landing_ports = \"20000\"", "20000-20999"),
+            ("capacity_mbit_per_s = \"1000\"", "a number, without quotes"),
+            ("pumps = \"2\"", "a number, without quotes"),
+            ("private_network = \"true\"", "true or false, without quotes"),
+            ("opt_in = 5", "in quotes"),
+            ("own_address = \"measurer.example.org\"", "host names are not looked up"),
+            ("metrics = \"127.0.0.1\"", "with a port, such as 192.0.2.7:7100"),
         ] {
             let error = parse(&format!("{good}{more}\n")).expect_err(more).to_string();
             assert!(error.contains(word) && error.contains("measurer.toml"), "{error}");
         }
         let error = parse("listen = \"here\"").expect_err("no address").to_string();
         assert!(error.contains("listen = \"here\""), "{error}");
+        assert!(error.contains("such as 192.0.2.7:7100"), "{error}");
+        let list = format!("coordinators = [\"{KEY}\"]");
+        let error = parse(&good.replace(&list, &format!("coordinators = \"{KEY}\"")));
+        let error = error.expect_err("no list").to_string();
+        assert!(error.contains("a list in brackets"), "{error}");
         let error = parse(&good.replace(KEY, "AAAA")).expect_err("no key").to_string();
         assert!(error.contains("flashflow keys"), "{error}");
         let error = parse(&good.replace("key = \"k\"", "")).expect_err("no key").to_string();

@@ -2,12 +2,13 @@
 
 use clap::{Args, Subcommand};
 use cli::Error;
+use schemars::JsonSchema;
+use serde::Serialize;
 use control::keys::{PublicKey, SecretKey};
 use control::opt_in;
 use coordinator::Consent;
 use link::unix_time_s;
 use onion::identity::RsaId;
-use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,48 @@ enum OptInCommand {
     },
 }
 
+/// A line of `check` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum CheckLine<'a> {
+    /// Two lists, or a list and the consensus, differ.
+    Difference {
+        /// The relay.
+        fingerprint: String,
+        /// The difference, in words.
+        problem: &'a str,
+        /// The list that differs from another one; `null` for the consensus.
+        list: Option<&'a Path>,
+    },
+    /// All lists were compared.
+    Summary {
+        /// The number of relays on all lists.
+        relays: usize,
+        /// The number of lists.
+        lists: usize,
+        /// The number of differences.
+        differences: u64,
+    },
+}
+
+/// A line of `merge` and `sign` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum MergeLine<'a> {
+    /// A relay of the list.
+    Relay {
+        /// The relay.
+        fingerprint: String,
+        /// The addresses at which it may be measured; any if there are none.
+        addresses: &'a BTreeSet<IpAddr>,
+    },
+    /// The signature of the list.
+    Signature {
+        /// The comment with the signature.
+        line: &'a str,
+    },
+}
+
 pub(crate) fn run(options: &OptInOptions, output: &Output) -> Result<Exit, Error> {
     match &options.command {
         OptInCommand::Check { lists, consensus, key } => {
@@ -77,7 +120,7 @@ pub(crate) fn run(options: &OptInOptions, output: &Output) -> Result<Exit, Error
             let key = SecretKey::read(key)?;
             let all = merge(std::slice::from_ref(list), output)?;
             let line = opt_in::sign(&all, &opt_in::day_after(*days), &key);
-            output.result(&line, || json!({"type": "signature", "line": line}));
+            output.result(&line, || MergeLine::Signature { line: &line });
             Ok(Exit::Done)
         }
     }
@@ -103,7 +146,7 @@ fn check(
         problems += 1;
         output.result(
             format!("{relay}: {problem}"),
-            || json!({"type": "difference", "fingerprint": relay.to_string(), "problem": problem, "list": list}),
+            || CheckLine::Difference { fingerprint: relay.to_string(), problem: &problem, list: list.map(PathBuf::as_path) },
         );
     };
     let maps: Vec<BTreeMap<RsaId, &BTreeSet<IpAddr>>> =
@@ -139,7 +182,7 @@ fn check(
     let of = report::plural(lists.len() as u64, "list");
     let differences = report::plural(problems, "difference");
     output.result(format!("{count} on {of}, {differences}"), || {
-        json!({"type": "summary", "relays": relays.len(), "lists": lists.len(), "differences": problems})
+        CheckLine::Summary { relays: relays.len(), lists: lists.len(), differences: problems }
     });
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
 }
@@ -151,7 +194,7 @@ fn merge(lists: &[PathBuf], output: &Output) -> Result<Consent, Error> {
     }
     for (relay, addresses) in all.entries() {
         output.record(
-            || json!({"type": "relay", "fingerprint": relay.to_string(), "addresses": addresses}),
+            || MergeLine::Relay { fingerprint: relay.to_string(), addresses },
         );
     }
     opt_in::lines(&all).for_each(|line| output.text(line));

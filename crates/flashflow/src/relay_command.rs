@@ -1,10 +1,13 @@
 //! `flashflow relay`: the daemon of a relay that takes part in its measurement.
 
+pub(crate) mod lines;
+
 use crate::service::Service;
-use authority::config_file::check_listen;
+use authority::config_file::{check_listen, with_remedy};
 use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
+use lines::Line;
 use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
@@ -12,7 +15,6 @@ use relay::publish::Answer;
 use relay::{
     FlashFlowConfig, Reachability, Relay, RelayConfig, RelayEvent, Settings, coordinator_key,
 };
-use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -111,7 +113,8 @@ impl RelayOptions {
     /// The settings of the file, overridden by the options.
     fn configuration(&self) -> Result<RelayConfig, Error> {
         let file = match &self.config {
-            Some(path) => RelayConfig::read(path)?,
+            Some(path) => RelayConfig::read(path)
+                .map_err(|error| Error::Failed(with_remedy(&error.to_string())))?,
             None => RelayConfig::default(),
         };
         let some = |is_given: bool| is_given.then_some(());
@@ -167,21 +170,21 @@ pub(crate) fn run(
     let mut relay = Relay::start(&settings, sender)?;
     interrupt.wind_up_in_order();
     let (address, fingerprint, ed25519) = (relay.address(), relay.rsa(), relay.ed25519());
-    output.result(
+    log::announce(
+        output,
         format!("listening on {address} fingerprint {fingerprint} ed25519 {ed25519}"),
         || {
-            json!({
-                "type": "listening",
-                "address": address,
-                "fingerprint": fingerprint.to_string(),
-                "ed25519": ed25519.to_string(),
-            })
+            Line::Listening {
+                address,
+                fingerprint: fingerprint.to_string(),
+                ed25519: ed25519.to_string(),
+            }
         },
     );
     let clock = relay.clock();
     if let Some(metrics) = relay.metrics() {
         tracing::info!("metrics at http://{metrics}/metrics");
-        output.record(|| json!({"type": "metrics", "address": metrics}));
+        output.record(|| Line::Metrics { address: metrics });
     }
     let service = Service::start(clock);
     let run = Run { options, output, clock, events };
@@ -203,8 +206,8 @@ pub(crate) fn run(
             "shutting down: no new circuits, and at most {wait_s} s for {left}; a second signal ends the relay at once"
         );
         output.record(|| {
-            json!({"type": "shutting_down", "circuits": left.circuits, "streams": left.streams,
-                "wait_s": wait_s})
+            let (circuits, streams) = (left.circuits, left.streams);
+            Line::ShuttingDown { circuits, streams, wait_s }
         });
         let end = clock.now() + shutdown_wait;
         while clock.now() < end && !interrupt.is_orphaned() && !run.step()? {
@@ -217,7 +220,7 @@ pub(crate) fn run(
         true => tracing::info!("ended"),
         false => tracing::warn!("ended: {left} aborted"),
     }
-    output.record(|| json!({"type": "ended", "circuits": left.circuits, "streams": left.streams}));
+    output.record(|| Line::Ended { circuits: left.circuits, streams: left.streams });
     Ok(Exit::Done)
 }
 
@@ -242,12 +245,16 @@ fn check(settings: &Settings, output: &Output) -> Result<Exit, Error> {
         format!("coordinators that may measure it: {coordinators}"),
     ];
     output.result(text.join("\n"), || {
-        json!({
-            "type": "check", "nickname": settings.nickname.to_string(), "address": address,
-            "listen": settings.listen, "fingerprint": known, "authorities": authorities,
-            "rate_mbit_per_s": limit.map(|rate| rate.as_mbit_per_s()),
-            "exit": settings.exit.is_some(), "coordinators": coordinators,
-        })
+        Line::Check {
+            nickname: settings.nickname.to_string(),
+            address,
+            listen: settings.listen,
+            fingerprint: known,
+            authorities,
+            rate_mbit_per_s: limit.map(|rate| rate.as_mbit_per_s()),
+            exit: settings.exit.is_some(),
+            coordinators,
+        }
     });
     Ok(Exit::Done)
 }
@@ -268,16 +275,21 @@ impl Run<'_> {
         match reloaded {
             Ok(reloaded) => {
                 tracing::info!("{reloaded}");
-                self.output.record(|| {
-                    json!({"type": "reloaded", "changed": reloaded.changed,
-                        "needs_restart": reloaded.needs_restart})
+                self.output.record(|| Line::Reloaded {
+                    changed: Some(reloaded.changed),
+                    needs_restart: Some(reloaded.needs_restart),
+                    error: None,
                 });
             }
             Err(error) => {
                 tracing::error!(
                     "configuration not reloaded: {error}; the previous one stays in effect"
                 );
-                self.output.record(|| json!({"type": "reloaded", "error": error.to_string()}));
+                self.output.record(|| Line::Reloaded {
+                    changed: None,
+                    needs_restart: None,
+                    error: Some(error.to_string()),
+                });
             }
         }
     }
@@ -294,7 +306,9 @@ impl Run<'_> {
                 } else {
                     tracing::info!("{event}");
                 }
-                self.output.record(|| value(&event, self.clock));
+                if let Some(line) = Line::new(&event, self.clock) {
+                    self.output.record(|| line);
+                }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -329,87 +343,4 @@ fn is_problem(event: &RelayEvent) -> bool {
                     | RouterEvent::MeasurementOver(Some(_))
             )
     )
-}
-
-/// An event for programs.
-fn value(event: &RelayEvent, clock: Clock) -> Value {
-    match event {
-        RelayEvent::Answered { authority, answer } => {
-            let (answer, status, reason) = match answer {
-                Answer::Accepted => ("accepted", None, None),
-                Answer::NotNew => ("not_new", None, None),
-                Answer::Refused { status, reason } => ("refused", Some(status), Some(reason)),
-            };
-            json!({"type": "published", "authority": authority, "answer": answer,
-                "status": status, "reason": reason})
-        }
-        RelayEvent::Unanswered { authority, problem } => {
-            json!({"type": "published", "authority": authority, "answer": null, "reason": problem})
-        }
-        RelayEvent::Consensus { valid_after_unix_s, relays } => json!({
-            "type": "consensus", "valid_after_unix_s": valid_after_unix_s, "relays": relays,
-        }),
-        RelayEvent::Listed(flags) => {
-            let flags = flags.map(|flags| flags.iter().map(|flag| flag.name()).collect::<Vec<_>>());
-            json!({"type": "listed", "flags": flags})
-        }
-        RelayEvent::TargetParams(params) => json!({
-            "type": "measurements",
-            "allowed": params.is_allowed,
-            "coordinators": params.coordinators.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "period_s": params.period.as_secs(),
-            "per_period": params.measurements_per_period,
-            "client_share_permille": params.client_share.as_permille(),
-            "max_duration_s": params.max_duration.as_secs(),
-        }),
-        RelayEvent::Reachability(Reachability::Reached { address, directory }) => json!({
-            "type": "reachability", "address": address, "reached": true, "directory": directory,
-        }),
-        RelayEvent::Reachability(Reachability::Unreached { address, problem, is_published }) => {
-            json!({"type": "reachability", "address": address, "reached": false, "reason": problem,
-                "published": is_published})
-        }
-        RelayEvent::BandwidthTested => json!({"type": "bandwidth_tested"}),
-        RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
-        RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
-        RelayEvent::ClockJumped(jump) => json!({"type": "clock_jumped", "by_s": jump.by_s}),
-        RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
-        RelayEvent::Router(RouterEvent::MeasurementAccepted(_)) => json!({"type": "accepted"}),
-        RelayEvent::Router(RouterEvent::MeasurementRefused(refusal)) => {
-            json!({"type": "refused", "reason": refusal.to_string()})
-        }
-        RelayEvent::Router(RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes }) => {
-            json!({
-                "type": "second", "ended_unix_us": clock.unix_us(*ended),
-                "measured_bytes": measured_bytes, "client_bytes": client_bytes,
-            })
-        }
-        RelayEvent::Router(RouterEvent::MemoryReclaimed { bytes }) => {
-            json!({"type": "shed", "bytes": bytes})
-        }
-        RelayEvent::Router(RouterEvent::Evicted { circuits, links }) => {
-            json!({"type": "evicted", "circuits": circuits, "links": links})
-        }
-        RelayEvent::Router(RouterEvent::FeedbackRefused { peer, violation }) => {
-            let peer = peer.map(|peer| peer.to_string());
-            json!({"type": "feedback_refused", "relay": peer, "problem": violation.to_string()})
-        }
-        RelayEvent::Router(RouterEvent::PaddingRefused { peer }) => {
-            let peer = peer.map(|peer| peer.to_string());
-            json!({"type": "padding_refused", "relay": peer})
-        }
-        RelayEvent::Router(RouterEvent::CircuitStalled { peer }) => {
-            let peer = peer.map(|peer| peer.to_string());
-            json!({"type": "circuit_stalled", "relay": peer})
-        }
-        RelayEvent::Router(RouterEvent::MeasurementOver(refusal)) => {
-            let reason = refusal.as_ref().map(ToString::to_string);
-            json!({"type": "over", "reason": reason})
-        }
-        RelayEvent::Load(load) => json!({
-            "type": "load", "client_bytes": load.client_bytes, "waited_cell_s": load.waited_cell_s,
-        }),
-        RelayEvent::Drained => json!({"type": "drained"}),
-        RelayEvent::Ended(reason) => json!({"type": "error", "error": reason}),
-    }
 }

@@ -11,9 +11,10 @@ use cli::Error;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
 use link::Clock;
 use network::Network;
-use newcomers::Newcomers;
+use newcomers::{Newcomers, NewcomersLine};
 use onion::Rate;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use settings::Settings;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -90,6 +91,85 @@ pub(crate) struct ScheduleOptions {
     svg: Option<PathBuf>,
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A relay's slot.
+    Measurement {
+        /// The team, counted from 0.
+        team: usize,
+        /// The slot, counted from 0.
+        slot: u32,
+        /// When it begins, from the start of the period.
+        start_s: u64,
+        /// The relay.
+        fingerprint: String,
+        /// Its nickname.
+        nickname: Option<&'a str>,
+        /// Its expected capacity.
+        capacity_mbit_per_s: Option<f64>,
+        /// The first relay of its machine. Relays of one machine are measured together.
+        machine: String,
+    },
+    /// With `--next`: how long new relays wait.
+    Newcomers(NewcomersLine),
+    /// The whole plan.
+    Summary(Summary),
+}
+
+/// The whole plan.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Summary {
+    /// `greedy` or `randomised`.
+    plan: &'static str,
+    /// The number of relays.
+    relays: usize,
+    /// The number of machines.
+    machines: usize,
+    /// The number of machines with several relays.
+    shared_machines: usize,
+    /// The number of machines that need more than the smallest team has.
+    short_machines: usize,
+    /// The number of their relays, whose results would be lower bounds.
+    lower_bound_relays: usize,
+    /// What the largest machine needs.
+    largest_need_mbit_per_s: f64,
+    /// What the smallest team has.
+    smallest_team_mbit_per_s: f64,
+    /// The maximum number of relays that a team measures at the same time.
+    at_once: u32,
+    /// The capacity of all relays.
+    capacity_gbit_per_s: f64,
+    /// The number of teams.
+    teams: usize,
+    /// The excess factor *f*.
+    excess: f64,
+    /// The number of slots in which any team measures.
+    used_slots: usize,
+    /// The mean load of a team in these slots, as a share of its capacity.
+    mean_load: f64,
+    /// The number of slots up to the last one that is used.
+    slots: u32,
+    /// What all relays need, in slots of the smallest team.
+    bound_slots: f64,
+    /// The length of a slot.
+    slot_s: u32,
+    /// The time until the end of the last slot that is used.
+    hours: f64,
+    /// The number of slots of the period.
+    period_slots: u32,
+    /// The number of measurements without a slot.
+    without_slot: usize,
+    /// How long planning took.
+    wall_ms: f64,
+    /// Equal plans have equal fingerprints.
+    fingerprint: String,
+    /// The seed, if it was drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<String>,
+}
+
 /// A team on the command line.
 #[derive(Clone, Debug)]
 struct TeamArgument(Rate);
@@ -157,6 +237,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let wall = clock.now().saturating_since(began);
 
     let places = plan.places();
+    // Up to the end of the last slot that is used.
     let slots = plan.used_slots();
     let without_slot: usize = (0..teams.len()).map(|team| plan.without_slot(team).len()).sum();
     let fingerprint = hex::encode(plan.fingerprint());
@@ -164,18 +245,20 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     for place in &places {
         output.record(|| {
             let relay = network.relay(place.relay);
-            json!({
-                "type": "measurement", "team": place.team, "slot": place.slot,
-                "start_s": u64::from(place.slot) * u64::from(slot_s),
-                "fingerprint": hex::encode_upper(place.relay.0),
-                "nickname": relay.map(|it| it.nickname.as_str()),
-                "capacity_mbit_per_s": plan.guess(place.relay).map(Rate::as_mbit_per_s),
-                "machine": hex::encode_upper(place.machine.0),
-            })
+            Line::Measurement {
+                team: place.team,
+                slot: place.slot,
+                start_s: u64::from(place.slot) * u64::from(slot_s),
+                fingerprint: hex::encode_upper(place.relay.0),
+                nickname: relay.map(|relay| relay.nickname.as_str()),
+                capacity_mbit_per_s: plan.guess(place.relay).map(Rate::as_mbit_per_s),
+                machine: hex::encode_upper(place.machine.0),
+            }
         });
     }
     let filled: Vec<Vec<f64>> =
         teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
+    let usage = Usage::new(&filled);
     output.text(picture::text(&filled, slot_s));
     if let Some(path) = &options.svg {
         let svg = picture::figure(&filled, slot_s, is_greedy).to_svg();
@@ -187,15 +270,17 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         None => None,
     };
     if let Some(newcomers) = &newcomers {
-        output.result(newcomers, || newcomers.value());
+        output.result(newcomers, || Line::Newcomers(newcomers.line()));
     }
-    let hours = f64::from(slots) * f64::from(slot_s) / 3600.0;
+    let in_hours = |slots: u32| f64::from(slots) * f64::from(slot_s) / 3600.0;
+    let hours = in_hours(slots);
     let kind = if is_greedy { "greedy" } else { "randomised" };
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let in_words = format!(
         "{kind}: {} on {}, {gbit:.1} Gbit/s; {}; {} without a slot\n\
-         {slots} of {period_slots} slots of {} s used ({hours:.2} h); the relays need {bound_slots:.1} slots of the smallest team\n\
+         {usage} of {period_slots} slots of {} s used; the last begins after {:.1} h; the relays need {bound_slots:.1} slots of the \
+         smallest team\n\
          {short}\n\
          planned in {:.1} ms; fingerprint {fingerprint}{}",
         report::plural(network.relays.len() as u64, "relay"),
@@ -203,22 +288,36 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         report::plural(teams.len() as u64, "team"),
         report::plural(without_slot as u64, "measurement"),
         slot_s,
+        in_hours(slots.saturating_sub(1)),
         wall.as_secs_f64() * 1e3,
         if drawn { format!("\nseed {}", hex::encode(seed.as_bytes())) } else { String::new() },
     );
-    let mut summary = json!({
-        "type": "summary", "plan": kind, "relays": network.relays.len(), "machines": machine_count,
-        "shared_machines": shared, "short_machines": short.machines, "lower_bound_relays": short.relays,
-        "largest_need_mbit_per_s": short.largest.as_mbit_per_s(), "smallest_team_mbit_per_s": short.team.as_mbit_per_s(),
-        "at_once": settings.at_once, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
-        "slots": slots, "bound_slots": bound_slots, "slot_s": slot_s, "hours": hours,
-        "period_slots": period_slots, "without_slot": without_slot,
-        "wall_ms": wall.as_secs_f64() * 1e3, "fingerprint": fingerprint,
-    });
-    if drawn && let Value::Object(summary) = &mut summary {
-        summary.insert("seed".to_owned(), hex::encode(seed.as_bytes()).into());
-    }
-    output.result(in_words, || summary);
+    let summary = Summary {
+        plan: kind,
+        relays: network.relays.len(),
+        machines: machine_count,
+        shared_machines: shared,
+        short_machines: short.machines,
+        lower_bound_relays: short.relays,
+        largest_need_mbit_per_s: short.largest.as_mbit_per_s(),
+        smallest_team_mbit_per_s: short.team.as_mbit_per_s(),
+        at_once: settings.at_once,
+        capacity_gbit_per_s: gbit,
+        teams: teams.len(),
+        excess,
+        used_slots: usage.slots,
+        mean_load: usage.mean_load,
+        slots,
+        bound_slots,
+        slot_s,
+        hours,
+        period_slots,
+        without_slot,
+        wall_ms: wall.as_secs_f64() * 1e3,
+        fingerprint,
+        seed: drawn.then(|| hex::encode(seed.as_bytes())),
+    };
+    output.result(in_words, || Line::Summary(summary));
     let has_room = without_slot == 0 && (!is_greedy || slots <= period_slots);
     Ok(match (has_room, short.relays) {
         (false, _) => Exit::Failed,
@@ -276,6 +375,31 @@ impl fmt::Display for Short {
             self.names.join(", "),
             if self.relays > self.names.len() { ", …" } else { "" },
         )
+    }
+}
+
+/// How much of the slots is allocated.
+struct Usage {
+    /// The number of slots in which any team measures.
+    slots: usize,
+    /// The mean load of a team in those slots, as a share of its capacity.
+    mean_load: f64,
+}
+
+impl Usage {
+    /// From the load of each slot, for each team.
+    fn new(filled: &[Vec<f64>]) -> Self {
+        let length = filled.iter().map(Vec::len).max().unwrap_or(0);
+        let load = |slot: usize| -> f64 { filled.iter().filter_map(|team| team.get(slot)).sum() };
+        let loads: Vec<f64> = (0..length).map(load).filter(|load| *load > 0.0).collect();
+        let teams = filled.len().max(1) * loads.len().max(1);
+        Self { slots: loads.len(), mean_load: loads.iter().sum::<f64>() / teams as f64 }
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (load {:.0} %)", self.slots, self.mean_load * 100.0)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use clap::{Args, Subcommand};
 use cli::Error;
-use serde_json::json;
-use std::path::PathBuf;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 use store::{Reader, RelayQuery};
 use terminal::{Exit, Output};
 
@@ -52,13 +53,39 @@ struct CheckOptions {
     store: PathBuf,
 }
 
+/// A line of `backup` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum BackupLine<'a> {
+    /// The copy is complete.
+    Backup {
+        /// The copy.
+        path: &'a Path,
+        /// Its size.
+        size_bytes: u64,
+    },
+}
+
+/// A line of `check` with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum CheckLine {
+    /// The store is intact.
+    Check {
+        /// Always true: a defect is an error.
+        sound: bool,
+        /// The number of its relays.
+        relays: usize,
+    },
+}
+
 pub(crate) fn run(options: &StoreOptions, output: &Output) -> Result<Exit, Error> {
     match &options.action {
         Action::Backup(BackupOptions { store, copy, .. }) => {
             let size = Reader::open(store)?.back_up(copy)?;
             output.result(
                 format!("{}: {size} bytes", copy.display()),
-                || json!({"type": "backup", "path": copy, "size_bytes": size}),
+                || BackupLine::Backup { path: copy, size_bytes: size },
             );
         }
         Action::Check(CheckOptions { store, .. }) => {
@@ -68,7 +95,7 @@ pub(crate) fn run(options: &StoreOptions, output: &Output) -> Result<Exit, Error
             let relays = reader.relays(&any)?.found;
             output.result(
                 format!("{} is intact, with {relays} relays", store.display()),
-                || json!({"type": "check", "sound": true, "relays": relays}),
+                || CheckLine::Check { sound: true, relays },
             );
         }
     }

@@ -45,6 +45,16 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["export", "--store", "s", "--format", "parquet"], &["parquet"]),
         (&["bwfile", "check"], &["FILE"]),
         (&["frobnicate"], &["frobnicate"]),
+        // The most similar command comes first, and a negative number is a value.
+        (&["mesure"], &["'measure', 'store'"]),
+        (
+            &["measure", FP, "--address", "127.0.0.1:9", "--seconds", "-5"],
+            &["'-5' for '--seconds", "3..=600"],
+        ),
+        (
+            &["measure", FP, "--address", "127.0.0.1:9", "--guess", "-5"],
+            &["--guess -5", "above zero"],
+        ),
         (&[], &["Usage"]),
     ];
     for (arguments, parts) in cases {

@@ -1,11 +1,13 @@
 //! A coordinator's store: a coordinator that is killed resumes, and its results can be exported and explained.
 
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 use testbin::team::{make_key, measurer_of, two_relays_by_plan};
-use testbin::{Ended, Scratch, number, text};
+use testbin::{Ended, Running, Scratch, number, text};
 
 /// The complete lines: a killed process may leave an incomplete one.
 fn values(ended: &Ended) -> Vec<Value> {
@@ -172,6 +174,17 @@ fn two_coordinators_cannot_share_a_store() {
     first.signal(Signal::TERM);
     first.end().assert_code(130);
     scratch.run(&["export", "--store", "none.db"]).assert_refused(&["none.db", "no store"]);
+    let other = scratch.run(&["dashboard", "--store", "out/none.db", "--listen", "127.0.0.1:0"]);
+    other.assert_refused(&["out/none.db", "use --store out/store.db"]);
+    // The superuser may read any file, unless it has given up its capabilities.
+    fs::set_permissions(scratch.path("out/store.db"), Permissions::from_mode(0)).expect("ours");
+    let check = scratch.command(&["store", "check", "out/store.db"]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(check.get_program());
+    command.args(check.get_args()).current_dir(scratch.path("")).stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ended = if geteuid().is_root() { Running::new(command) } else { Running::new(check) };
+    ended.end().assert_refused(&["cannot open out/store.db", "Permission denied"]);
     fs::write(scratch.path("text"), "version=1.9.0").expect("written");
     scratch.run(&["export", "--store", "text"]).assert_refused(&["not a store of a coordinator"]);
     scratch.wait_until_clean();

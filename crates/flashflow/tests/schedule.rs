@@ -228,3 +228,30 @@ fn a_coordinators_configuration_is_planned_as_it_would_measure() {
     let planned = scratch.run(&["schedule", "--config", "c.toml"]).out.join("\n");
     assert!(planned.contains("\nlower bounds: "), "{planned}");
 }
+
+#[test]
+fn the_number_of_used_slots_is_not_that_of_the_last_one() {
+    let scratch = Scratch::new();
+    let consensus = small();
+    let consensus = consensus.to_str().expect("UTF-8");
+    let arguments = ["schedule", "--consensus", consensus, "--team", "1000000", SEED[0], SEED[1]];
+    let json = scratch.run(&[&arguments[..], &["--json"]].concat());
+    let summary = summary(&json);
+    let measurements = json.values().into_iter().filter(|line| line["type"] == "measurement");
+    let slots: BTreeMap<u64, Value> =
+        measurements.map(|line| (line["slot"].as_u64().expect("a number"), line)).collect();
+    let last = *slots.keys().last().expect("relays");
+    assert!((slots.len() as u64) < last, "spread over the day: {slots:?}");
+    assert_eq!(summary["used_slots"], slots.len(), "{summary}");
+    assert_eq!(summary["slots"], last + 1, "{summary}");
+    let load = number(&summary, "mean_load");
+    assert!(load > 0.0 && load < 1.0, "{summary}");
+    let text = scratch.run(&arguments).out.join("\n");
+    let begins_h = last as f64 * number(&summary, "slot_s") / 3600.0;
+    let expected = format!(
+        "{} (load {:.0} %) of 1216 slots of 71 s used; the last begins after {begins_h:.1} h",
+        slots.len(),
+        load * 100.0
+    );
+    assert!(text.contains(&expected), "{expected}: {text}");
+}

@@ -159,6 +159,7 @@ fn a_team_measures_a_network_although_a_measurer_is_killed() {
     assert!(number(relays.iter().find(of_it).expect("measured"), "rounds") >= 2.0, "{again}");
     let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
     assert_eq!(file.matches("node_id=").count(), 3, "{file}");
+    assert_eq!(file.matches(" master_key_ed25519=").count(), 3, "from the descriptors: {file}");
     assert!(file.contains("flashflow_mode=echo"), "{file}");
     // Statistics of the measurers' paths are stored for the next period.
     let paths = scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "paths"]);

@@ -16,7 +16,8 @@ pub enum OptInError {
     },
     /// A line is not a fingerprint.
     #[error(
-        "line {} of the opt-in list {} is not a fingerprint of 40 hex digits, alone or with an address",
+        "line {} of the opt-in list {} is not a fingerprint of 40 hex digits, alone or followed by a blank and an address, without \
+         `$` and commas",
         source.line, path.display()
     )]
     BadLine {

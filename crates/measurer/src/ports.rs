@@ -20,6 +20,12 @@ impl PortRange {
         (*self.0.end() - *self.0.start()) as usize + 1
     }
 
+    /// Whether the range has a port of another one.
+    #[must_use]
+    pub const fn overlaps(&self, other: &Self) -> bool {
+        *self.0.start() <= *other.0.end() && *other.0.start() <= *self.0.end()
+    }
+
     /// The port with this number, counted from the first one and, after the last one, from there again.
     pub(crate) fn port(&self, number: usize) -> u16 {
         let offset = u16::try_from(number % self.count()).unwrap_or(0);

@@ -135,12 +135,12 @@ impl fmt::Display for RelayEvent {
                 };
                 write!(
                     f,
-                    "may be measured by {verdict}, {} times in {} s, for {} s at most, with {} ‰ of \
+                    "may be measured by {verdict}, {} times in {} s, for {} s at most, with {} % of \
                      client traffic",
                     params.measurements_per_period,
                     params.period.as_secs(),
                     params.max_duration.as_secs(),
-                    params.client_share.as_permille()
+                    f64::from(params.client_share.as_permille()) / 10.0
                 )
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),

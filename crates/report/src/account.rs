@@ -3,11 +3,12 @@
 use crate::text::percent;
 use coordinator::{Account, Bottleneck, Record, RoundRecord, Waited};
 use onion::Duration;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Kernel statistics of a measurer's sockets to the relay, over a round. [`coordinator::Account`] explains each. Shares are from zero to
 /// one, or slightly more, because the kernel's clock is coarse.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RoundAccount {
     /// The round, counted from one.
     pub round: u32,

@@ -24,6 +24,6 @@ mod write;
 pub use account::RoundAccount;
 pub use line::line;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
-pub use table::table;
+pub use table::{sockets, table};
 pub use text::plural;
 pub use write::ReportError;

@@ -2,6 +2,7 @@
 
 use crate::RoundAccount;
 use crate::text::finite;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ pub struct Report {
 }
 
 /// The result of measuring one relay. Rates count each cell once: a relay that forwards 10 Mbit/s receives and sends 10 Mbit/s.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RelayReport {
     /// The relay's nickname, which is neither trusted nor unique.
     pub nickname: String,
@@ -73,11 +74,12 @@ pub struct RelayReport {
     /// What limited the sockets of each measurer in each round, if the kernels report it.
     pub accounts: Vec<RoundAccount>,
     /// The seconds of all rounds, in order of time.
+    #[schemars(skip)] // see `value`
     pub series: Vec<SecondPoint>,
 }
 
 /// The protocol of a measurement.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The relay forwards cells without knowing of the measurement. Its client traffic is not counted, so estimates are lower bounds.
@@ -88,7 +90,7 @@ pub enum Mode {
 }
 
 /// The spread of the seconds of a round, in Mbit/s.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Spread {
     /// The slowest second.
     pub min: f64,

@@ -1,7 +1,7 @@
 //! Formats results as a table for the terminal.
 
 use crate::text::{NOTHING, count, mbit, plain, quotient, range};
-use crate::{Mode, RelayReport};
+use crate::{Mode, RelayReport, RoundAccount};
 use comfy_table::presets::{NOTHING as NO_LINES, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
 
@@ -10,13 +10,16 @@ const WIDTH: u16 = 100;
 /// Width of the nickname: tor permits 19 characters.
 const NICKNAME_WIDTH: usize = 19;
 
-const HEADER: [&str; 9] = [
+const COLUMNS: usize = 10;
+
+const HEADER: [&str; COLUMNS] = [
     "Relay",
     "Limit\nMbit/s",
     "Estimate\nMbit/s",
     "Its own\nMbit/s",
     "Ratio",
     "Quartiles\nMbit/s",
+    "Capacity\nMbit/s",
     "Rounds",
     "Checked\ncells",
     "Verdict",
@@ -25,19 +28,25 @@ const HEADER: [&str; 9] = [
 /// Columns for values that only the operator of a relay knows: limit, self-report, and the estimate relative to them.
 const OPTIONAL: [usize; 3] = [1, 3, 4];
 
-/// Formats relays as a table of at most 100 columns of plain text. Below it are the reasons for inconclusive and failed measurements, the
-/// limits of sockets in their last rounds, and a legend.
+/// The column with the bounds of the capacity. It takes the place of the optional ones, whose values are more precise.
+const BOUNDS: usize = 6;
+
+/// Formats relays as a table of at most 100 columns of plain text. Below it are the reasons for inconclusive and failed measurements, and a
+/// legend.
 ///
 /// The ratio is the estimate divided by the configured limit or, marked with an asterisk, by the relay's self-report. The columns of
-/// limit, self-report and ratio are left out if no relay has such values.
+/// limit, self-report and ratio are left out if no relay has such values. Then there is a column with the bounds of the capacity.
 #[must_use]
 pub fn table(relays: &[RelayReport]) -> String {
     if relays.is_empty() {
         return "No relay was measured.".into();
     }
-    let all: Vec<[String; 9]> = relays.iter().map(row).collect();
-    let is_used = |column: &usize| {
-        !OPTIONAL.contains(column) || all.iter().any(|row| row[*column] != NOTHING)
+    let all: Vec<[String; COLUMNS]> = relays.iter().map(row).collect();
+    let has_values = |column: &usize| all.iter().any(|row| row[*column] != NOTHING);
+    let is_compared = OPTIONAL.iter().any(has_values);
+    let is_used = |column: &usize| match *column {
+        BOUNDS => !is_compared && has_values(column),
+        _ => !OPTIONAL.contains(column) || has_values(column),
     };
     let columns: Vec<usize> = (0..HEADER.len()).filter(is_used).collect();
     let rows = all.iter().map(|row| columns.iter().map(|column| &row[*column]));
@@ -66,7 +75,7 @@ fn new_table(preset: &str) -> Table {
     table
 }
 
-fn row(relay: &RelayReport) -> [String; 9] {
+fn row(relay: &RelayReport) -> [String; COLUMNS] {
     let ratio = match (relay.ratio_to_limit(), relay.ratio_to_relay_reported()) {
         (Some(ratio), _) => quotient(Some(ratio)),
         (None, Some(ratio)) => format!("{}*", quotient(Some(ratio))),
@@ -76,6 +85,11 @@ fn row(relay: &RelayReport) -> [String; 9] {
         || NOTHING.into(),
         |spread| range(spread.lower_quartile, spread.upper_quartile),
     );
+    let bounds = match relay.bounds_mbit_per_s {
+        None => NOTHING.into(),
+        Some((lower, Some(upper))) => range(lower, upper),
+        Some((lower, None)) => format!("{} or more", mbit(Some(lower))),
+    };
     [
         nickname(relay),
         mbit(relay.limit_mbit_per_s),
@@ -83,6 +97,7 @@ fn row(relay: &RelayReport) -> [String; 9] {
         mbit(relay.relay_reported_mbit_per_s),
         ratio,
         quartiles,
+        bounds,
         relay.rounds.to_string(),
         count(relay.cells_checked),
         relay.verdict().word().into(),
@@ -96,22 +111,29 @@ fn reasons(relays: &[RelayReport]) -> String {
         let reason = verdict.reason()?;
         Some([nickname(relay), format!("{}: {}", verdict.word(), plain(reason))])
     };
-    let sockets = |relay: &RelayReport| {
+    paragraphs(relays.iter().filter_map(reason))
+}
+
+/// Describes what held back the sockets of each measurer in the last rounds, according to the measurers' kernels. Empty without their
+/// statistics.
+#[must_use]
+pub fn sockets(relays: &[RelayReport]) -> String {
+    let of_last_round = |relay: &RelayReport| {
         let last = relay.accounts.last().map(|last| last.round);
-        let of_it = relay.accounts.iter().filter(move |it| Some(it.round) == last);
-        let is_open = relay.verdict().reason().is_some();
-        let lines: Vec<_> = of_it
-            .filter(|it| is_open || it.limited_by.is_some())
-            .map(|it| {
-                [String::new(), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
-            })
-            .collect();
-        lines
+        let accounts = relay.accounts.iter().filter(|account| Some(account.round) == last);
+        let line = |account: &RoundAccount| {
+            let (measurer, words) = (account.measurer, account.in_words());
+            [nickname(relay), format!("sockets of measurer {measurer}: {words}")]
+        };
+        accounts.map(line).collect::<Vec<_>>()
     };
+    paragraphs(relays.iter().flat_map(of_last_round))
+}
+
+/// Texts with the nicknames of their relays.
+fn paragraphs(rows: impl Iterator<Item = [String; 2]>) -> String {
     let mut table = new_table(NO_LINES);
-    for relay in relays {
-        table.add_rows(reason(relay)).add_rows(sockets(relay));
-    }
+    table.add_rows(rows);
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, u16::from(index == 0)));
         if index == 0 {
@@ -150,7 +172,6 @@ fn legend(relays: &[RelayReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::RoundAccount;
     use crate::testing::{conclusive, failed, inconclusive};
 
     /// The cells of a relay's row, whose lines are joined per column.
@@ -187,14 +208,18 @@ mod tests {
             relay_reported_mbit_per_s: None,
             ..conclusive()
         };
+        let open = RelayReport { bounds_mbit_per_s: Some((228.6, None)), ..relay.clone() };
+        let text = table(&[open]);
+        assert!(line_of(&text, "steady").contains("228.6 or more"), "{text}");
         let alone = table(std::slice::from_ref(&relay));
         let header: Vec<&str> =
             alone.lines().nth(1).unwrap_or_default().split_whitespace().collect();
         assert_eq!(
             header,
-            ["Relay", "Estimate", "Quartiles", "Rounds", "Checked", "Verdict"],
+            ["Relay", "Estimate", "Quartiles", "Capacity", "Rounds", "Checked", "Verdict"],
             "{alone}"
         );
+        assert!(line_of(&alone, "steady").contains("228.6–300.0"), "{alone}");
         let row = line_of(&alone, "steady");
         assert!(row.split_whitespace().all(|cell| cell != NOTHING), "{alone}");
         assert!(!alone.contains("lower bound"), "{alone}");
@@ -203,6 +228,7 @@ mod tests {
             both.contains("Limit") && both.contains("Its own") && both.contains("Ratio"),
             "{both}"
         );
+        assert!(!both.contains("Capacity"), "a known limit says more: {both}");
     }
 
     #[test]
@@ -224,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inconclusive_result_shows_what_limited_the_sockets() {
+    fn sockets_of_the_last_round_are_described_apart_from_the_table() {
         let account = |round, measurer| RoundAccount {
             round,
             measurer,
@@ -232,17 +258,18 @@ mod tests {
             ..RoundAccount::default()
         };
         let accounts = vec![account(1, 0), account(2, 0), account(2, 1)];
-        let text = table(&[RelayReport { accounts: accounts.clone(), ..inconclusive() }]);
+        let relay = RelayReport { accounts: accounts.clone(), ..inconclusive() };
+        assert!(!table(std::slice::from_ref(&relay)).contains("sockets of"), "for experts only");
+        let text = sockets(&[relay]);
         let waited = text.matches("the relay’s window 71 %").count();
         assert_eq!(waited, 2, "of the last round, each measurer: {text}");
-        assert!(text.contains("sockets of measurer 1:"), "{text}");
+        assert!(text.contains("unbounded sockets of measurer 1:"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
-        let text = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
-        assert!(!text.contains("sockets"), "{text}");
         let by = Some(coordinator::Bottleneck::Path { queue_ms: 80 });
         let accounts = [accounts, vec![RoundAccount { limited_by: by, ..account(2, 1) }]].concat();
-        let text = table(&[RelayReport { accounts, ..conclusive() }]);
+        let text = sockets(&[RelayReport { accounts, ..conclusive() }]);
         assert!(text.contains("sockets of measurer 1: held back by a bottleneck"), "{text}");
+        assert_eq!(sockets(&[conclusive()]), "");
     }
 
     #[test]

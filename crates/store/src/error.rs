@@ -114,6 +114,12 @@ pub enum StoreError {
 impl StoreError {
     pub(crate) fn of(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
+        // SQLite does not say why.
+        if source.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+            && let Err(source) = std::fs::File::open(&path)
+        {
+            return Self::File { action: "open", path, source };
+        }
         match source.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::Full { path },
             Some(ErrorCode::NotADatabase) => Self::Foreign { path },

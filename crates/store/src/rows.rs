@@ -4,10 +4,11 @@
 use crate::{Measurement, PathEntry, PeriodSummary, RelayRow, Second, State, Suspect, mode_word};
 use coordinator::Suspicion;
 use onion::Rate;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A measurement, without its seconds.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct MeasurementLine {
     fingerprint: String,
@@ -28,7 +29,7 @@ pub struct MeasurementLine {
 }
 
 /// A second of a measurement.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct SecondLine {
     fingerprint: String,
@@ -43,7 +44,7 @@ pub struct SecondLine {
 }
 
 /// A relay.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct RelayLine {
     fingerprint: String,
@@ -62,7 +63,7 @@ pub struct RelayLine {
 }
 
 /// A period.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct PeriodLine {
     begin_unix_s: u64,
@@ -75,7 +76,7 @@ pub struct PeriodLine {
 }
 
 /// Two relays that may share a machine.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct SuspicionLine {
     fingerprint: String,
@@ -162,7 +163,7 @@ impl From<&PeriodSummary> for PeriodLine {
 }
 
 /// A measurer's observations of its path to a relay.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct PathLine {
     fingerprint: String,

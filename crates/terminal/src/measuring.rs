@@ -4,13 +4,68 @@ use crate::arguments::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport};
+use coordinator::{Account, Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport, Waited};
 use link::unix_time_s;
 use measurer::{LocalTeam, Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
 use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
-use serde_json::json;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// What is printed with `--json` while a relay is measured.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line<'a> {
+    /// A second is complete.
+    Second {
+        /// The relay's nickname, or its fingerprint.
+        nickname: &'a str,
+        /// The relay's RSA fingerprint in hex.
+        fingerprint: &'a str,
+        /// The round, counted from 1.
+        round: u32,
+        /// The second, counted from 0.
+        second: u32,
+        /// The cells that returned in it, over all measurers, with 514 bytes each.
+        measured_mbit_per_s: f64,
+    },
+    /// What limited a measurer's sockets in a second; printed after the seconds of a measurement.
+    Account {
+        /// The relay's nickname, or its fingerprint.
+        nickname: &'a str,
+        /// The relay's RSA fingerprint in hex.
+        fingerprint: String,
+        /// The round, counted from 1.
+        round: u32,
+        /// The second, counted from 0.
+        second: u32,
+        /// The measurer's number in the team, from 0.
+        measurer: usize,
+        /// Where most of its cells were queued.
+        waited: Waited,
+        /// The statistics of its kernel.
+        #[schemars(schema_with = "account_schema")]
+        account: &'a Account,
+    },
+}
+
+/// The schema of an [`Account`]: numbers, some of which may be missing.
+fn account_schema(_: &mut SchemaGenerator) -> Schema {
+    let example = json!(Account::default());
+    let field = |value: &Value| match value {
+        Value::Null => json!({"type": ["integer", "null"], "minimum": 0}),
+        _ => json!({"type": "integer", "minimum": 0}),
+    };
+    let fields = example.as_object().into_iter().flatten();
+    let properties: Value = fields.clone().map(|(name, value)| (name.clone(), field(value))).collect();
+    let required: Vec<&String> = fields.map(|(name, _)| name).collect();
+    json_schema!({
+        "type": "object", "properties": properties, "required": required,
+        "description": "Statistics of the measurer's kernel on its sockets to the relay in the second (TCP_INFO)",
+    })
+}
 
 /// The parameters of a measurement.
 #[must_use]
@@ -201,11 +256,12 @@ pub fn show_progress(
             output.progress(format!(
                 "{name}: round {round}, second {second} of {seconds}: {mbit_per_s:.1} Mbit/s"
             ));
-            output.record(|| {
-                json!({
-                    "type": "second", "nickname": name, "fingerprint": id, "round": round,
-                    "second": index, "measured_mbit_per_s": mbit_per_s,
-                })
+            output.record(|| Line::Second {
+                nickname: name,
+                fingerprint: id,
+                round,
+                second: index,
+                measured_mbit_per_s: mbit_per_s,
             });
         }
     }
@@ -217,13 +273,14 @@ pub fn show_accounts(record: &Record, output: &Output) {
         for second in &round.seconds {
             for (assignment, account) in round.allocation.assignments.iter().zip(&second.accounts) {
                 let Some(account) = account else { continue };
-                output.record(|| {
-                    json!({
-                        "type": "account", "nickname": record.relay.nickname,
-                        "fingerprint": record.relay.ids.rsa.to_string(), "round": round.number,
-                        "second": second.second, "measurer": assignment.measurer.0,
-                        "waited": account.waited(), "account": account,
-                    })
+                output.record(|| Line::Account {
+                    nickname: &record.relay.nickname,
+                    fingerprint: record.relay.ids.rsa.to_string(),
+                    round: round.number,
+                    second: second.second,
+                    measurer: assignment.measurer.0,
+                    waited: account.waited(),
+                    account,
                 });
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::exit::Exit;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::env;
 use std::fmt::Display;
 use std::fs::File;
@@ -25,6 +26,19 @@ pub struct Output {
     is_log: AtomicBool,
     /// A result was lost: writing to standard output failed.
     has_lost: AtomicBool,
+}
+
+/// The last line of a command that did not complete.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum End {
+    /// It was interrupted.
+    Interrupted,
+    /// It could not start or continue. A coordinator without `--once` continues.
+    Error {
+        /// The reason.
+        error: String,
+    },
 }
 
 /// Standard error for a log whose lines do not break the progress display.
@@ -68,6 +82,16 @@ pub fn is_journal() -> bool {
     env::var("JOURNAL_STREAM").ok().and_then(is_stream).unwrap_or(false)
 }
 
+/// Whether stdout and stderr are one stream, such as a terminal or the journal.
+fn is_one_stream() -> bool {
+    let of = |stream: io::Result<std::os::fd::OwnedFd>| {
+        let metadata = File::from(stream.ok()?).metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    let out = of(io::stdout().as_fd().try_clone_to_owned());
+    out.is_some() && out == of(io::stderr().as_fd().try_clone_to_owned())
+}
+
 /// Reports a warning on stderr.
 pub fn note(message: impl Display) {
     // An error on stderr cannot be reported.
@@ -103,16 +127,32 @@ impl Output {
     }
 
     /// Prints a result: `value` with `--json`, else `text`.
-    pub fn result(&self, text: impl Display, value: impl FnOnce() -> Value) {
+    pub fn result<V: Serialize>(&self, text: impl Display, value: impl FnOnce() -> V) {
         self.bar.suspend(|| {
             let mut stdout = io::stdout().lock();
             let written = if self.is_json {
-                writeln!(stdout, "{}", value())
+                // Cannot fail: all keys are strings.
+                let line = serde_json::to_string(&value()).map_err(io::Error::from);
+                line.and_then(|line| writeln!(stdout, "{line}"))
             } else {
                 writeln!(stdout, "{text}")
             };
             self.keep_account(written.and_then(|()| stdout.flush()));
         });
+    }
+
+    /// Prints a daemon's result: `log` writes it if it would be a line among those of the log, which have a time and a level.
+    pub fn announce<V: Serialize>(
+        &self,
+        text: impl Display,
+        value: impl FnOnce() -> V,
+        log: impl FnOnce(&dyn Display),
+    ) {
+        if self.is_log() && !self.is_json && is_one_stream() {
+            log(&text);
+        } else {
+            self.result(text, value);
+        }
     }
 
     /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A closed pipe, as
@@ -137,7 +177,7 @@ impl Output {
     }
 
     /// Prints a result with `--json` only.
-    pub fn record(&self, value: impl FnOnce() -> Value) {
+    pub fn record<V: Serialize>(&self, value: impl FnOnce() -> V) {
         if self.is_json {
             self.result("", value);
         }
@@ -146,7 +186,7 @@ impl Output {
     /// Prints a result without `--json` only.
     pub fn text(&self, text: impl Display) {
         if !self.is_json {
-            self.result(text, || Value::Null);
+            self.result(text, || ());
         }
     }
 
@@ -208,7 +248,7 @@ impl Output {
     pub fn interrupted(&self) -> Exit {
         self.quiet();
         self.step("interrupted");
-        self.record(|| serde_json::json!({"type": "interrupted"}));
+        self.record(|| End::Interrupted);
         Exit::Interrupted
     }
 
@@ -217,6 +257,6 @@ impl Output {
         self.quiet();
         let priority = if is_journal() { "<3>" } else { "" };
         let _ = writeln!(io::stderr().lock(), "{priority}flashflow: {error}");
-        self.record(|| serde_json::json!({"type": "error", "error": error.to_string()}));
+        self.record(|| End::Error { error: error.to_string() });
     }
 }

@@ -6,7 +6,9 @@
 pub mod chromium;
 pub mod fake_clock;
 pub mod help;
+pub mod manual;
 pub mod monitoring;
+pub mod schema;
 pub mod team;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -235,6 +237,8 @@ enum Line {
 /// A running program. Drop kills it.
 pub struct Running {
     child: Child,
+    /// The schema of its lines, if it prints JSON and has one.
+    schema: Option<Value>,
     lines: Receiver<Line>,
     started: Instant,
     out: Vec<String>,
@@ -245,6 +249,12 @@ impl Running {
     /// Starts a program whose output is read.
     pub fn new(mut command: Command) -> Self {
         let started = now();
+        let words: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();
+        let program = Path::new(command.get_program());
+        let is_ours = program.file_name().is_some_and(|name| name == "flashflow");
+        let schema = (is_ours && words.contains(&"--json"))
+            .then(|| schema::of_command(program, &words))
+            .flatten();
         let mut child = command.spawn().expect("the program");
         let (sender, lines) = channel();
         if let Some(out) = child.stdout.take() {
@@ -253,7 +263,7 @@ impl Running {
         if let Some(error) = child.stderr.take() {
             read(error, Line::Error, sender);
         }
-        Self { child, lines, started, out: Vec::new(), error: Vec::new() }
+        Self { child, schema, lines, started, out: Vec::new(), error: Vec::new() }
     }
 
     /// Its process ID.
@@ -277,7 +287,10 @@ impl Running {
         // A period may take longer on a busy machine, so the timeout is for silence.
         let left = LONGEST.saturating_sub(self.started.elapsed()).min(PATIENCE);
         match self.lines.recv_timeout(left) {
-            Ok(Line::Out(line)) => self.out.push(line),
+            Ok(Line::Out(line)) => {
+                self.validate(&line);
+                self.out.push(line);
+            }
             Ok(Line::Error(line)) => self.error.push(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
@@ -289,6 +302,15 @@ impl Running {
             }
         }
         true
+    }
+
+    /// Asserts that a line follows the schema of its command. The last line of a killed process may be incomplete.
+    fn validate(&self, line: &str) {
+        if let (Some(schema), Ok(value)) = (&self.schema, serde_json::from_str(line))
+            && let Err(problem) = schema::validate(schema, &value)
+        {
+            panic!("{line} does not follow the schema of its command: {problem}");
+        }
     }
 
     /// Waits for a line of stdout for which `holds` is true.

@@ -10,7 +10,8 @@ use netdoc::bwfile::{
 use netdoc::input::{plain, without_annotations};
 use netdoc::{Fingerprint, check_as_tor};
 use report::plural;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use terminal::times::{readable, time};
@@ -77,6 +78,69 @@ impl Remedied {
     }
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// Tor refuses the file.
+    Refused {
+        /// The line.
+        line: usize,
+        /// Tor's warning.
+        tor_warning: &'a str,
+    },
+    /// A line that tor leaves out.
+    Skipped {
+        /// The line.
+        line: usize,
+        /// The reason.
+        reason: String,
+        /// Whether tor logs a warning.
+        tor_warns: bool,
+        /// Tor's warning.
+        tor_warning: Option<&'a str>,
+    },
+    /// A directory authority, whose weight no consensus counts.
+    Authority {
+        /// The authority.
+        fingerprint: String,
+    },
+    /// A problem that tor does not report.
+    Advice {
+        /// The line; `null` for the whole file.
+        line: Option<usize>,
+        /// The problem.
+        what: String,
+    },
+    /// The whole file.
+    Summary {
+        /// Whether tor votes with it.
+        accepted: bool,
+        /// The verdict in words.
+        verdict: &'a str,
+        /// The number of relays that it votes on.
+        relays: usize,
+        /// The number of authorities among its relays.
+        authorities: usize,
+        /// The number of lines of its header in the vote.
+        header_lines_in_vote: usize,
+        /// The number of tor's warnings.
+        tor_warnings: usize,
+        /// The number of relays if tor accepted the file.
+        relays_if_accepted: usize,
+        /// The number of lines that tor leaves out.
+        skipped: usize,
+        /// The number of problems that tor does not report.
+        advice: usize,
+        /// Whether everything after the refusal could be checked.
+        rest_checked: bool,
+        /// The number of descriptors; `null` without `--descriptors`.
+        descriptors: Option<usize>,
+        /// The number of descriptors that cannot be read.
+        descriptors_unreadable: Option<usize>,
+    },
+}
+
 pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error> {
     let bytes = read_raw(&options.file, "read")?;
     let now = options.at.unwrap_or_else(unix_time_s);
@@ -101,7 +165,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
             let (line, text) = (warning.line, &warning.text);
             output.result(
                 format!("tor warns: {}", shortened(text)),
-                || json!({"type": "refused", "line": line, "tor_warning": text}),
+                || Line::Refused { line, tor_warning: text },
             );
         }
     }
@@ -123,7 +187,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
             format!(
                 "relay {relay} is a directory authority: tor votes MeasuredButAuthority= on it, which no consensus counts"
             ),
-            || json!({"type": "authority", "fingerprint": relay.to_string()}),
+            || Line::Authority { fingerprint: relay.to_string() },
         );
     }
     if let Some(limits) = &limits
@@ -138,7 +202,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         let place = line.map_or_else(String::new, |line| format!("line {line}: "));
         output.result(
             format!("problem without a warning by tor: {place}{what}"),
-            || json!({"type": "advice", "line": line, "what": what}),
+            || Line::Advice { line, what: what.to_string() },
         );
     }
 
@@ -169,14 +233,20 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         None => in_words += "; the rest of it cannot be checked",
     }
     output.result(in_words, || {
-        json!({
-            "type": "summary", "accepted": is_vote, "verdict": verdict, "relays": relays,
-            "authorities": authorities.len(), "header_lines_in_vote": headers, "tor_warnings": warnings,
-            "relays_if_accepted": counted, "skipped": rest.skipped().count(), "advice": advice.len(),
-            "rest_checked": is_read || remedied.is_some(),
-            "descriptors": limits.as_ref().map(|it| it.by_relay.len()),
-            "descriptors_unreadable": limits.as_ref().map(|it| it.unreadable),
-        })
+        Line::Summary {
+            accepted: is_vote,
+            verdict: &verdict,
+            relays,
+            authorities: authorities.len(),
+            header_lines_in_vote: headers,
+            tor_warnings: warnings,
+            relays_if_accepted: counted,
+            skipped: rest.skipped().count(),
+            advice: advice.len(),
+            rest_checked: is_read || remedied.is_some(),
+            descriptors: limits.as_ref().map(|limits| limits.by_relay.len()),
+            descriptors_unreadable: limits.as_ref().map(|limits| limits.unreadable),
+        }
     });
     let is_fault = |(_, verdict): &(usize, LineVerdict)| verdict.is_fault();
     let is_fine = advice.is_empty() && report.is_clean() && !report.lines.iter().any(is_fault);
@@ -197,10 +267,12 @@ fn print_lines(report: &Report, number_from: usize, output: &Output) {
             None => String::new(),
         };
         output.result(format!("line {line}: tor leaves it out: {reason}{says}"), || {
-            json!({
-                "type": "skipped", "line": line, "reason": reason, "tor_warns": warns,
-                "tor_warning": warning,
-            })
+            Line::Skipped {
+                line,
+                reason: reason.to_string(),
+                tor_warns: *warns,
+                tor_warning: warning.copied(),
+            }
         });
     }
 }

@@ -9,7 +9,8 @@ use netdoc::Fingerprint;
 use netdoc::bwfile::LATEST;
 use onion::Rate;
 use onion::identity::RsaId;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 use store::{Reader, RelayRow};
 use terminal::{Exit, Output};
@@ -36,6 +37,27 @@ pub(super) struct ExplainOptions {
     file: Option<PathBuf>,
 }
 
+/// A line with `--json`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// Why a relay has its weight.
+    Explanation {
+        /// The relay.
+        fingerprint: String,
+        /// Its nickname.
+        nickname: &'a str,
+        /// Its weight in the bandwidth file; `null` without a vote.
+        weight_kb_s: Option<u64>,
+        /// Its last estimate, in bytes per second.
+        capacity_byte_s: Option<u64>,
+        /// When it was estimated, in Unix seconds.
+        estimated_unix_s: Option<u64>,
+        /// The explanation, in sentences.
+        words: &'a [String],
+    },
+}
+
 pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Error> {
     let reader = Reader::open(&options.store)?;
     let relay = find(&reader, &options.relay)?;
@@ -48,12 +70,14 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
     let explanation = reader.explain(&relay, &measurements, line, unix_time_s())?;
     output.result(explanation.join("\n"), || {
-        json!({
-            "type": "explanation", "fingerprint": relay.rsa.to_string(), "nickname": relay.nickname,
-            "weight_kb_s": line.flatten().filter(|it| it.is_voted).map(|it| it.bw_kb_s),
-            "capacity_byte_s": relay.capacity.map(Rate::as_byte_per_s), "estimated_unix_s": relay.estimated_unix_s,
-            "words": explanation,
-        })
+        Line::Explanation {
+            fingerprint: relay.rsa.to_string(),
+            nickname: &relay.nickname,
+            weight_kb_s: line.flatten().filter(|line| line.is_voted).map(|line| line.bw_kb_s),
+            capacity_byte_s: relay.capacity.map(Rate::as_byte_per_s),
+            estimated_unix_s: relay.estimated_unix_s,
+            words: &explanation,
+        }
     });
     Ok(Exit::Done)
 }

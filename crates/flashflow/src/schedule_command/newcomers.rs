@@ -7,7 +7,8 @@ use coordinator::plan::{Admission, Plan};
 use coordinator::{Percentile, Priority};
 use link::unix_time_s;
 use onion::Rate;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
@@ -27,6 +28,33 @@ pub(super) struct Newcomers {
     /// Not in this period.
     next_period: usize,
     slot_s: u32,
+    /// Measurements of old relays that have another slot now.
+    moved: usize,
+}
+
+/// How long new relays wait.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct NewcomersLine {
+    /// Relays that the first consensus did not have.
+    new: usize,
+    /// Relays that only the first one has.
+    gone: usize,
+    /// The expected capacity of a new relay.
+    guess_mbit_per_s: f64,
+    /// New relays with a slot.
+    placed: usize,
+    /// New relays that are measured with the machine that they share.
+    joined: usize,
+    /// New relays without a slot in this period.
+    next_period: usize,
+    /// The median time until the slot begins.
+    wait_median_s: Option<u64>,
+    /// The longest time until the slot begins.
+    wait_max_s: Option<u64>,
+    /// The median time until the slot ends.
+    measured_after_median_s: Option<u64>,
+    /// The longest time until the slot ends.
+    measured_after_max_s: Option<u64>,
     /// Measurements of old relays that have another slot now.
     moved: usize,
 }
@@ -99,23 +127,28 @@ impl Newcomers {
         self.waits_s.get(self.waits_s.len().checked_sub(1)? / 2).copied()
     }
 
-    pub(super) fn value(&self) -> Value {
+    pub(super) fn line(&self) -> NewcomersLine {
         let done_after = |wait_s: Option<u64>| wait_s.map(|wait_s| wait_s + u64::from(self.slot_s));
-        json!({
-            "type": "newcomers", "new": self.new, "gone": self.gone,
-            "guess_mbit_per_s": self.guess.as_mbit_per_s(),
-            "placed": self.waits_s.len(), "joined": self.joined, "next_period": self.next_period,
-            "wait_median_s": self.median_s(), "wait_max_s": self.waits_s.last(),
-            "measured_after_median_s": done_after(self.median_s()),
-            "measured_after_max_s": done_after(self.waits_s.last().copied()),
-            "moved": self.moved,
-        })
+        NewcomersLine {
+            new: self.new,
+            gone: self.gone,
+            guess_mbit_per_s: self.guess.as_mbit_per_s(),
+            placed: self.waits_s.len(),
+            joined: self.joined,
+            next_period: self.next_period,
+            wait_median_s: self.median_s(),
+            wait_max_s: self.waits_s.last().copied(),
+            measured_after_median_s: done_after(self.median_s()),
+            measured_after_max_s: done_after(self.waits_s.last().copied()),
+            moved: self.moved,
+        }
     }
 }
 
 impl fmt::Display for Newcomers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} new relays, {} gone; ", self.new, self.gone)?;
+        let plural = |count: usize, thing: &str| report::plural(count as u64, thing);
+        write!(f, "{}, {} gone; ", plural(self.new, "new relay"), self.gone)?;
         match (self.median_s(), self.waits_s.last()) {
             (Some(median_s), Some(most_s)) => write!(
                 f,
@@ -129,8 +162,10 @@ impl fmt::Display for Newcomers {
         }
         write!(
             f,
-            "; {} join a machine that is planned, {} wait for the next period; {} measurements of old ones moved",
-            self.joined, self.next_period, self.moved
+            "; with a machine that is planned: {}, in the next period: {}; {} of old ones moved",
+            self.joined,
+            self.next_period,
+            plural(self.moved, "measurement")
         )
     }
 }

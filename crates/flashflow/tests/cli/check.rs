@@ -1,8 +1,8 @@
 //! `--check` of the daemons.
 
 use std::fs;
-use testbin::Scratch;
 use testbin::team::{make_key, measurer_of, write_measurer};
+use testbin::{Running, Scratch};
 
 const RELAY: &str = "8EE1049573B16673000000000000000000001267 198.51.100.7\n";
 
@@ -36,6 +36,11 @@ fn a_check_of_a_coordinator_reads_all_files_and_writes_none() {
     fs::create_dir(scratch.path("bandwidth")).expect("made");
     for (file, content, parts) in [
         ("list", "not a fingerprint\n", ["line 1", "list"]),
+        (
+            "list",
+            &format!("${},198.51.100.7\n", "A".repeat(40)),
+            ["a blank", "without `$` and commas"],
+        ),
         ("bandwidth/schedule.seed", "12", ["schedule.seed", "seed"]),
         ("bandwidth/store.db", "no database", ["store.db", "store.db"]),
         ("c.key", "no key", ["c.key", "c.key"]),
@@ -82,6 +87,50 @@ fn a_check_of_a_measurer_reads_key_and_list_and_verifies_addresses() {
         ended.assert_refused(&[part]);
         assert_eq!(ended.code, Some(1), "{more}");
     }
+}
+
+#[test]
+fn a_check_warns_of_valid_settings_that_limit_or_prevent_measurements() {
+    let scratch = Scratch::new();
+    write_team(&scratch);
+    let config = fs::read_to_string(scratch.path("m.toml")).expect("written");
+    let warnings = |config: &str, descriptors: u32| {
+        fs::write(scratch.path("m.toml"), config).expect("written");
+        let check = ["measurer", "--config", "m.toml", "--check", "--json"];
+        let ended = Running::new(scratch.command_with_descriptors(descriptors, &check)).end();
+        ended.assert_code(0);
+        let warnings = ended.summary()["warnings"].clone();
+        warnings.as_array().expect("a list").iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let ports = |range: &str| format!("{config}landing_ports = \"{range}\"\n");
+    assert_eq!(warnings(&ports("20000-20999"), 4096), Vec::<String>::new());
+    let few = warnings(&ports("20000-20009"), 4096);
+    assert!(
+        matches!(&few[..], [one] if one.contains("10 ports") && one.contains("320")),
+        "{few:?}"
+    );
+    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").expect("Linux");
+    let ephemeral = range.split_whitespace().collect::<Vec<_>>().join("-");
+    let found = warnings(&ports(&ephemeral), 4096);
+    assert!(matches!(&found[..], [one] if one.contains("ip_local_port_range")), "{found:?}");
+    let found = warnings(&config, 600);
+    assert!(matches!(&found[..], [one] if one.contains("LimitNOFILE=65536")), "{found:?}");
+    let own = make_key(&scratch, "own.key");
+    write_measurer(&scratch, "own", "127.0.0.1:0", &own);
+    let own = fs::read_to_string(scratch.path("own.toml")).expect("written");
+    let found = warnings(&own, 4096);
+    assert!(matches!(&found[..], [one] if one.contains("the key of this measurer")), "{found:?}");
+    let ended = scratch.run(&["measurer", "--config", "m.toml", "--check"]);
+    assert!(ended.out.iter().any(|line| line.starts_with("warning: coordinators:")), "{ended:?}");
+
+    let public = scratch.run(&["keys", "--show", "c.key"]).out.remove(0);
+    let config = fs::read_to_string(scratch.path("c.toml")).expect("written");
+    let (head, _) = config.split_once("[[measurers]]").expect("one");
+    let config = format!("{head}{}", measurer_of("127.0.0.1:7100", &public));
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    let ended = scratch.run(&["coordinator", "--config", "c.toml", "--check"]);
+    ended.assert_code(0);
+    assert!(ended.out.iter().any(|line| line.contains("the key of this coordinator")), "{ended:?}");
 }
 
 #[test]

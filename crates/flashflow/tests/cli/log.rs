@@ -69,3 +69,26 @@ fn a_log_in_json_is_one_object_a_line() {
     };
     assert_eq!(lines.iter().filter(|line| is_error(line)).count(), 1, "{lines:#?}");
 }
+
+#[test]
+fn where_a_program_reads_stdout_the_address_stands_alone_and_in_one_stream_it_is_a_line_of_the_log()
+{
+    let scratch = Scratch::new();
+    let coordinator = make_key(&scratch, "c.key");
+    make_key(&scratch, "m.key");
+    write_measurer(&scratch, "m", "127.0.0.1:0", &coordinator);
+    let mut shell = Command::new("sh");
+    let command = scratch.command(&["measurer", "--config", "m.toml"]);
+    shell.args(["-c", "exec \"$@\" >log 2>&1", "sh"]).arg(command.get_program());
+    shell.args(command.get_args()).current_dir(scratch.path("")).stdin(Stdio::null());
+    shell.env_remove("JOURNAL_STREAM").env_remove("RUST_LOG");
+    let measurer = Running::new(shell);
+    let line = testbin::wait_for("its address", || {
+        let text = fs::read_to_string(scratch.path("log")).ok()?;
+        text.lines()
+            .find(|line| line.contains("listening on ") && line.ends_with(char::is_numeric))
+            .map(ToOwned::to_owned)
+    });
+    assert!(line.contains("Z  INFO listening on 127.0.0.1:"), "{line}");
+    measurer.stop();
+}
