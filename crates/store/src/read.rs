@@ -4,7 +4,7 @@ use crate::error::StoreError;
 use crate::open::Reader;
 use crate::schema;
 use crate::series::{self, Second};
-use crate::write::int;
+use crate::write::{int, name};
 use coordinator::journal::{Past, PastTurn, PathEntry, mode_of};
 use coordinator::{
     Attempt, Decline, DeclineKind, End, History, Mode, PastEstimate, PathSeen, Record,
