@@ -182,8 +182,9 @@ impl Directory {
     /// Publishes, fetches and tests until `wakes` receives the end of the relay.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
-            // The engine reports it, perhaps later. Nothing is renewed by a new time before it is known to be new.
-            if self.clock_watch.poll().is_some() {
+            // First of all: nothing is renewed by a new time before it is known to be new.
+            if let Some(jump) = self.clock_watch.poll() {
+                self.emit(RelayEvent::ClockJumped(jump));
                 self.handle_clock_jump();
             }
             self.renew();

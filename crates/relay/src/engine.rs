@@ -95,8 +95,7 @@ impl Observer<Engine> for EngineObserver {
                 history.handle_jump(jump.by_s);
                 overload.handle_jump(jump.by_s);
             });
-            self.emit(RelayEvent::ClockJumped(jump));
-            // If the thread has ended, an event has reported it.
+            // It reports the jump. If the thread has ended, an event has reported it.
             let _ = self.wake_directory.send(Wake::Look);
         }
         let bandwidth = &self.bandwidth;
