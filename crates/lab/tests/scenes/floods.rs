@@ -117,8 +117,8 @@ fn data_beyond_the_window_ends_only_its_circuit<W: World>(world: W) {
 /// The flooders send cells of circuits that do not exist: nothing but the read limit stops them.
 fn a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile<W: World>(world: W) {
     const FLOODERS: usize = 12;
-    const FLOOD_CELLS: usize = 700;
-    let limit = RateLimit { rate: Rate::from_mbit_per_s(8.0), burst_bytes: 100_000 };
+    const FLOOD_CELLS: usize = 200;
+    let limit = RateLimit { rate: Rate::from_mbit_per_s(2.0), burst_bytes: 30_000 };
     let mut net = Net::with(world, |place, config| {
         config.limit = (place == 0).then_some(limit);
     });
@@ -134,10 +134,10 @@ fn a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile<W: W
         net.stage.node::<Peer>(*flooder).send_raw(&cell.repeat(FLOOD_CELLS));
     }
     // The relay's queue is full, and an honest client goes on.
-    net.until(|net| net.relay(0).totals().limited_reads > 100);
+    net.until(|net| net.relay(0).totals().limited_reads > 20);
     let round_trip = net.round_trip(quiet);
     if W::IS_EXACT {
-        assert!(round_trip < Duration::from_millis(200), "{round_trip:?}");
+        assert!(round_trip < Duration::from_secs(1), "{round_trip:?}");
     }
     net.transfer(quiet, Transfer::download(1, 20_000));
     let flooded = (FLOODERS * FLOOD_CELLS * onion::cell::CELL_LEN) as u64;
@@ -145,7 +145,7 @@ fn a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile<W: W
     assert!(so_far < flooded * 9 / 10, "served while the flood lasts: {so_far} of {flooded}");
     net.until(|net| {
         let (took, bytes) = (net.stage.now() - began, received(net) - before);
-        // At most the overhead of TLS for each cell that is sent is permitted in addition.
+        // In addition, what is queued and the overhead of TLS for each cell that is sent.
         let permitted = limit.rate.bytes_in(took) + limit.burst_bytes + 20_000;
         assert!(bytes <= permitted, "{bytes} bytes in {took:?}");
         bytes >= flooded

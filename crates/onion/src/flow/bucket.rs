@@ -44,6 +44,13 @@ impl TokenBucket {
         self.level_bytes
     }
 
+    /// Bytes that may pass now if `ahead_bytes` more than available may.
+    #[must_use]
+    pub fn available_ahead(&mut self, now: Instant, ahead_bytes: u64) -> u64 {
+        let level_bytes = self.available_bytes(now);
+        level_bytes.saturating_add(ahead_bytes).saturating_sub(self.owed_bytes)
+    }
+
     /// `bytes` have passed; an excess over the available bytes is not remembered.
     pub const fn take(&mut self, bytes: u64) {
         self.level_bytes = self.level_bytes.saturating_sub(bytes);
@@ -67,8 +74,14 @@ impl TokenBucket {
     /// When `bytes` will be available, if nothing passes before.
     #[must_use]
     pub fn available_at(&self, bytes: u64) -> Instant {
-        let missing = bytes.min(self.depth_bytes).saturating_sub(self.level_bytes);
-        let missing = missing.saturating_add(self.owed_bytes);
+        self.available_ahead_at(bytes, 0)
+    }
+
+    /// When `bytes` will be [available with an advance](Self::available_ahead), if nothing passes before.
+    #[must_use]
+    pub fn available_ahead_at(&self, bytes: u64, ahead_bytes: u64) -> Instant {
+        let wanted = bytes.min(self.depth_bytes).saturating_add(self.owed_bytes);
+        let missing = wanted.saturating_sub(self.level_bytes.saturating_add(ahead_bytes));
         // Rounded up, so that a wake-up at that time is not a nanosecond too early.
         self.filled_at + self.rate.time_for(missing).saturating_add(Duration::from_nanos(1))
     }

@@ -19,8 +19,8 @@ const TIMER_SLACK: Duration = Duration::from_millis(10);
 
 /// The rate limit, like `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, in each direction.
 ///
-/// Sending counts cells. Reading counts all bytes of links, with TLS, and allows for the TLS of as many cells as
-/// are sent.
+/// Sending counts cells. Reading counts all bytes of links, with TLS; it may run ahead by what is queued here, and
+/// allows for the TLS of as many cells as are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// Average rate.

@@ -37,7 +37,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Wakes links whose waiting time is over.
     pub(crate) fn wake_waiting(&mut self) {
         let now = self.outputs.now();
-        self.reading.wake(&mut self.conns, now);
+        let queued_cells = self.outputs.queued_cells();
+        self.reading.wake(&mut self.conns, now, queued_cells);
         if self.outputs.has_parked() {
             let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
             // At least one: a link that wants less than a record may be able to send.
@@ -58,6 +59,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());
         // Blocked although the measurement is over: immediately.
         let by_share = by_share.map(|at| at.unwrap_or(Instant::ORIGIN));
-        [by_rate, by_share, self.reading.next_turn_at()].into_iter().flatten().min()
+        [by_rate, by_share, self.reading.next_turn_at(self.outputs.queued_cells())]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

@@ -11,17 +11,18 @@
 //! within each class they go round-robin over the neighbours. So a stranger with any number of links delays the
 //! link of a listed relay by one turn, and another client by one turn for each of its own addresses.
 //!
-//! # Cells that are sent
-//! Each sent cell gives back the overhead of a record ([`RECORD_OVERHEAD_BYTES`]). The write limit counts cells
-//! without TLS. If the read limit did not allow for that, relayed traffic would be limited by the read bucket:
-//! it would queue in the kernel, where no scheduler chooses the quietest circuit, and not in the relay. Traffic
-//! that is not relayed gets nothing back.
+//! # Relayed traffic
+//! Sending must stay the bottleneck of what is relayed. Otherwise cells would queue in the kernel, where no
+//! scheduler chooses the quietest circuit, and not in the relay. So reading may run ahead of the bucket by the
+//! cells that are queued here, up to [`AHEAD`]. And since sending counts cells without TLS, each sent cell gives
+//! back the overhead of a record ([`RECORD_OVERHEAD_BYTES`]). Traffic that is not relayed gets neither.
 //!
 //! # Measurements
 //! Links of measurers are always read: otherwise a stranger who sends would lower the estimate. Their cells
 //! count when they are echoed, without the clients' share of them, which remains for reading clients' links.
 
 use super::link::{Link, Role};
+use crate::cell::CELL_LEN;
 use crate::cell_model::CellModel;
 use crate::flow::TokenBucket;
 use crate::node::ConnId;
@@ -36,6 +37,9 @@ use rand_core::Rng;
 
 /// A turn has the bytes that the rate earns in this time.
 const TURN: Duration = Duration::from_millis(2);
+
+/// Reading runs ahead of sending by at most what the rate permits in this time.
+const AHEAD: Duration = Duration::from_secs(2);
 
 /// Minimum of a turn: a few cells.
 const TURN_MIN_BYTES: u64 = 2048;
@@ -72,6 +76,7 @@ enum Class {
 struct ReadLimit {
     bucket: TokenBucket,
     turn_bytes: u64,
+    ahead_max_bytes: u64,
     listed_relays: FairQueue<Neighbour, ConnId>,
     strangers: FairQueue<Neighbour, ConnId>,
     are_handshakes_waiting: bool,
@@ -86,6 +91,7 @@ impl ReadLimit {
         Self {
             bucket: limit.bucket(now),
             turn_bytes: limit.rate.bytes_in(TURN).clamp(TURN_MIN_BYTES, TURN_MAX_BYTES),
+            ahead_max_bytes: limit.rate.bytes_in(AHEAD),
             listed_relays: FairQueue::default(),
             strangers: FairQueue::default(),
             are_handshakes_waiting: false,
@@ -105,9 +111,18 @@ impl ReadLimit {
         self.are_handshakes_waiting || !self.listed_relays.is_empty() || !self.strangers.is_empty()
     }
 
+    /// The bytes of queued cells by which reading may run ahead.
+    fn ahead_bytes(&self, queued_cells: usize) -> u64 {
+        ((queued_cells * CELL_LEN) as u64).min(self.ahead_max_bytes)
+    }
+
     /// Bytes that may be read without a turn: nobody overtakes those that wait.
-    fn unclaimed_bytes(&mut self, now: Instant) -> u64 {
-        if self.has_waiting() { 0 } else { self.bucket.available_bytes(now).min(self.turn_bytes) }
+    fn unclaimed_bytes(&mut self, now: Instant, queued_cells: usize) -> u64 {
+        if self.has_waiting() {
+            return 0;
+        }
+        let ahead_bytes = self.ahead_bytes(queued_cells);
+        self.bucket.available_ahead(now, ahead_bytes).min(self.turn_bytes)
     }
 
     /// Bytes were read, of which some are paid.
@@ -177,13 +192,19 @@ impl Reading {
     }
 
     /// Gives turns to those that wait, as far as the bucket has bytes for them.
-    pub(crate) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, now: Instant) {
+    pub(crate) fn wake<S: CellModel>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+        queued_cells: usize,
+    ) {
         while let Some(limit) = &mut self.limit
-            && limit.bucket.available_bytes(now) >= limit.turn_bytes
+            && let ahead_bytes = limit.ahead_bytes(queued_cells)
+            && limit.bucket.available_ahead(now, ahead_bytes) >= limit.turn_bytes
             && let Some(class) = limit.next_class()
         {
             let turn_bytes = limit.turn_bytes;
-            limit.bucket.take(turn_bytes);
+            limit.bucket.charge(now, turn_bytes);
             let link = match class {
                 Class::ListedRelays => limit.listed_relays.pop(),
                 Class::Strangers => limit.strangers.pop(),
@@ -200,9 +221,10 @@ impl Reading {
     }
 
     /// When the next turn is paid for, if somebody waits.
-    pub(crate) fn next_turn_at(&self) -> Option<Instant> {
+    pub(crate) fn next_turn_at(&self, queued_cells: usize) -> Option<Instant> {
         let limit = self.limit.as_ref().filter(|limit| limit.has_waiting())?;
-        Some(limit.bucket.available_at(limit.turn_bytes))
+        let ahead_bytes = limit.ahead_bytes(queued_cells);
+        Some(limit.bucket.available_ahead_at(limit.turn_bytes, ahead_bytes))
     }
 
     /// Cells were sent.
@@ -239,9 +261,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     #[must_use]
     pub fn poll_read_limit(&mut self, now: Instant, conn: Option<ConnId>) -> usize {
         self.outputs.set_now(now);
+        let queued_cells = self.outputs.queued_cells();
         let Some(limit) = &mut self.reading.limit else { return usize::MAX };
         let Some(id) = conn else {
-            let bytes = limit.unclaimed_bytes(now).max(limit.handshakes_prepaid_bytes);
+            let bytes =
+                limit.unclaimed_bytes(now, queued_cells).max(limit.handshakes_prepaid_bytes);
             if bytes == 0 && !core::mem::replace(&mut limit.are_handshakes_waiting, true) {
                 self.totals.limited_reads += 1;
             }
@@ -257,7 +281,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return 0;
         }
         let bytes = match read_turn.prepaid_bytes {
-            0 => limit.unclaimed_bytes(now),
+            0 => limit.unclaimed_bytes(now, queued_cells),
             prepaid_bytes => prepaid_bytes,
         };
         if bytes == 0 {
