@@ -69,9 +69,12 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// A string in MaxMind's format.
+    /// A string in MaxMind's format. From 29 bytes on, a second byte has the rest of its length.
     fn text(text: &str) -> Vec<u8> {
-        [&[0x40 | u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
+        let len = u8::try_from(text.len()).unwrap();
+        let (first, more) = (len.min(29), len.checked_sub(29));
+        let head = [0x40 | first].into_iter().chain(more);
+        head.chain(text.bytes()).collect()
     }
 
     fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
