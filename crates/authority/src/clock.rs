@@ -1,9 +1,9 @@
 //! Jumps of the calendar clock.
 
 use super::Common;
+use super::lines::Line;
 use link::Clock;
 use onion::Duration;
-use serde_json::json;
 
 /// Interval at which the clock is checked for a jump between periods.
 const CLOCK_LOOK: Duration = Duration::from_secs(2);
@@ -13,7 +13,7 @@ pub(super) fn has_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
     let jump = clock.poll();
     if let Some(jump) = jump {
         tracing::warn!("{jump}: is NTP running?");
-        output.record(|| json!({"type": "clock_jumped", "by_s": jump.by_s}));
+        output.record(|| Line::ClockJumped { by_s: jump.by_s });
     }
     jump.is_some()
 }

@@ -20,6 +20,11 @@ pub enum Line<'a> {
         /// The bandwidth file; `null` if no relay was measured.
         bandwidth_file: Option<&'a Path>,
     },
+    /// The machine's clock was set.
+    ClockJumped {
+        /// By how many seconds, forward if positive.
+        by_s: i64,
+    },
     /// With `--check`: what the coordinator would do.
     Check(Check<'a>),
     /// Authorities have agreed on a seed for a period, or failed to.
