@@ -129,6 +129,7 @@ fn a_limited_relay_reads_no_more_than_its_limit_and_serves_others_meanwhile<W: W
     cell[4] = Command::RELAY.get();
     let relay = net.relays[0];
     let received = |net: &mut Net<W>| net.stage.received_bytes::<Relay>(relay);
+    assert_eq!(net.relay(0).totals().limited_reads, 0);
     let (began, before) = (net.stage.now(), received(&mut net));
     for flooder in &flooders {
         net.stage.node::<Peer>(*flooder).send_raw(&cell.repeat(FLOOD_CELLS));

@@ -118,11 +118,11 @@ impl ReadLimit {
 
     /// Bytes that may be read without a turn: nobody overtakes those that wait.
     fn unclaimed_bytes(&mut self, now: Instant, queued_cells: usize) -> u64 {
-        if self.has_waiting() {
-            return 0;
-        }
         let ahead_bytes = self.ahead_bytes(queued_cells);
-        self.bucket.available_ahead(now, ahead_bytes).min(self.turn_bytes)
+        // A whole turn later is better than fragments now: every microsecond earns a few bytes.
+        let is_enough =
+            !self.has_waiting() && self.bucket.available_ahead(now, ahead_bytes) >= self.turn_bytes;
+        if is_enough { self.turn_bytes } else { 0 }
     }
 
     /// Bytes were read, of which some are paid.
