@@ -77,11 +77,11 @@ impl Microdesc {
         }
         let mut draft = Draft::default();
         while let Some(line) = lines.next() {
-            if !line.complete {
-                return Err(malformed(line.number, "the line is cut"));
-            }
             if line.has_nul() {
                 return Err(malformed(line.number, text::NUL));
+            }
+            if !line.complete {
+                return Err(malformed(line.number, "the line is cut"));
             }
             if line.bytes.starts_with(b"-----BEGIN ") {
                 skip_object(line, &mut lines)?;

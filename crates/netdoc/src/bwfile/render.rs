@@ -35,6 +35,12 @@ pub enum RenderError {
         /// Which relay.
         relay: crate::Fingerprint,
     },
+    /// Tor skips the line of a relay with a bandwidth of more than 63 bits.
+    #[error("relay {relay} has a bandwidth of more than 63 bits, which tor cannot read")]
+    HugeBandwidth {
+        /// Which relay.
+        relay: crate::Fingerprint,
+    },
     /// A line is too long for some readers.
     #[error("the line of relay {relay} has {len} bytes of {MAX_LINE}; shorten its extra pairs")]
     LineTooLong {
@@ -133,6 +139,9 @@ fn write_header(out: &mut String, header: &Header) -> Result<usize, RenderError>
 fn write_relay(out: &mut String, relay: &RelayLine, style: NodeIdStyle) -> Result<(), RenderError> {
     if relay.bw_kb_s == 0 {
         return Err(RenderError::ZeroBandwidth { relay: relay.node_id });
+    }
+    if i64::try_from(relay.bw_kb_s).is_err() {
+        return Err(RenderError::HugeBandwidth { relay: relay.node_id });
     }
     let dollar = if style == NodeIdStyle::Dollar { "$" } else { "" };
     add(out, format_args!("node_id={dollar}{} bw={}", relay.node_id, relay.bw_kb_s));
