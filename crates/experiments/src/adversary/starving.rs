@@ -126,7 +126,7 @@ pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>
     let limit = context.settings.limit;
     let way = Way::TransitAsserted;
     let name = |relay: &str, count: u32| format!("{relay}, {count} client circuits");
-    let mut run = |relay: &'static str, target: Target| {
+    let run = |relay: &'static str, target: Target| {
         context.each(circuits.iter().map(|it| (name(relay, *it), *it)), |count| {
             let part = Part { circuits: count, ..Part::greedy("", way, Begins::OnDemand) };
             let measured = measure(context, target, part)?;
