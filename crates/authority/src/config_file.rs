@@ -35,6 +35,7 @@ pub fn with_remedy(problem: &str) -> String {
         ),
         ("expected a boolean", "write true or false, without quotes"),
         ("expected a sequence", "write a list in brackets, such as [\"one\", \"two\"]"),
+        ("expected path string", "write the value in quotes"),
         ("expected a string", "write the value in quotes"),
     ];
     let numbers = ["f64", "u16", "u32", "u64", "usize", "i64", "a nonzero u32"];

@@ -4,7 +4,7 @@
 //! becomes the priority of sd-daemon(3), and the time is left to the journal.
 
 use clap::{Args, ValueEnum};
-use serde_json::Value;
+use serde::Serialize;
 use std::fmt;
 use terminal::{Output, is_journal};
 use tracing::{Event, Level, Subscriber};
@@ -55,7 +55,7 @@ pub fn start(LogArguments { log_format }: LogArguments, output: &Output) {
 }
 
 /// Prints the result of a daemon, such as the address at which it listens: on stdout for programs, and in the log where both are one stream.
-pub fn announce(output: &Output, text: impl fmt::Display, value: impl FnOnce() -> Value) {
+pub fn announce<V: Serialize>(output: &Output, text: impl fmt::Display, value: impl FnOnce() -> V) {
     output.announce(text, value, |text| tracing::info!("{text}"));
 }
 

@@ -4,6 +4,7 @@ use crate::error::Error;
 use clap::Args;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
+use serde::Serialize;
 use terminal::{End, Exit, Output};
 
 /// Print the JSON Schema of a command's lines with --json.
@@ -20,13 +21,20 @@ pub struct SchemaOptions {
 /// A schema, with the command whose lines it describes, such as `bwfile-check`.
 pub type Schemas = &'static [(&'static str, fn() -> Schema)];
 
-/// Either of two kinds of lines. It exists only as a schema.
+/// The list of all schemas, with `--json`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Names<'a> {
+    Schemas { names: Vec<&'a str> },
+}
+
+/// A line of one of two kinds. It exists only as a schema.
 #[derive(Debug, JsonSchema)]
-#[schemars(untagged)]
+#[schemars(untagged, title = "Line", description = "A line of one of these kinds")]
 pub enum Either<A, B> {
-    /// The first kind.
+    /// A line of the command.
     One(A),
-    /// The second kind.
+    /// Any other line.
     Other(B),
 }
 
@@ -45,7 +53,7 @@ impl SchemaOptions {
     pub fn run(&self, schemas: Schemas, output: &Output) -> Result<Exit, Error> {
         let names = || schemas.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         let Some(wanted) = &self.name else {
-            output.result(names().join("\n"), names);
+            output.result(names().join("\n"), || Names::Schemas { names: names() });
             return Ok(Exit::Done);
         };
         let found = schemas.iter().find(|(name, _)| name == wanted);

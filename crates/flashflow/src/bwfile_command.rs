@@ -179,19 +179,17 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         let measured = line.time.map(|time| format!(", measured at {}", readable(time)));
         let measured = measured.unwrap_or_default();
         let name = line.nick.map_or_else(String::new, |nick| format!(" ({nick})"));
-        output.result(format!("{relay}{name}: {weight}{measured}{pairs}"), || {
-            ShowLine::Relay {
-                fingerprint: relay.to_string(),
-                nickname: line.nick.map(|nick| nick.to_string()),
-                voted_kb_s: voted.copied(),
-                line: Some(RelayLine {
-                    bw_kb_s: line.bw_kb_s,
-                    measured_unix_s: line.time,
-                    unmeasured: line.unmeasured,
-                    under_min_report: line.under_min_report,
-                    extra: &extra,
-                }),
-            }
+        output.result(format!("{relay}{name}: {weight}{measured}{pairs}"), || ShowLine::Relay {
+            fingerprint: relay.to_string(),
+            nickname: line.nick.map(|nick| nick.to_string()),
+            voted_kb_s: voted.copied(),
+            line: Some(RelayLine {
+                bw_kb_s: line.bw_kb_s,
+                measured_unix_s: line.time,
+                unmeasured: line.unmeasured,
+                under_min_report: line.under_min_report,
+                extra: &extra,
+            }),
         });
         return Ok(Exit::Done);
     }
@@ -212,15 +210,13 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         report::plural(relays.len() as u64, "relay"),
         readable(made)
     );
-    output.result(in_words, || {
-        ShowLine::Summary {
-            relays: relays.len(),
-            without_vote: without,
-            total_kb_s: total,
-            software,
-            version: file.header.version.as_deref(),
-            timestamp_unix_s: made,
-        }
+    output.result(in_words, || ShowLine::Summary {
+        relays: relays.len(),
+        without_vote: without,
+        total_kb_s: total,
+        software,
+        version: file.header.version.as_deref(),
+        timestamp_unix_s: made,
     });
     Ok(Exit::Done)
 }
@@ -272,15 +268,13 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
         totals.0,
         totals.1
     );
-    output.result(in_words, || {
-        DiffLine::Summary {
-            added: counts.0,
-            removed: counts.1,
-            changed: counts.2,
-            same: *same,
-            total_before_kb_s: totals.0,
-            total_now_kb_s: totals.1,
-        }
+    output.result(in_words, || DiffLine::Summary {
+        added: counts.0,
+        removed: counts.1,
+        changed: counts.2,
+        same: *same,
+        total_before_kb_s: totals.0,
+        total_now_kb_s: totals.1,
     });
     Ok(if difference.is_empty() { Exit::Done } else { Exit::Failed })
 }

@@ -140,7 +140,9 @@ mod tests {
             let name = command.get_name();
             match command.get_subcommands().count() {
                 0 => names.push(name.to_owned()),
-                _ => names.extend(command.get_subcommands().map(|below| format!("{name}-{}", below.get_name()))),
+                _ => names.extend(
+                    command.get_subcommands().map(|below| format!("{name}-{}", below.get_name())),
+                ),
             }
         }
         // `export` has one for each table; completions and schemas are no results.

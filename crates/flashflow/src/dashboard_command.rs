@@ -3,11 +3,11 @@
 use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
-use schemars::JsonSchema;
-use serde::Serialize;
 use dashboard::{Options, Server};
 use link::unix_time_s;
 use netdoc::bwfile::LATEST;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use store::{Reader, StoreError};
@@ -83,11 +83,9 @@ pub(crate) fn run(
     )?;
     interrupt.wind_up_in_order();
     let address = server.address();
-    log::announce(
-        output,
-        format!("listening on http://{address}/"),
-        || Line::Listening { address },
-    );
+    log::announce(output, format!("listening on http://{address}/"), || Line::Listening {
+        address,
+    });
     if !address.ip().is_loopback() {
         tracing::warn!(
             "anybody who can connect to {address} can read the dashboard, because there is no password"

@@ -2,9 +2,9 @@
 
 use clap::{ArgGroup, Args};
 use cli::Error;
+use control::keys::SecretKey;
 use schemars::JsonSchema;
 use serde::Serialize;
-use control::keys::SecretKey;
 use std::path::PathBuf;
 use terminal::{Exit, Output};
 

@@ -4,8 +4,6 @@ use authority::shell::{self, Beginning, Observer, Surroundings};
 use authority::{Config, RemoteTeam, events};
 use clap::Args;
 use cli::Error;
-use schemars::JsonSchema;
-use serde::Serialize;
 use coordinator::journal::Entry;
 use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
@@ -22,6 +20,8 @@ use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use report::RelayReport;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -139,9 +139,7 @@ fn remote(
             Ok(report) => reports.push(report),
             Err(error) => {
                 output.step(format!("measurer {index}: {error}"));
-                output.record(
-                    || Line::Failed { index, error: error.to_string() },
-                );
+                output.record(|| Line::Failed { index, error: error.to_string() });
             }
         }
     }
@@ -188,17 +186,15 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
         || "No measurer's capacity was measured.".to_owned(),
         |total| format!("The team together: {total}"),
     );
-    output.result(text, || {
-        Line::Summary {
-            measurers: capacities.len(),
-            seconds,
-            complete: is_whole,
-            capacity_mbit_per_s: total.map(Rate::as_mbit_per_s),
-            capacities_mbit_per_s: capacities
-                .iter()
-                .map(|measurer| measurer.capacity.map(Rate::as_mbit_per_s))
-                .collect(),
-        }
+    output.result(text, || Line::Summary {
+        measurers: capacities.len(),
+        seconds,
+        complete: is_whole,
+        capacity_mbit_per_s: total.map(Rate::as_mbit_per_s),
+        capacities_mbit_per_s: capacities
+            .iter()
+            .map(|measurer| measurer.capacity.map(Rate::as_mbit_per_s))
+            .collect(),
     });
     if is_whole { Exit::Done } else { Exit::Failed }
 }

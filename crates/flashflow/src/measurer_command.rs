@@ -14,8 +14,8 @@ use measurer::{
     Consent, LocalMember, LocalOptions, PortRange, Site, Team, TeamOptions, free_cores,
 };
 use onion::{Duration, Rate};
-use serde::de::Error as _;
 use schemars::JsonSchema;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -270,11 +270,7 @@ pub(crate) fn run(
     let metrics = start_metrics(checked.config.metrics, &server)?;
     interrupt.wind_up_in_order();
     let address = server.address();
-    log::announce(
-        output,
-        format!("listening on {address}"),
-        || Line::Listening { address },
-    );
+    log::announce(output, format!("listening on {address}"), || Line::Listening { address });
     if let Some(metrics) = &metrics {
         let address = metrics.address();
         tracing::info!("metrics at http://{address}/metrics");

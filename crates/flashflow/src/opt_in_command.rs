@@ -2,13 +2,13 @@
 
 use clap::{Args, Subcommand};
 use cli::Error;
-use schemars::JsonSchema;
-use serde::Serialize;
 use control::keys::{PublicKey, SecretKey};
 use control::opt_in;
 use coordinator::Consent;
 use link::unix_time_s;
 use onion::identity::RsaId;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -144,10 +144,11 @@ fn check(
     let mut problems = 0;
     let mut show = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
         problems += 1;
-        output.result(
-            format!("{relay}: {problem}"),
-            || CheckLine::Difference { fingerprint: relay.to_string(), problem: &problem, list: list.map(PathBuf::as_path) },
-        );
+        output.result(format!("{relay}: {problem}"), || CheckLine::Difference {
+            fingerprint: relay.to_string(),
+            problem: &problem,
+            list: list.map(PathBuf::as_path),
+        });
     };
     let maps: Vec<BTreeMap<RsaId, &BTreeSet<IpAddr>>> =
         read.iter().map(|it| it.entries().collect()).collect();
@@ -181,8 +182,10 @@ fn check(
     let count = report::plural(relays.len() as u64, "relay");
     let of = report::plural(lists.len() as u64, "list");
     let differences = report::plural(problems, "difference");
-    output.result(format!("{count} on {of}, {differences}"), || {
-        CheckLine::Summary { relays: relays.len(), lists: lists.len(), differences: problems }
+    output.result(format!("{count} on {of}, {differences}"), || CheckLine::Summary {
+        relays: relays.len(),
+        lists: lists.len(),
+        differences: problems,
     });
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
 }
@@ -193,9 +196,7 @@ fn merge(lists: &[PathBuf], output: &Output) -> Result<Consent, Error> {
         all = measurer::read_opt_in(all, list)?;
     }
     for (relay, addresses) in all.entries() {
-        output.record(
-            || MergeLine::Relay { fingerprint: relay.to_string(), addresses },
-        );
+        output.record(|| MergeLine::Relay { fingerprint: relay.to_string(), addresses });
     }
     opt_in::lines(&all).for_each(|line| output.text(line));
     Ok(all)

@@ -173,12 +173,10 @@ pub(crate) fn run(
     log::announce(
         output,
         format!("listening on {address} fingerprint {fingerprint} ed25519 {ed25519}"),
-        || {
-            Line::Listening {
-                address,
-                fingerprint: fingerprint.to_string(),
-                ed25519: ed25519.to_string(),
-            }
+        || Line::Listening {
+            address,
+            fingerprint: fingerprint.to_string(),
+            ed25519: ed25519.to_string(),
         },
     );
     let clock = relay.clock();
@@ -244,17 +242,15 @@ fn check(settings: &Settings, output: &Output) -> Result<Exit, Error> {
         format!("exit: {}", if settings.exit.is_some() { "yes" } else { "no" }),
         format!("coordinators that may measure it: {coordinators}"),
     ];
-    output.result(text.join("\n"), || {
-        Line::Check {
-            nickname: settings.nickname.to_string(),
-            address,
-            listen: settings.listen,
-            fingerprint: known,
-            authorities,
-            rate_mbit_per_s: limit.map(|rate| rate.as_mbit_per_s()),
-            exit: settings.exit.is_some(),
-            coordinators,
-        }
+    output.result(text.join("\n"), || Line::Check {
+        nickname: settings.nickname.to_string(),
+        address,
+        listen: settings.listen,
+        fingerprint: known,
+        authorities,
+        rate_mbit_per_s: limit.map(|rate| rate.as_mbit_per_s()),
+        exit: settings.exit.is_some(),
+        coordinators,
     });
     Ok(Exit::Done)
 }

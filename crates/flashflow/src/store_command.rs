@@ -75,7 +75,7 @@ pub(crate) enum CheckLine {
         /// Always true: a defect is an error.
         sound: bool,
         /// The number of its relays.
-        relays: usize,
+        relays: u64,
     },
 }
 
@@ -83,20 +83,19 @@ pub(crate) fn run(options: &StoreOptions, output: &Output) -> Result<Exit, Error
     match &options.action {
         Action::Backup(BackupOptions { store, copy, .. }) => {
             let size = Reader::open(store)?.back_up(copy)?;
-            output.result(
-                format!("{}: {size} bytes", copy.display()),
-                || BackupLine::Backup { path: copy, size_bytes: size },
-            );
+            output.result(format!("{}: {size} bytes", copy.display()), || BackupLine::Backup {
+                path: copy,
+                size_bytes: size,
+            });
         }
         Action::Check(CheckOptions { store, .. }) => {
             let reader = Reader::open(store)?;
             reader.check_all()?;
             let any = RelayQuery { most: 1, ..RelayQuery::default() };
             let relays = reader.relays(&any)?.found;
-            output.result(
-                format!("{} is intact, with {relays} relays", store.display()),
-                || CheckLine::Check { sound: true, relays },
-            );
+            output.result(format!("{} is intact, with {relays} relays", store.display()), || {
+                CheckLine::Check { sound: true, relays }
+            });
         }
     }
     Ok(Exit::Done)

@@ -46,7 +46,7 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["bwfile", "check"], &["FILE"]),
         (&["frobnicate"], &["frobnicate"]),
         // The most similar command comes first, and a negative number is a value.
-        (&["mesure"], &["'measure', 'store'"]),
+        (&["mesure"], &["exist: 'measure', ", "'store'"]),
         (
             &["measure", FP, "--address", "127.0.0.1:9", "--seconds", "-5"],
             &["'-5' for '--seconds", "3..=600"],

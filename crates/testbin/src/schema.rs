@@ -12,10 +12,17 @@ use std::sync::{Mutex, PoisonError};
 /// The schemas of this test's programs that have been read; `None` for a command without one.
 static KNOWN: Mutex<BTreeMap<String, Option<Value>>> = Mutex::new(BTreeMap::new());
 
-/// The schema of a command of a program, if it has one. `words` are its arguments: the command is the first of them, or the first two.
+/// The schema of a command of a program, if it has one. `words` are its arguments: the command is the first of them, or the first two. An
+/// export has that of its table.
 #[must_use]
 pub fn of_command(program: &Path, words: &[&str]) -> Option<Value> {
-    let names = [words.get(..2).map(|two| two.join("-")), words.first().map(|one| (*one).to_owned())];
+    let what = words.iter().skip_while(|word| **word != "--what").nth(1).unwrap_or(&"measurements");
+    let is_export = words.first() == Some(&"export");
+    let names = [
+        is_export.then(|| format!("export-{what}")),
+        words.get(..2).map(|two| two.join("-")),
+        words.first().map(|one| (*one).to_owned()),
+    ];
     names.into_iter().flatten().find_map(|name| {
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         let key = format!("{} {name}", program.display());
@@ -24,7 +31,8 @@ pub fn of_command(program: &Path, words: &[&str]) -> Option<Value> {
 }
 
 fn read(program: &Path, name: &str) -> Option<Value> {
-    let output = Command::new(program).args(["schema", name, "--json"]).output().expect("it starts");
+    let output =
+        Command::new(program).args(["schema", name, "--json"]).output().expect("it starts");
     output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("a schema"))
 }
 
@@ -46,7 +54,11 @@ pub fn validate(schema: &Value, value: &Value) -> Result<(), String> {
 /// Checks a value, and returns the fields that the schema declares; `None` if any is allowed.
 fn check(root: &Value, schema: &Value, value: &Value) -> Result<Option<Vec<String>>, String> {
     let Some(schema) = schema.as_object() else {
-        return if schema == &Value::Bool(true) { Ok(None) } else { Err("nothing is allowed".to_owned()) };
+        return if schema == &Value::Bool(true) {
+            Ok(None)
+        } else {
+            Err("nothing is allowed".to_owned())
+        };
     };
     let mut declared = Some(Vec::new());
     let mut extend = |more: Option<Vec<String>>| match (&mut declared, more) {
@@ -63,8 +75,10 @@ fn check(root: &Value, schema: &Value, value: &Value) -> Result<Option<Vec<Strin
             "enum" => return Err(format!("{value} is none of {rule}")),
             "minimum" if value.as_f64().is_none_or(|it| Some(it) >= rule.as_f64()) => {}
             "maximum" if value.as_f64().is_none_or(|it| Some(it) <= rule.as_f64()) => {}
-            "minItems" if value.as_array().is_none_or(|it| Some(it.len() as u64) >= rule.as_u64()) => {}
-            "maxItems" if value.as_array().is_none_or(|it| Some(it.len() as u64) <= rule.as_u64()) => {}
+            "minItems"
+                if value.as_array().is_none_or(|it| Some(it.len() as u64) >= rule.as_u64()) => {}
+            "maxItems"
+                if value.as_array().is_none_or(|it| Some(it.len() as u64) <= rule.as_u64()) => {}
             "uniqueItems" => {}
             "minimum" | "maximum" | "minItems" | "maxItems" => {
                 return Err(format!("{value}: {keyword} {rule}"));
@@ -122,7 +136,11 @@ fn check(root: &Value, schema: &Value, value: &Value) -> Result<Option<Vec<Strin
     Ok(declared)
 }
 
-fn check_fields(root: &Value, rules: &Map<String, Value>, fields: &Map<String, Value>) -> Result<(), String> {
+fn check_fields(
+    root: &Value,
+    rules: &Map<String, Value>,
+    fields: &Map<String, Value>,
+) -> Result<(), String> {
     for (name, rule) in rules {
         if let Some(field) = fields.get(name) {
             check_whole(root, rule, field).map_err(|problem| format!("{name}: {problem}"))?;
@@ -176,7 +194,9 @@ mod tests {
             "$defs": {"Key": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 0},
                 "of": {"type": "array", "items": {"type": "number"}}}, "required": ["size"]}},
         });
-        for good in [json!({"type": "key", "size": 3, "of": [1.5]}), json!({"type": "end", "why": null})] {
+        for good in
+            [json!({"type": "key", "size": 3, "of": [1.5]}), json!({"type": "end", "why": null})]
+        {
             assert_eq!(validate(&schema, &good), Ok(()));
         }
         for (bad, reason) in [

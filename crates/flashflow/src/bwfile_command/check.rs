@@ -163,10 +163,10 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     if !is_read {
         for warning in &report.warnings {
             let (line, text) = (warning.line, &warning.text);
-            output.result(
-                format!("tor warns: {}", shortened(text)),
-                || Line::Refused { line, tor_warning: text },
-            );
+            output.result(format!("tor warns: {}", shortened(text)), || Line::Refused {
+                line,
+                tor_warning: text,
+            });
         }
     }
     if let Some(it) = &remedied {
@@ -200,10 +200,9 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         let Advice { line, what } = it;
         let line = line.map(|line| line + number_from);
         let place = line.map_or_else(String::new, |line| format!("line {line}: "));
-        output.result(
-            format!("problem without a warning by tor: {place}{what}"),
-            || Line::Advice { line, what: what.to_string() },
-        );
+        output.result(format!("problem without a warning by tor: {place}{what}"), || {
+            Line::Advice { line, what: what.to_string() }
+        });
     }
 
     let is_vote = is_read && report.breaks_vote().next().is_none();
@@ -232,21 +231,19 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         None if is_read => in_words += &format!(", and {wrong} wrong"),
         None => in_words += "; the rest of it cannot be checked",
     }
-    output.result(in_words, || {
-        Line::Summary {
-            accepted: is_vote,
-            verdict: &verdict,
-            relays,
-            authorities: authorities.len(),
-            header_lines_in_vote: headers,
-            tor_warnings: warnings,
-            relays_if_accepted: counted,
-            skipped: rest.skipped().count(),
-            advice: advice.len(),
-            rest_checked: is_read || remedied.is_some(),
-            descriptors: limits.as_ref().map(|limits| limits.by_relay.len()),
-            descriptors_unreadable: limits.as_ref().map(|limits| limits.unreadable),
-        }
+    output.result(in_words, || Line::Summary {
+        accepted: is_vote,
+        verdict: &verdict,
+        relays,
+        authorities: authorities.len(),
+        header_lines_in_vote: headers,
+        tor_warnings: warnings,
+        relays_if_accepted: counted,
+        skipped: rest.skipped().count(),
+        advice: advice.len(),
+        rest_checked: is_read || remedied.is_some(),
+        descriptors: limits.as_ref().map(|limits| limits.by_relay.len()),
+        descriptors_unreadable: limits.as_ref().map(|limits| limits.unreadable),
     });
     let is_fault = |(_, verdict): &(usize, LineVerdict)| verdict.is_fault();
     let is_fine = advice.is_empty() && report.is_clean() && !report.lines.iter().any(is_fault);

@@ -69,15 +69,13 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
     };
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
     let explanation = reader.explain(&relay, &measurements, line, unix_time_s())?;
-    output.result(explanation.join("\n"), || {
-        Line::Explanation {
-            fingerprint: relay.rsa.to_string(),
-            nickname: &relay.nickname,
-            weight_kb_s: line.flatten().filter(|line| line.is_voted).map(|line| line.bw_kb_s),
-            capacity_byte_s: relay.capacity.map(Rate::as_byte_per_s),
-            estimated_unix_s: relay.estimated_unix_s,
-            words: &explanation,
-        }
+    output.result(explanation.join("\n"), || Line::Explanation {
+        fingerprint: relay.rsa.to_string(),
+        nickname: &relay.nickname,
+        weight_kb_s: line.flatten().filter(|line| line.is_voted).map(|line| line.bw_kb_s),
+        capacity_byte_s: relay.capacity.map(Rate::as_byte_per_s),
+        estimated_unix_s: relay.estimated_unix_s,
+        words: &explanation,
     });
     Ok(Exit::Done)
 }

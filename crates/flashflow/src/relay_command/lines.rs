@@ -253,25 +253,26 @@ impl Line {
                     published: None,
                 }
             }
-            RelayEvent::Reachability(Reachability::Unreached { address, problem, is_published }) => {
-                Self::Reachability {
-                    address: *address,
-                    reached: false,
-                    directory: None,
-                    reason: Some(problem.to_string()),
-                    published: Some(*is_published),
-                }
-            }
+            RelayEvent::Reachability(Reachability::Unreached {
+                address,
+                problem,
+                is_published,
+            }) => Self::Reachability {
+                address: *address,
+                reached: false,
+                directory: None,
+                reason: Some(problem.to_string()),
+                published: Some(*is_published),
+            },
             RelayEvent::BandwidthTested => Self::BandwidthTested,
             RelayEvent::NoConsensus(problem) => Self::NoConsensus { reason: problem.clone() },
             RelayEvent::Renewed(what) => Self::Renewed { what: what.to_string() },
             RelayEvent::ClockJumped(jump) => Self::ClockJumped { by_s: jump.by_s },
             RelayEvent::Trouble(problem) => Self::Trouble { reason: problem.clone() },
             RelayEvent::Router(event) => Self::of_router(event, clock),
-            RelayEvent::Load(load) => Self::Load {
-                client_bytes: load.client_bytes,
-                waited_cell_s: load.waited_cell_s,
-            },
+            RelayEvent::Load(load) => {
+                Self::Load { client_bytes: load.client_bytes, waited_cell_s: load.waited_cell_s }
+            }
             RelayEvent::Drained => Self::Drained,
             RelayEvent::Ended(_) => return None,
         })
