@@ -14,8 +14,8 @@ pub enum Line<'a> {
     Relay(Box<RelayReport>),
     /// The period has ended.
     Summary {
-        /// Results, without relays for which no measurer was left. The `type` of each is `relay`.
-        #[schemars(with = "Vec<RelayReport>")]
+        /// Results, without relays for which no measurer was left.
+        #[schemars(with = "Vec<Result>")]
         relays: Vec<Value>,
         /// The bandwidth file; `null` if no relay was measured.
         bandwidth_file: Option<&'a Path>,
@@ -42,6 +42,14 @@ pub enum Line<'a> {
         /// Equal marks are equal seeds.
         mark: Option<String>,
     },
+}
+
+/// A relay's result in the summary.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Result {
+    /// The result.
+    Relay(Box<RelayReport>),
 }
 
 /// A coordinator's checked configuration.
