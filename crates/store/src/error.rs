@@ -116,7 +116,7 @@ impl StoreError {
         let path = path.to_owned();
         // SQLite does not say why.
         if source.sqlite_error_code() == Some(ErrorCode::CannotOpen)
-            && let Err(source) = std::fs::File::open(&path)
+            && let Err(source) = File::open(&path)
         {
             return Self::File { action: "open", path, source };
         }

@@ -125,7 +125,7 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut word: Option<String> = None;
     let mut is_target = false;
     let mut letters = line.chars().peekable();
-    let mut end =
+    let end =
         |word: &mut Option<String>, is_target: &mut bool, commands: &mut Vec<Vec<String>>| {
             if let Some(word) = word.take()
                 && !std::mem::take(is_target)

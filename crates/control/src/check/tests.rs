@@ -180,7 +180,7 @@ proptest! {
 #[test]
 fn a_field_that_is_out_of_range_is_named_with_its_range() {
     type Spoil = fn(&mut RoundOrder);
-    let cases: [(Spoil, &str); 10] = [
+    let cases: [(Spoil, &str); 11] = [
         (|it| it.target.address.set_port(0), "port is 0, but must lie in 1 to 65535"),
         (|it| it.defences.queue_limit_cells = 49, "queue limit is 49, but must lie in 50 to"),
         (|it| it.sockets = 10_001, "sockets is 10001, but must lie in 1 to 10000"),
