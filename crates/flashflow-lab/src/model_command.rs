@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
   flashflow keys --out directory.key
   flashflow-lab model serve model.gz --key directory.key --listen 127.0.0.1:8080
   flashflow-lab model observe --network /tmp/net --out model.gz */link-observations
-  flashflow-lab model fetch --from 127.0.0.1:8080=KEY --own model.gz --out merged.gz
+  flashflow-lab model fetch --from 127.0.0.1:8080=PUBLIC-KEY --own model.gz --out merged.gz
 
 Exit status: 0 done; 1 failed, for instance because no directory has a valid signature; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct ModelOptions {

@@ -9,9 +9,7 @@ use coordinator::period::{
     Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
     Router, SlotSeed,
 };
-use coordinator::{
-    Consent, Defences, Inconclusive, MeasurerId, Params, ROUNDS_ALLOWED, Verdict,
-};
+use coordinator::{Consent, Defences, Inconclusive, MeasurerId, Params, ROUNDS_ALLOWED, Verdict};
 use documents::Source;
 use link::unix_time_s;
 use measurer::member::MemberError;

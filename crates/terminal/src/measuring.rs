@@ -4,7 +4,9 @@ use crate::arguments::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{Account, Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport, Waited};
+use coordinator::{
+    Account, Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport, Waited,
+};
 use link::unix_time_s;
 use measurer::{LocalTeam, Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
@@ -59,7 +61,8 @@ fn account_schema(_: &mut SchemaGenerator) -> Schema {
         _ => json!({"type": "integer", "minimum": 0}),
     };
     let fields = example.as_object().into_iter().flatten();
-    let properties: Value = fields.clone().map(|(name, value)| (name.clone(), field(value))).collect();
+    let properties: Value =
+        fields.clone().map(|(name, value)| (name.clone(), field(value))).collect();
     let required: Vec<&String> = fields.map(|(name, _)| name).collect();
     json_schema!({
         "type": "object", "properties": properties, "required": required,

@@ -125,15 +125,14 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut word: Option<String> = None;
     let mut is_target = false;
     let mut letters = line.chars().peekable();
-    let end =
-        |word: &mut Option<String>, is_target: &mut bool, commands: &mut Vec<Vec<String>>| {
-            if let Some(word) = word.take()
-                && !std::mem::take(is_target)
-                && let Some(command) = commands.last_mut()
-            {
-                command.push(word);
-            }
-        };
+    let end = |word: &mut Option<String>, is_target: &mut bool, commands: &mut Vec<Vec<String>>| {
+        if let Some(word) = word.take()
+            && !std::mem::take(is_target)
+            && let Some(command) = commands.last_mut()
+        {
+            command.push(word);
+        }
+    };
     while let Some(letter) = letters.next() {
         match letter {
             '\'' | '"' => {

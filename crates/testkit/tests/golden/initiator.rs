@@ -242,7 +242,7 @@ fn expired_certificates_are_refused() {
         Channel::initiator(expected, Authentication::Anonymous, &tls, [0; 24], much_later)
             .expect("usable");
     let error = feed(&mut channel, scene.get("heard"));
-    assert!(matches!(error, Err(ChannelError::Certs(CertError::Invalid { .. }))), "{error:?}");
+    assert!(matches!(error, Err(ChannelError::Certs(CertError::NotValidNow { .. }))), "{error:?}");
 }
 
 #[test]
