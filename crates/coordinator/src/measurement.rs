@@ -21,6 +21,7 @@ use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
 
 /// An action for the shell.
+#[expect(clippy::large_enum_variant, reason = "a measurement has one at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Order each of these measurers to open its sockets and circuits to the relay without sending yet. Pass its answer

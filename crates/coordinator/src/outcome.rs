@@ -15,6 +15,7 @@ use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// The outcome of a relay's measurement.
+#[expect(clippy::large_enum_variant, reason = "a measurement has one at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// There is an estimate.

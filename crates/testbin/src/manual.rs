@@ -97,7 +97,11 @@ impl Block {
                 _ if part.is_empty() => {}
                 _ => commands.push((number, part.to_owned())),
             }
-            is_continued = continues;
+            // A quotation may span lines.
+            let is_quoted = commands
+                .last()
+                .is_some_and(|(_, command)| !command.matches('"').count().is_multiple_of(2));
+            is_continued = continues || is_quoted;
         }
         commands
     }
