@@ -140,7 +140,8 @@ impl ExperimentReport {
             Promise::EveryCase => tried > 0 && kept == tried,
             #[expect(clippy::cast_precision_loss, reason = "nobody counts cases beyond 2^53")]
             Promise::Share(share) => tried > 0 && kept as f64 >= share * tried as f64 - 1e-9,
-            Promise::Decided { held, .. } => *held && tried > 0,
+            // It may be decided by values that have no verdict of their own.
+            Promise::Decided { held, .. } => *held && tried + self.count(CaseVerdict::Reported) > 0,
             Promise::Nothing(_) => !self.cases.is_empty(),
         }
     }
