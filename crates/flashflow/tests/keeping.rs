@@ -177,7 +177,7 @@ fn two_coordinators_cannot_share_a_store() {
     let other = scratch.run(&["dashboard", "--store", "out/none.db", "--listen", "127.0.0.1:0"]);
     other.assert_refused(&["out/none.db", "use --store out/store.db"]);
     // The superuser may read any file, unless it has given up its capabilities.
-    fs::set_permissions(scratch.path("out/store.db"), Permissions::from_mode(0)).expect("ours");
+    fs::set_permissions(scratch.path("out/store.db"), Permissions::from_mode(0o000)).expect("ours");
     let check = scratch.command(&["store", "check", "out/store.db"]);
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(check.get_program());
