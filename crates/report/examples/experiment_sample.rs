@@ -41,6 +41,7 @@ fn sample() -> ExperimentReport {
         parameters: [("seconds per round (t)", "30 s"), ("sockets (s)", "160")]
             .map(|(name, value)| (name.into(), value.into()))
             .to_vec(),
+        table: None,
         figures: figures(&cases),
         misses: vec![Miss {
             case: miss.into(),

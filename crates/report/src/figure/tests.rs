@@ -168,7 +168,7 @@ fn an_axis_of_times_shows_dates() {
 fn a_page_has_a_drawing_for_phones_whose_labels_fit() {
     let names = ["a relay with a long name", "another relay"];
     let points = vec![(0.0, 1000.0), (1.0, 123_456.0)];
-    let mut figure = empty().with(Series::dots("s", Role::Sum, points.clone()));
+    let mut figure = empty().with(Series::dots("s", Role::Sum, points));
     figure.x = Axis::new("x").showing(0.0, 1_000_000.0);
     let page = figure.to_html();
     let (wide, narrow) = page.split_at(page.rfind("<svg").unwrap());

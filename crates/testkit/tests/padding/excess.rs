@@ -34,12 +34,12 @@ fn flood(
 fn a_link_with_far_more_padding_than_permitted_is_closed_and_reported() {
     let cell = |command: u8| {
         move |world: &mut World, link| {
-            world.send_cell(link, CircId::LINK, Command::new(command), &[])
+            world.send_cell(link, CircId::LINK, Command::new(command), &[]);
         }
     };
     let vpadding = |len: usize| {
         move |world: &mut World, link| {
-            world.send_cell(link, CircId::LINK, Command::VPADDING, &vec![0; len])
+            world.send_cell(link, CircId::LINK, Command::VPADDING, &vec![0; len]);
         }
     };
     let drop = |world: &mut World, link| {
