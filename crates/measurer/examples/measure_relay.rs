@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match team.measure(&request, &mut show, &cancel)?.outcome {
         Outcome::Measured(estimate) => println!("{estimate:?}"),
         Outcome::Failed { reason, .. } => {
-            println!("no estimate: {reason}; to blame: {}", reason.blame())
+            println!("no estimate: {reason}; to blame: {}", reason.blame());
         }
     }
     Ok(())
