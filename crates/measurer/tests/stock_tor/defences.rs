@@ -133,7 +133,8 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
         ..NetworkSpec::new(vec![
             limited("limited", 50.0),
             RelaySpec::new("free"),
-            limited("killer", 50.0),
+            // Its load has several circuits, whose windows are larger than the queue limit only at this rate.
+            limited("killer", 200.0),
         ])
     };
     let network = network(&spec);
@@ -155,7 +156,7 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
     });
     claims.claim("the limit is in force: larger windows get circuits killed", || {
         let node = relay(&network, "killer");
-        let careless = Request { defences: Defences::default(), ..request(node, 25.0) };
+        let careless = Request { defences: Defences::default(), ..request(node, 100.0) };
         let mut last = None;
         // If measurer and relay compete for a processor, a queue may not fill at once.
         for _ in 0..5 {
