@@ -247,7 +247,6 @@ fill() { :; }
 "#;
 
 #[test]
-#[ignore = "pages that need a network of C tor, and archives.md, have not been seen to pass yet"]
 fn commands_of_the_manual_run() {
     if let Some(what) = testbin::lacking() {
         skip::this_test!("{what}");
