@@ -70,8 +70,11 @@ pub fn bandwidth_file(data: &[u8]) {
     }
     if report.verdict == FileVerdict::Read {
         #[expect(clippy::cast_possible_truncation, reason = "as tor does it")]
-        let voted =
-            file.relays.iter().filter(|relay| relay.vote).map(|it| (it.node_id, it.bw_kb_s as u32));
+        let voted = file
+            .relays
+            .iter()
+            .filter(|relay| relay.vote)
+            .map(|line| (line.node_id, line.bw_kb_s as u32));
         assert_eq!(voted.collect::<BTreeMap<_, _>>(), report.relays);
     }
     for style in [NodeIdStyle::Dollar, NodeIdStyle::Plain] {

@@ -186,13 +186,14 @@ impl Dataset {
         Ok(rows)
     }
 
-    /// Names, inodes, sizes and times of all files: whatever changes a file changes one of these.
-    pub(crate) fn state(&self) -> Result<Vec<(PathBuf, [i64; 2], [u64; 2])>, ArchiveError> {
+    /// The states of all files.
+    pub(crate) fn state(&self) -> Result<Vec<FileState>, ArchiveError> {
         let mut state = Vec::new();
         for (table, ..) in crate::rows::tables() {
             for (_, path) in self.parts(table)? {
                 let found = fs::metadata(&path).map_err(ArchiveError::file("read", &path))?;
-                state.push((path, [found.mtime(), found.mtime_nsec()], [found.ino(), found.len()]));
+                let modified = (found.mtime(), found.mtime_nsec());
+                state.push(FileState { path, modified, inode: found.ino(), bytes: found.len() });
             }
         }
         Ok(state)
@@ -213,6 +214,16 @@ impl Dataset {
     fn part<R: Row>(&self, part: &str) -> PathBuf {
         self.folder.join(R::TABLE).join(format!("{}={part}", R::SPAN.column())).join(PART)
     }
+}
+
+/// Whatever changes a file changes one of these.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    path: PathBuf,
+    /// Seconds and nanoseconds since 1970.
+    modified: (i64, i64),
+    inode: u64,
+    bytes: u64,
 }
 
 fn batches(path: &Path) -> Result<ParquetRecordBatchReader, ArchiveError> {

@@ -2,7 +2,7 @@
 
 mod requirements;
 
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, FileState};
 use crate::error::ArchiveError;
 use crate::relay_hours::RelayHours;
 use crate::rows;
@@ -26,7 +26,6 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, col};
 use requirements::Requirements;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -158,7 +157,7 @@ impl Runner {
 pub struct Engine {
     dataset: Dataset,
     /// The files whose digests were checked. A file that changes later could be read in parts of different contents.
-    files: Vec<(PathBuf, [i64; 2], [u64; 2])>,
+    files: Vec<FileState>,
     context: SessionContext,
     runtime: Runtime,
     runner: Runner,

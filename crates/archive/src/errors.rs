@@ -95,7 +95,8 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
     };
     let until = options.until_unix_s.unwrap_or(i64::MAX);
     // Before the computation, which takes minutes for a year.
-    if let Some(earliest) = periods.iter().map(begin).min().filter(|it| *it > last || *it >= until)
+    if let Some(earliest) =
+        periods.iter().map(begin).min().filter(|first| *first > last || *first >= until)
     {
         return Err(ArchiveError::Missing(format!(
             "no errors: the dataset ends on {}, but errors count only from {} on; use --warm-up own, shorter --periods, or import more",
@@ -104,7 +105,7 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
         )));
     }
     engine.view(options.view.clone())?;
-    let names: Vec<&str> = periods.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = periods.iter().map(|period| period.name.as_str()).collect();
     let network = engine.query(&network_query(&names))?;
     let times = integers(&network, "t")?;
     engine.keep("network", network.clone())?;

@@ -504,7 +504,7 @@ impl Importer<'_> {
     ) {
         entry.damaged += 1;
         if entry.damaged <= NAMED_MAX {
-            let member = member.map(|it| format!(", {it}")).unwrap_or_default();
+            let member = member.map(|name| format!(", {name}")).unwrap_or_default();
             let place = format!("{}{member}, byte {offset}", path.display());
             self.observer.problem(format!("{place}: {reason}; left out"));
         }

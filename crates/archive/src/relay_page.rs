@@ -34,7 +34,7 @@ pub fn report(
             if before.is_some_and(|it| time - it > DAY_S) {
                 points.push((*time as f64, f64::NAN));
             }
-            points.push((*time as f64, value.map_or(f64::NAN, |it| it * factor)));
+            points.push((*time as f64, value.map_or(f64::NAN, |value| value * factor)));
             before = Some(*time);
         }
         points

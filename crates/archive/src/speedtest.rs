@@ -220,7 +220,7 @@ impl SpeedTest {
             figure = figure.with(Series::line("measured relays", Role::Nth(1), measured));
         }
         let percent = |it: Option<f64>| {
-            it.map_or_else(|| "no weights".to_owned(), |it| format!("{:.2} %", it * 100.0))
+            it.map_or_else(|| "no weights".to_owned(), |error| format!("{:.2} %", error * 100.0))
         };
         let pair = |it: (f64, f64)| {
             format!("{:.2} → {:.2} Gbit/s ({:+.1} %)", it.0, it.1, (it.1 / it.0 - 1.0) * 100.0)

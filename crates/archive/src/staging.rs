@@ -47,14 +47,14 @@ fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
     let mut sorted: Vec<f64> = relays.clone().map(|it| it.1).collect();
     sorted.sort_by(f64::total_cmp);
     let percentile = |share| crate::percentile(&sorted, share).unwrap_or_default() * 8e-6;
-    let has_capacity = sorted.iter().filter(|it| **it > 0.0).count();
+    let has_capacity = sorted.iter().filter(|capacity| **capacity > 0.0).count();
     let under = relays.clone().filter(|it| it.0 / weights < it.1 / capacities).count();
     StagedErrors {
         relays: sorted.len(),
         capacity_gbit_per_s: capacities * 8e-9,
         largest_mbit_per_s: percentile(1.0),
         percentile_75_mbit_per_s: percentile(0.75),
-        weight_error: weight_error(relays.map(|it| (Some(it.0), it.1))),
+        weight_error: weight_error(relays.map(|relay| (Some(relay.0), relay.1))),
         underweighted_share: under as f64 / has_capacity.max(1) as f64,
     }
 }

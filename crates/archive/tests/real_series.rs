@@ -69,8 +69,12 @@ fn a_simulated_speed_test_reproduces_the_authors_test() {
     };
     let rise = |it: &Effect| it.median_gbit_per_s[1].unwrap() / it.median_gbit_per_s[0].unwrap();
     near("rise", rise, 0.1);
-    near("weight error after", |it| it.weight_error_after.unwrap(), 0.03);
-    near("weight error of the larger capacity", |it| it.weight_error_of_larger.unwrap(), 0.03);
+    near("weight error after", |result| result.weight_error_after.unwrap(), 0.03);
+    near(
+        "weight error of the larger capacity",
+        |result| result.weight_error_of_larger.unwrap(),
+        0.03,
+    );
     near("hours until half of the rise", |it| it.half_way_hours.unwrap().0, 6.0);
     near("hours until half of the fall", |it| it.half_way_hours.unwrap().1, 6.0);
 }

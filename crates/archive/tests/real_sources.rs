@@ -92,12 +92,12 @@ fn collector_archives_of_all_ages_are_imported_once() {
     let other = entry("unparseable/cached-microdesc-consensus_with_carriage_returns");
     assert!(other.documents.is_empty() && !other.skipped.is_empty(), "{other:?}");
     let name = "documents/descriptor_archive.tar.bz2";
-    assert!(!report.imported.iter().any(|it| it.source.ends_with(name)), "{report:?}");
+    assert!(!report.imported.iter().any(|imported| imported.source.ends_with(name)), "{report:?}");
     assert!(!report.is_complete() && report.unreadable > 0, "{report:?}");
     assert!(
-        problems.iter().all(|it| ["byte ", "bzip2", "further", "nothing is imported"]
+        problems.iter().all(|problem| ["byte ", "bzip2", "further", "nothing is imported"]
             .iter()
-            .any(|part| it.contains(part))),
+            .any(|part| problem.contains(part))),
         "{problems:?}"
     );
     let before = rows(&dataset);

@@ -114,7 +114,8 @@ impl Observer<Network> for Daemon<'_, '_> {
 impl Daemon<'_, '_> {
     /// Whether a consensus is valid by the present time, which has not been set since it was read.
     pub(super) fn is_clock_right(&self) -> bool {
-        !self.has_clock_jumped && self.network.as_ref().is_some_and(|it| it.confirms_clock)
+        !self.has_clock_jumped
+            && self.network.as_ref().is_some_and(|network| network.confirms_clock)
     }
 
     /// Searches for relays that may share a machine, on a separate thread, so that it blocks nothing.

@@ -172,7 +172,8 @@ impl NetDir {
     /// server descriptors. No circuit can be built in it.
     #[must_use]
     pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
-        let families = descriptors.iter().map(|it| (it.fingerprint, it.family()));
+        let families =
+            descriptors.iter().map(|descriptor| (descriptor.fingerprint, descriptor.family()));
         let mut families: BTreeMap<Fingerprint, Family> = families.collect();
         let runs = |router: &&Router| {
             router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid)

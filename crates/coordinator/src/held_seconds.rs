@@ -113,7 +113,7 @@ pub fn doubt_of_seconds(seconds: &[(u64, Option<Waited>)]) -> Option<Inconclusiv
     }
     let mut bytes: Vec<u64> = seconds.iter().map(|(bytes, _)| *bytes).collect();
     bytes.sort_unstable();
-    let all: u128 = bytes.iter().map(|it| u128::from(*it)).sum();
+    let all: u128 = bytes.iter().map(|bytes| u128::from(*bytes)).sum();
     let mean = u64::try_from(all.div_ceil(bytes.len().max(1) as u128)).unwrap_or(u64::MAX);
     let middle = median(&bytes)?;
     if let Some(unsteady) = Inconclusive::unsteadiness(middle, mean) {

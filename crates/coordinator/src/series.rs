@@ -417,10 +417,10 @@ impl Series {
         let lead = self.schedule.lead_s as usize;
         let is_busy = move |it: &&Reported| {
             let waited = || it.accounts.iter().skip(lead).flatten().map(Account::waited);
-            let busy = waited().filter(|it| *it == Waited::Processor).count();
+            let busy = waited().filter(|waited| *waited == Waited::Processor).count();
             busy > 0 && 2 * busy >= waited().count()
         };
-        self.measurers.iter().filter(is_busy).map(|it| it.assignment.measurer)
+        self.measurers.iter().filter(is_busy).map(|share| share.assignment.measurer)
     }
 
     /// Each measurer's results in the seconds that count.

@@ -106,8 +106,8 @@ impl Shared {
         }
     }
 
-    /// Reads from the store on a thread that may block. A connection that failed is not reused. If nobody waits for the
-    /// answer any more, the query is aborted, so that its thread serves the next one.
+    /// Reads from the store on a thread that may block. A connection that failed is not reused. If the
+    /// request has ended meanwhile, the query is aborted, and its thread serves the next one.
     pub(crate) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         read: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,

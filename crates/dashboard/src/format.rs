@@ -3,7 +3,7 @@
 use onion::Rate;
 use store::{Measurement, utc};
 
-/// A number with this many decimals, or with two digits if it is so small that they would show nothing.
+/// A number with `decimals` decimals. Small numbers have more: as many as two digits need.
 pub(crate) fn digits(number: f64, decimals: usize) -> String {
     // The place of the first digit, for decimals up to the second one.
     const LEAST: [f64; 7] = [1.0, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6];

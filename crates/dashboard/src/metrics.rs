@@ -81,20 +81,20 @@ fn text(overview: &Overview, measurers: &[MeasurerRow], falls: &Falls) -> String
         .fallen
         .iter()
         .take(NAMED_MAX)
-        .map(|it| (it.relay.to_string(), it.nickname.as_str(), it.last, it.recent))
+        .map(|fall| (fall.relay.to_string(), fall.nickname.as_str(), fall.last, fall.recent))
         .collect();
     let labels: Vec<_> = named
         .iter()
         .map(|(id, nickname, ..)| [("fingerprint", id.as_str()), ("nickname", *nickname)])
         .collect();
     let of = |rate: fn(&(String, &str, Rate, Rate)) -> Rate| -> Vec<(&[(&str, &str)], u64)> {
-        let rates = named.iter().map(|it| rate(it).as_byte_per_s());
-        labels.iter().map(|it| &it[..]).zip(rates).collect()
+        let rates = named.iter().map(|relay| rate(relay).as_byte_per_s());
+        labels.iter().map(|label| &label[..]).zip(rates).collect()
     };
     let help = "Last estimate of a fallen relay, for those that lost most.";
-    gauge("fallen_relay_bytes_per_second", help, &of(|it| it.2));
+    gauge("fallen_relay_bytes_per_second", help, &of(|relay| relay.2));
     let help = "Largest estimate of such a relay in the week before.";
-    gauge("fallen_relay_recent_bytes_per_second", help, &of(|it| it.3));
+    gauge("fallen_relay_recent_bytes_per_second", help, &of(|relay| relay.3));
     let [conclusive, lower_bound, failed] = overview.endings;
     let endings: [(&[_], u64); 4] = [
         (&[("state", "conclusive")][..], conclusive),

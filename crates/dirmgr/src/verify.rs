@@ -86,7 +86,7 @@ pub fn signers(
         trusted.contains(&signature.identity)
             && certificates
                 .get(&name)
-                .filter(|it| it.is_valid_at(now_unix_s))
+                .filter(|certificate| certificate.is_valid_at(now_unix_s))
                 .is_some_and(|it| verify_rsa(&it.signing_key_der, digest, &signature.signature))
     };
     signatures.iter().filter(is_valid).map(|signature| signature.identity).collect()
@@ -118,7 +118,7 @@ pub(crate) fn lacks_certificates(
     signatures.iter().any(|signature| {
         let certificate = certificates.get(&(signature.identity, signature.signing_key));
         trusted.contains(&signature.identity)
-            && !certificate.is_some_and(|it| it.is_valid_at(now_unix_s))
+            && !certificate.is_some_and(|certificate| certificate.is_valid_at(now_unix_s))
     })
 }
 
@@ -165,7 +165,12 @@ mod tests {
         assert!(lacks_certificates(&good, &trusted, &Certificates::new(), NOW));
         assert!(!lacks_certificates(&good, &trusted, &documents.certificates, NOW));
         // A certificate that was valid when it was stored expires like any other, and is asked for again.
-        let end = documents.certificates.values().map(|it| it.expires).max().expect("some");
+        let end = documents
+            .certificates
+            .values()
+            .map(|certificate| certificate.expires)
+            .max()
+            .expect("some");
         assert_eq!(signers(&good, &trusted, &documents.certificates, end - 1).len(), 2);
         assert_eq!(signers(&good, &trusted, &documents.certificates, end).len(), 0);
         assert!(lacks_certificates(&good, &trusted, &documents.certificates, end));

@@ -72,7 +72,8 @@ fn mutual(declared: &BTreeMap<Fingerprint, Declaration>) -> BTreeSet<(RsaId, Rsa
                     pairs.extend(other.map(|other| (id(one), id(other))));
                 }
                 FamilyMember::Nickname(name) => {
-                    let others = by_nickname.get(name).into_iter().flat_map(|it| after(it, one));
+                    let others =
+                        by_nickname.get(name).into_iter().flat_map(|relays| after(relays, one));
                     let others = others.filter(names_it).take(PAIRS_MAX);
                     pairs.extend(others.map(|other| (id(one), id(other))));
                 }
@@ -92,7 +93,7 @@ fn after<'s>(
 
 /// The pairs of a family with one key.
 fn within(members: &BTreeSet<Fingerprint>) -> impl Iterator<Item = (RsaId, RsaId)> {
-    let pairs = |one| after(members, one).take(PAIRS_MAX).map(move |it| (id(one), id(it)));
+    let pairs = |one| after(members, one).take(PAIRS_MAX).map(move |other| (id(one), id(other)));
     members.iter().flat_map(pairs)
 }
 
@@ -186,7 +187,7 @@ mod tests {
                 _ => FamilyMember::Nickname(nickname(*other)),
             };
             let declared = (0..8).map(|one| {
-                let family = pairs.iter().filter(|it| it.0 == one).map(member).collect();
+                let family = pairs.iter().filter(|pair| pair.0 == one).map(member).collect();
                 (id(one), Declaration { nickname: nickname(one), family })
             });
             let found = mutual(&declared.collect());

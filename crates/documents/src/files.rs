@@ -75,10 +75,10 @@ pub fn validity_problem(consensus: &Consensus, now_unix_s: u64) -> Option<String
         _ => format!("{} days", seconds / 86_400),
     };
     let (begin, end) = (consensus.valid_after, consensus.valid_until);
-    if let Some(early_s) = begin.checked_sub(now_unix_s).filter(|it| *it > tolerance_s) {
+    if let Some(early_s) = begin.checked_sub(now_unix_s).filter(|early_s| *early_s > tolerance_s) {
         return Some(format!("is not valid before {}, in {}", readable(begin), span(early_s)));
     }
-    let late_s = now_unix_s.checked_sub(end).filter(|it| *it > tolerance_s)?;
+    let late_s = now_unix_s.checked_sub(end).filter(|late_s| *late_s > tolerance_s)?;
     Some(format!("ended at {}, {} ago", readable(end), span(late_s)))
 }
 

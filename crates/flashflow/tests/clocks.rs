@@ -19,7 +19,7 @@ fn jumps<'l>(out: impl IntoIterator<Item = &'l String>) -> Vec<i64> {
     let values = out.into_iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     values
         .filter(|value| value["type"] == "clock_jumped")
-        .filter_map(|it| it["by_s"].as_i64())
+        .filter_map(|value| value["by_s"].as_i64())
         .collect()
 }
 
@@ -120,7 +120,7 @@ fn a_measurer_with_another_time_is_named_and_not_used() {
 /// The path of a date after this one, if there is any.
 fn later_than(value: &Value, now_unix_s: u64) -> Option<String> {
     let Value::Object(fields) = value else {
-        return value.as_array()?.iter().find_map(|it| later_than(it, now_unix_s));
+        return value.as_array()?.iter().find_map(|value| later_than(value, now_unix_s));
     };
     fields.iter().find_map(|(name, value)| {
         let is_later =
@@ -162,7 +162,7 @@ fn a_coordinator_whose_clock_was_wrong_leaves_no_date_of_the_future() {
     assert!(times.chain(file.header.file_created).all(|at| at <= now_unix_s), "{file:?}");
     let files = netdoc::bwfile::stored(&scratch.path("bandwidth")).expect("a folder");
     let latest = fs::canonicalize(scratch.path("bandwidth/latest.v3bw")).expect("a link");
-    assert_eq!(files.last().and_then(|it| it.file_name()), latest.file_name(), "{files:?}");
+    assert_eq!(files.last().and_then(|file| file.file_name()), latest.file_name(), "{files:?}");
     measurer.stop();
     network.stop().expect("down");
     scratch.wait_until_clean();

@@ -103,11 +103,13 @@ impl Load {
         let few_per_socket = per_socket(circuits_at(order.rate.scaled(EXPECTED_SHARE)));
         let circuits_per_socket = match order.mode {
             RoundMode::Transit { always_authenticate } => {
-                let allowed =
-                    defences.max_client_circuits.map(|it| it.saturating_sub(RESERVED_FOR_OTHERS));
+                let allowed = defences
+                    .max_client_circuits
+                    .map(|circuits| circuits.saturating_sub(RESERVED_FOR_OTHERS));
                 // A link that authenticates as a relay's is not limited.
                 let of_load = sockets.saturating_mul(for_load).saturating_mul(share);
-                let is_client = !always_authenticate && allowed.is_none_or(|it| of_load <= it);
+                let is_client =
+                    !always_authenticate && allowed.is_none_or(|allowed| of_load <= allowed);
                 let for_share = circuits_for_share(order, allowed.filter(|_| is_client));
                 // Rounded down, so that the limit holds.
                 for_load.max((for_share / sockets).min(CIRCUITS_PER_SOCKET_MAX))

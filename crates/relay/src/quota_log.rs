@@ -54,7 +54,8 @@ impl QuotaLog {
     pub(crate) fn add(&mut self, one: Accepted) -> io::Result<()> {
         let since = one.unix_time_s.saturating_sub(self.period_s);
         // Those of the future are from a clock that was ahead.
-        self.accepted.retain(|it| it.unix_time_s > since && it.unix_time_s <= one.unix_time_s);
+        self.accepted
+            .retain(|order| order.unix_time_s > since && order.unix_time_s <= one.unix_time_s);
         self.accepted.push(one);
         let mut text = String::new();
         for Accepted { unix_time_s, coordinator, nonce } in &self.accepted {

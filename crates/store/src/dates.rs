@@ -67,7 +67,7 @@ fn correct_records(db: &Connection, now_unix_s: u64) -> rusqlite::Result<()> {
     let found = select.query_map([int(now_unix_s)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let found: Vec<(i64, Vec<u8>)> = found.collect::<rusqlite::Result<_>>()?;
     for (measurement, json) in found {
-        // One that cannot be read stays as it is.
+        // One that cannot be read is not changed.
         let Ok(mut record) = series::inflate::<Record>(&json) else { continue };
         record.ended_unix_s = record.ended_unix_s.min(now_unix_s);
         for round in &mut record.rounds {
@@ -152,7 +152,7 @@ mod tests {
             }
             assert_eq!(store.measurements_of(relay(2).rsa, 9).expect("read"), untouched);
             let files = store.files(9).expect("read");
-            assert_eq!(files.iter().map(|it| it.created_unix_s).collect::<Vec<_>>(), [NOW - 9]);
+            assert_eq!(files.iter().map(|file| file.created_unix_s).collect::<Vec<_>>(), [NOW - 9]);
             assert_eq!(store.measurers(NOW).expect("read")[0].since_unix_s, NOW - 9);
             // The next measurement counts, also within the second.
             store.write([&measured(1, NOW - 140, 4)]).expect("room");
@@ -169,8 +169,12 @@ mod tests {
         let mut store = Store::open(&scratch.store).expect("new");
         store.write(&[period(NOW - DAY), period(NOW + 3 * DAY)]).expect("room");
         store.correct_dates(NOW).expect("room");
-        let left: Vec<u64> =
-            store.periods(9).expect("read").iter().map(|it| it.period.begin_unix_s).collect();
+        let left: Vec<u64> = store
+            .periods(9)
+            .expect("read")
+            .iter()
+            .map(|period| period.period.begin_unix_s)
+            .collect();
         assert_eq!(left, [NOW - DAY]);
     }
 

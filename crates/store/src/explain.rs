@@ -194,12 +194,12 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
 
 /// The causes that limited the counted seconds of the last round, as far as they are known: those that the verdict follows.
 fn limits(seconds: &[Second]) -> Option<String> {
-    let last = seconds.iter().filter(|it| it.counts).map(|it| it.round).max()?;
-    let counted = || seconds.iter().filter(|it| it.counts && it.round == last);
-    let bytes = || counted().map(|it| it.bytes);
+    let last = seconds.iter().filter(|second| second.counts).map(|second| second.round).max()?;
+    let counted = || seconds.iter().filter(|second| second.counts && second.round == last);
+    let bytes = || counted().map(|second| second.bytes);
     let [least, best] = [bytes().min()?, bytes().max()?].map(Rate::from_byte_per_s);
     let spread = format!("In round {last} its slowest second had {least}, its fastest {best}.");
-    let held = HeldSeconds::count(counted().map(|it| it.limiter.waited()));
+    let held = HeldSeconds::count(counted().map(|second| second.limiter.waited()));
     let places = held.in_order().into_iter();
     let places = places.map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
     let places = places.collect::<Vec<_>>().join(", ");

@@ -100,7 +100,9 @@ mod tests {
         assert_eq!(compared, 3);
         let fallen: Vec<_> = fallen
             .iter()
-            .map(|it| (it.nickname.as_str(), it.last.as_byte_per_s(), it.recent.as_byte_per_s()))
+            .map(|fall| {
+                (fall.nickname.as_str(), fall.last.as_byte_per_s(), fall.recent.as_byte_per_s())
+            })
             .collect();
         assert_eq!(fallen, [("relay1", 590_000, 900_000), ("relay2", 599_000, 900_000)]);
     }

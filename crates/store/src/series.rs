@@ -130,9 +130,9 @@ pub(crate) fn of(record: &Record) -> Vec<Second> {
 
 /// Why the counted seconds of the last round contradict a conclusive result, if they do.
 pub(crate) fn doubt(seconds: &[Second]) -> Option<Inconclusive> {
-    let last = seconds.iter().map(|it| it.round).max()?;
-    let counted = seconds.iter().filter(|it| it.counts && it.round == last);
-    let counted: Vec<_> = counted.map(|it| (it.bytes, it.limiter.waited())).collect();
+    let last = seconds.iter().map(|second| second.round).max()?;
+    let counted = seconds.iter().filter(|second| second.counts && second.round == last);
+    let counted: Vec<_> = counted.map(|second| (second.bytes, second.limiter.waited())).collect();
     doubt_of_seconds(&counted)
 }
 

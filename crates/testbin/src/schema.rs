@@ -73,18 +73,21 @@ fn check(root: &Value, schema: &Value, value: &Value) -> Result<Option<Vec<Strin
             "const" => return Err(format!("{value} is not {rule}")),
             "enum" if rule.as_array().is_some_and(|all| all.contains(value)) => {}
             "enum" => return Err(format!("{value} is none of {rule}")),
-            "minimum" if value.as_f64().is_none_or(|it| Some(it) >= rule.as_f64()) => {}
-            "maximum" if value.as_f64().is_none_or(|it| Some(it) <= rule.as_f64()) => {}
+            "minimum" if value.as_f64().is_none_or(|number| Some(number) >= rule.as_f64()) => {}
+            "maximum" if value.as_f64().is_none_or(|number| Some(number) <= rule.as_f64()) => {}
             "minItems"
-                if value.as_array().is_none_or(|it| Some(it.len() as u64) >= rule.as_u64()) => {}
+                if value.as_array().is_none_or(|list| Some(list.len() as u64) >= rule.as_u64()) => {
+            }
             "maxItems"
-                if value.as_array().is_none_or(|it| Some(it.len() as u64) <= rule.as_u64()) => {}
+                if value.as_array().is_none_or(|list| Some(list.len() as u64) <= rule.as_u64()) => {
+            }
             "uniqueItems" => {}
             "minimum" | "maximum" | "minItems" | "maxItems" => {
                 return Err(format!("{value}: {keyword} {rule}"));
             }
             "$ref" => {
-                let name = rule.as_str().and_then(|it| it.strip_prefix('#')).expect("a reference");
+                let name =
+                    rule.as_str().and_then(|path| path.strip_prefix('#')).expect("a reference");
                 let target = root.pointer(name).unwrap_or_else(|| panic!("no {name}"));
                 extend(check(root, target, value)?);
             }

@@ -29,7 +29,7 @@ pub fn ready_measurer(mut measurer: Running) -> (Running, String) {
     (measurer, address.into_inner())
 }
 
-/// A consensus with other dates: it is valid for three hours, from an hour before this number of seconds from now on.
+/// The consensus with other dates: valid for three hours, the second of which begins `from_now_s` seconds after now.
 #[must_use]
 pub fn dated_consensus(text: &str, from_now_s: i64) -> String {
     let now = link::unix_time_s().saturating_add_signed(from_now_s);

@@ -26,7 +26,7 @@ pub(super) struct FileLine {
 }
 
 impl FileLine {
-    /// The line of this file as it is.
+    /// The line of a file with this content, which it may have under another name so far.
     pub(super) fn new(dataset: &Dataset, path: &Path, content: &Path) -> io::Result<Self> {
         let mut file = File::open(content)?;
         let (mut hash, mut bytes) = (Sha256::new(), 0);

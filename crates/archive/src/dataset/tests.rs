@@ -129,7 +129,8 @@ fn properties_of_a_relay_are_one_row_from_their_first_to_their_last_time_in_any_
         }
         let rows: Vec<Properties> = dataset.read_all(&mut relays).unwrap();
         let line = |it: &Properties| {
-            let span = [it.first_seen_unix_s, it.last_seen_unix_s].map(|it| it - 1_700_000_000);
+            let span =
+                [it.first_seen_unix_s, it.last_seen_unix_s].map(|unix_s| unix_s - 1_700_000_000);
             (span, it.version.as_deref().unwrap().to_owned())
         };
         found.push(rows.iter().map(line).collect::<Vec<_>>());

@@ -142,26 +142,26 @@ impl Writer {
             .build();
         let writer =
             ArrowWriter::try_new(BufWriter::new(file.as_file()), R::schema(), Some(properties));
-        let mut writer = writer.map_err(|it| failed()(cause(it)))?;
+        let mut writer = writer.map_err(|error| failed()(cause(error)))?;
         // One thread converts rows to columns, the other encodes and compresses them.
         let written = thread::scope(|scope| {
             let (sender, batches) = mpsc::sync_channel(BATCHES);
             scope.spawn(move || {
                 let batches = rows.chunks(BATCH_ROWS).map(|rows| R::to_batch(rows, relays));
-                batches.map(|batch| sender.send(batch)).all(|it| it.is_ok())
+                batches.map(|batch| sender.send(batch)).all(|sent| sent.is_ok())
             });
             batches.into_iter().try_for_each(|batch| writer.write(&batch?))
         });
-        written.map_err(|it| failed()(cause(it)))?;
-        writer.finish().map_err(|it| failed()(cause(it)))?;
+        written.map_err(|error| failed()(cause(error)))?;
+        writer.finish().map_err(|error| failed()(cause(error)))?;
         writer.inner_mut().flush().map_err(failed())?;
         drop(writer);
         file.as_file().sync_all().map_err(failed())?;
         let line = FileLine::new(&self.dataset, path, file.path()).map_err(failed())?;
         self.append(&line)?;
-        let file = file.persist(path).map_err(|it| failed()(it.error))?;
+        let file = file.persist(path).map_err(|error| failed()(error.error))?;
         readable(&file).map_err(failed())?;
-        File::open(folder).and_then(|it| it.sync_all()).map_err(failed())?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed())?;
         self.append(&line)
     }
 }

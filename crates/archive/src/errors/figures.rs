@@ -23,20 +23,22 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
             }
             figure
         };
-    let over_time =
-        |name: &str, title: &str, label: &str, value: fn(&super::NetworkHour) -> Option<f64>| {
-            let mut figure = ExperimentFigure::new(name, title, Axis::time(), share(label));
-            for (index, period) in errors.periods.iter().enumerate() {
-                let points =
-                    period.network.iter().filter_map(|it| Some((it.unix_s as f64, value(it)?)));
-                figure = figure.with(Series::line(
-                    &period.period.name,
-                    Role::Nth(index),
-                    medians(points.collect()),
-                ));
-            }
-            figure
-        };
+    let over_time = |name: &str,
+                     title: &str,
+                     label: &str,
+                     value: fn(&super::NetworkHour) -> Option<f64>| {
+        let mut figure = ExperimentFigure::new(name, title, Axis::time(), share(label));
+        for (index, period) in errors.periods.iter().enumerate() {
+            let points =
+                period.network.iter().filter_map(|hour| Some((hour.unix_s as f64, value(hour)?)));
+            figure = figure.with(Series::line(
+                &period.period.name,
+                Role::Nth(index),
+                medians(points.collect()),
+            ));
+        }
+        figure
+    };
     let figures = vec![
         distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |it| {
             it.capacity_errors.clone()

@@ -436,8 +436,9 @@ fn server_descriptor(body: &[u8], places: &Places, relays: &mut Relays, rows: &m
     });
     let place = places.find(IpAddr::V4(found.address));
     let texts = &mut rows.texts;
-    let mut text =
-        |text: &str| Some(text.trim()).filter(|it| !it.is_empty()).map(|it| texts.shared(it));
+    let mut text = |text: &str| {
+        Some(text.trim()).filter(|text| !text.is_empty()).map(|text| texts.shared(text))
+    };
     let seen = Properties {
         relay,
         first_seen_unix_s: published_unix_s,

@@ -114,20 +114,22 @@ fn detailed(details: Details, places: &Places, relays: &mut Relays, rows: &mut R
         });
         let address =
             it.or_addresses.first().and_then(|address| address.parse::<SocketAddr>().ok());
-        let address: Option<IpAddr> = address.map(|it| it.ip());
-        let place = address.map(|it| places.find(it)).unwrap_or_default();
+        let address: Option<IpAddr> = address.map(|socket| socket.ip());
+        let place = address.map(|address| places.find(address)).unwrap_or_default();
         let country = it.country.as_ref().map(|code| code.to_ascii_uppercase());
-        let number = it.autonomous_system.as_deref().map(|it| it.trim_start_matches("AS").parse());
+        let number =
+            it.autonomous_system.as_deref().map(|number| number.trim_start_matches("AS").parse());
         let texts = &mut rows.texts;
-        let mut text =
-            |text: &str| Some(text.trim()).filter(|it| !it.is_empty()).map(|it| texts.shared(it));
+        let mut text = |text: &str| {
+            Some(text.trim()).filter(|text| !text.is_empty()).map(|text| texts.shared(text))
+        };
         let seen = Properties {
             relay,
             first_seen_unix_s: time_s,
             last_seen_unix_s: time_s,
             origin: Origin::Onionoo,
             nickname: it.nickname.as_deref().and_then(&mut text),
-            address: address.map(|it| it.to_string()).as_deref().and_then(&mut text),
+            address: address.map(|address| address.to_string()).as_deref().and_then(&mut text),
             country: country.or(place.country).as_deref().and_then(&mut text),
             as_number: number.and_then(Result::ok).or(place.as_number),
             as_name: it.as_name.as_deref().or(place.as_name.as_deref()).and_then(&mut text),
@@ -179,7 +181,7 @@ mod tests {
         assert_eq!((seen.country.as_deref(), seen.as_number), (Some("DE"), Some(24_940)));
         let texts = [&seen.nickname, &seen.address, &seen.as_name, &seen.version, &seen.contact];
         let expected = ["a", "192.0.2.1", "Hetzner", "0.4.8.12", "me"];
-        assert_eq!(texts.map(|it| it.as_deref().unwrap()), expected);
+        assert_eq!(texts.map(|text| text.as_deref().unwrap()), expected);
         assert_eq!(seen.family.as_deref().unwrap().split(' ').count(), 2);
         let Kind::Damaged(reason) = parse(b"{}", &Places::default(), &mut relays, &mut rows) else {
             panic!()

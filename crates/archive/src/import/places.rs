@@ -53,9 +53,9 @@ impl Places {
         let mut place = Place::default();
         for reader in &self.0 {
             let found =
-                reader.lookup(address).ok().and_then(|it| it.decode::<Record<'_>>().ok()?);
+                reader.lookup(address).ok().and_then(|found| found.decode::<Record<'_>>().ok()?);
             let Some(found) = found else { continue };
-            let code = found.country.and_then(|it| it.iso_code);
+            let code = found.country.and_then(|country| country.iso_code);
             place.country = place.country.or_else(|| code.map(str::to_ascii_uppercase));
             place.as_number = place.as_number.or(found.autonomous_system_number);
             let name = found.autonomous_system_organization;

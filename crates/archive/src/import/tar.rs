@@ -67,8 +67,8 @@ impl<R: Read> Tar<R> {
                     for (key, value) in pax(&self.extension()?) {
                         match key {
                             b"size" => {
-                                size =
-                                    std::str::from_utf8(value).ok().and_then(|it| it.parse().ok())
+                                let text = std::str::from_utf8(value).ok();
+                                size = text.and_then(|digits| digits.parse().ok());
                             }
                             b"path" => name = Some(value.to_vec()),
                             _ => is_sparse |= key.starts_with(b"GNU.sparse."),

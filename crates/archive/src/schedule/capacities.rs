@@ -47,7 +47,7 @@ impl<'a> Capacities<'a> {
         Ok(Self {
             dataset,
             around_s,
-            months: dataset.parts("descriptors")?.into_iter().map(|it| it.0).collect(),
+            months: dataset.parts("descriptors")?.into_iter().map(|part| part.0).collect(),
             loaded: BTreeMap::new(),
             published: Vec::new(),
             staged: staged.iter().map(|it| (it.relay, of_staged(it))).collect(),

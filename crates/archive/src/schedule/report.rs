@@ -70,13 +70,13 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
         ))
     };
     let days = |value: fn(&super::PlannedNetwork) -> f64| {
-        series.days.iter().map(|it| (it.unix_s as f64, value(it))).collect()
+        series.days.iter().map(|day| (day.unix_s as f64, value(day))).collect()
     };
     let new: Vec<(f64, f64)> = series
         .arrivals
         .iter()
         .filter(|it| it.new_relays > 0)
-        .map(|it| (it.unix_s as f64, f64::from(it.measured_after_s) / 60.0))
+        .map(|day| (day.unix_s as f64, f64::from(day.measured_after_s) / 60.0))
         .collect();
     let mut figures = vec![
         figure("hours", "Time to measure all relays", "hours", days(|it| it.hours)),

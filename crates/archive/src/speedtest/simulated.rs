@@ -260,7 +260,7 @@ impl<'a> Network<'a> {
             published.sum::<f64>() * super::GBIT_PER_BYTE
         };
         let error = |capacity: fn(&Relay) -> f64| {
-            weight_error(self.relays.iter().map(|it| (Some(it.weight), capacity(it))))
+            weight_error(self.relays.iter().map(|relay| (Some(relay.weight), capacity(relay))))
         };
         Hour {
             unix_s: i64::try_from(hour * 3600).unwrap_or(i64::MAX),
@@ -269,8 +269,8 @@ impl<'a> Network<'a> {
                 .relays
                 .iter()
                 .filter(|it| it.tested_at_hour.is_some()))),
-            weight_error: error(|it| f64::from(it.observed.published_byte_per_s())),
-            true_weight_error: error(|it| it.capacity_byte_per_s),
+            weight_error: error(|relay| f64::from(relay.observed.published_byte_per_s())),
+            true_weight_error: error(|relay| relay.capacity_byte_per_s),
         }
     }
 }

@@ -187,7 +187,7 @@ fn a_field_that_is_out_of_range_is_named_with_its_range() {
         (|it| it.rate = Rate::ZERO, "rate is 0"),
         (|it| it.seconds = 601, "seconds is 601"),
         (|it| it.held_back_s = Some(601), "held back is 601"),
-        (|it| it.few_circuits_s = 601, "few circuits is 601"),
+        (|order| order.few_circuits_s = 601, "few circuits is 601"),
         (|it| it.rtt = Some(Duration::from_secs(61)), "round trip is 61s"),
         (|it| it.sharing = 0, "sharing is 0"),
         (|it| it.setup_timeout = Duration::MAX, "but must lie in 1ns to 3600s"),

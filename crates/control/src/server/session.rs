@@ -149,7 +149,7 @@ impl Session {
                 Ok(()) = self.in_force.changed() => {}
                 // What the coordinator knows of this clock no longer holds.
                 Ok(()) = jumped.changed() => {
-                    let jump = jumped.borrow_and_update().map_or_else(String::new, |it| it.to_string());
+                    let jump = jumped.borrow_and_update().map_or_else(String::new, |jump| jump.to_string());
                     return Err(End { reason: format!("on the measurer, {jump}"), is_transient: true });
                 }
                 () = gone.closed() => return Err(End::lasting("the connection is lost")),

@@ -207,7 +207,7 @@ fn the_measurement_made_last_counts_whatever_the_clock_showed() {
     let mut history = history(&[(70.0, DAY)]);
     for (mbit, at) in [(60.0, NOW + 40 * DAY), (50.0, NOW), (40.0, NOW - 130), (30.0, NOW + 7200)] {
         history.add_record(&measured(mbit, at), at);
-        let last = history.last(relay(0)).map(|it| it.capacity);
+        let last = history.last(relay(0)).map(|estimate| estimate.capacity);
         assert_eq!(last, Some(Rate::from_mbit_per_s(mbit)));
     }
 }

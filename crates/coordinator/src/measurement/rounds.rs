@@ -259,7 +259,7 @@ impl Measurement {
             Err(Fault { measurer, failure }) => return self.fail(now, measurer, failure),
         };
         let doubt = doubt.or_else(|| self.doubt_of_result(series, &bottlenecks, &seconds));
-        let has_next = doubt.is_some_and(|it| it.next_turn().is_some());
+        let has_next = doubt.is_some_and(|doubt| doubt.next_turn().is_some());
         let doubt = if has_next { doubt } else { self.doubt_of_fall().or(doubt) };
         let estimate = self.estimate(series, self.turn.passed, seconds, doubt);
         self.bottlenecks = bottlenecks;

@@ -32,7 +32,7 @@ impl Measurement {
         let bottleneck =
             |(measurer, by)| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
         let busy = self.saturated.iter().copied().chain(series.mostly_busy());
-        let busy = busy.map(|it| (it, Bottleneck::Processor));
+        let busy = busy.map(|measurer| (measurer, Bottleneck::Processor));
         let queues = series.queues();
         let results = series.measurer_results();
         let mut all: Vec<MeasurerBottleneck> = Vec::new();
@@ -148,13 +148,13 @@ impl Measurement {
     ) -> Option<Inconclusive> {
         let schedule = self.schedule();
         let competition = schedule
-            .competition(|second| series.second(second).map(|it| it.total()), seconds)
-            .filter(|it| it.is_contended() || it.has_fallen())
-            .map(|it| Inconclusive::Contended { few: it.few, all: it.all });
+            .competition(|second| series.second(second).map(|second| second.total()), seconds)
+            .filter(|test| test.is_contended() || test.has_fallen())
+            .map(|test| Inconclusive::Contended { few: test.few, all: test.all });
         let assignments = &self.allocation.assignments;
         let records = series.records();
-        let counted = records.iter().filter(|it| schedule.counts(it.second));
-        let waited = counted.map(|it| it.waited(assignments, bottlenecks));
+        let counted = records.iter().filter(|record| schedule.counts(record.second));
+        let waited = counted.map(|record| record.waited(assignments, bottlenecks));
         let seconds: Vec<(u64, Option<Waited>)> =
             seconds.iter().map(SecondTotals::total).zip(waited).collect();
         let doubt = match doubt_of_seconds(&seconds) {

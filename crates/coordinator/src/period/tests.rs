@@ -173,11 +173,11 @@ fn a_fall_is_measured_again_at_other_times_and_the_largest_result_stands() {
             continue;
         }
         fallen += 1;
-        let is_late = all.last().is_some_and(|it| it.0 > Some(world.bounds.slots() - 5));
+        let is_late = all.last().is_some_and(|turn| turn.0 > Some(world.bounds.slots() - 5));
         assert!(all.len() > 1 || is_late, "{relay}: {all:?}");
-        let slots: BTreeSet<Option<u32>> = all.iter().map(|it| it.0).collect();
+        let slots: BTreeSet<Option<u32>> = all.iter().map(|turn| turn.0).collect();
         assert_eq!(slots.len(), all.len(), "at other times: {all:?}");
-        let largest = all.iter().map(|it| it.1).max().expect("one at least");
+        let largest = all.iter().map(|turn| turn.1).max().expect("one at least");
         let stands = pasts[&relay].record.as_ref().and_then(Record::capacity);
         assert_eq!(stands, Some(largest), "{relay}: {all:?}");
         right += u32::from(largest > full);

@@ -127,7 +127,7 @@ pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>
     let way = Way::TransitAsserted;
     let name = |relay: &str, count: u32| format!("{relay}, {count} client circuits");
     let run = |relay: &'static str, target: Target| {
-        context.each(circuits.iter().map(|it| (name(relay, *it), *it)), |count| {
+        context.each(circuits.iter().map(|count| (name(relay, *count), *count)), |count| {
             let part = Part { circuits: count, ..Part::greedy("", way, Begins::OnDemand) };
             let measured = measure(context, target, part)?;
             let case = judge(name(relay, count), limit, way, &measured);
@@ -194,13 +194,13 @@ fn judge(name: String, truth: Rate, way: Way, measured: &Measured) -> Case {
     let Measured { outcome, failure } = measured;
     let estimate = outcome.estimate();
     let is_conclusive = estimate.map(coordinator::Estimate::is_conclusive);
-    let mbit = estimate.map(|it| it.capacity.as_mbit_per_s());
+    let mbit = estimate.map(|estimate| estimate.capacity.as_mbit_per_s());
     // By echo, the relay's report on its clients counts up to their share.
     let max = if way == Way::Echo { GAIN } else { 1.0 };
     let min = if is_conclusive == Some(true) { CONCLUSIVE_MIN } else { 0.0 };
     let bounds = min..=max * (1.0 + TOLERANCE);
     let case = Case::judged(name, truth.as_mbit_per_s(), mbit, bounds);
-    let case = match estimate.map(|it| it.inconclusive) {
+    let case = match estimate.map(|estimate| estimate.inconclusive) {
         Some(Some(reason)) if case.verdict == CaseVerdict::Held => {
             case.ended(CaseVerdict::Held, format!("a lower bound: {reason}"))
         }

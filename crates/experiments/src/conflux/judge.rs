@@ -252,7 +252,7 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
         .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| answer(*size, exit)))
         .collect();
     let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
-    let judged = cases.iter().filter(|it| it.verdict.is_judged()).count();
+    let judged = cases.iter().filter(|case| case.verdict.is_judged()).count();
     format!("{held} of {judged} are significantly faster than plain Tor. {}.", all.join("; "))
 }
 

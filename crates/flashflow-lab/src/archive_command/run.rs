@@ -428,7 +428,7 @@ impl StagingCommand {
                 it.capacity_gbit_per_s,
                 it.largest_mbit_per_s,
                 it.percentile_75_mbit_per_s,
-                it.weight_error.map_or("-".to_owned(), |it| format!("{:.2} %", it * 100.0)),
+                it.weight_error.map_or("-".to_owned(), |error| format!("{:.2} %", error * 100.0)),
                 it.underweighted_share * 100.0,
             );
             output.result(text, || {

@@ -26,7 +26,7 @@ pub struct ClientTraffic {
 }
 
 impl ClientTraffic {
-    /// Steady traffic over a few circuits, from now on.
+    /// Steady traffic over a few circuits, which begins at once.
     #[must_use]
     pub const fn at(rate: Rate) -> Self {
         Self { rate, links: 2, circuits_per_link: 1, begins_at_once: true }

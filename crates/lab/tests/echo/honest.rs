@@ -375,12 +375,12 @@ fn downloads_from_the_relays_own_directory_count_as_client_traffic<S: World>(sta
     run.stage.until(Duration::from_secs(60), |stage| {
         streams.iter().all(|(node, stream)| {
             let client: &mut Client<ChaCha8Rng> = stage.node(*node);
-            client.figures(*stream).is_some_and(|it| it.received_bytes > 0)
+            client.figures(*stream).is_some_and(|stream| stream.received_bytes > 0)
         })
     });
     let report = run.measure();
     let sum = |of: fn(&ClientSecond) -> u64| -> u64 { report.client_seconds.iter().map(of).sum() };
-    let (received, sent) = (sum(|it| it.received_bytes), sum(|it| it.sent_bytes));
+    let (received, sent) = (sum(|stream| stream.received_bytes), sum(|stream| stream.sent_bytes));
     assert!(sent > 1_000_000, "{sent}");
     assert!((sent..sent + sent / 5).contains(&received), "{received} of {sent}");
     if S::IS_EXACT {

@@ -174,8 +174,10 @@ impl BandwidthFile {
         settings: &Settings,
     ) -> Result<Self, GenerateError> {
         let now = settings.file_created;
-        let dated: Vec<Cow<'_, Estimate>> = estimates.iter().map(|it| it.dated_by(now)).collect();
-        let wrong = dated.iter().filter(|it| matches!(it, Cow::Owned(_))).count() as u64;
+        let dated: Vec<Cow<'_, Estimate>> =
+            estimates.iter().map(|estimate| estimate.dated_by(now)).collect();
+        let wrong =
+            dated.iter().filter(|estimate| matches!(estimate, Cow::Owned(_))).count() as u64;
         let counts = Eligibility { eligible: counts.eligible.saturating_sub(wrong), ..counts };
         let times = check(&dated, now)?;
         let minimum = counts.minimum(settings.minimum_percent);

@@ -36,7 +36,8 @@ impl ExperimentReport {
 /// A table without the columns that have no value in any row.
 fn written(names: Vec<String>, rows: Vec<Vec<String>>) -> io::Result<Vec<u8>> {
     let has_value = |column: usize| {
-        rows.is_empty() || rows.iter().any(|row| row.get(column).is_some_and(|it| !it.is_empty()))
+        rows.is_empty()
+            || rows.iter().any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()))
     };
     let kept: Vec<usize> = (0..names.len()).filter(|column| has_value(*column)).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());

@@ -152,7 +152,9 @@ fn a_failure_keeps_the_estimate_and_its_reason_is_counted() {
     let measured = closed(relay(1), NOW - 20 * DAY, 1, 5_000_000);
     let down = Failure::RelayUnreachable { detail: "refused".to_owned() };
     let later = failed(relay(1), NOW - DAY / 2, 1, down);
-    store.write(&[measured, later].map(|it| Entry::Finished(Box::new(it)))).expect("room");
+    store
+        .write(&[measured, later].map(|measurement| Entry::Finished(Box::new(measurement))))
+        .expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
     assert_eq!(row.capacity, Some(Rate::from_byte_per_s(5_000_000)));
     assert_eq!(

@@ -71,7 +71,7 @@ proptest! {
             prop_assert!(!change.is_measured || after >= capacity.floor());
         }
         let shares = |pick: fn(&Change) -> f64| test.changes.iter().map(pick).sum::<f64>();
-        prop_assert!((shares(|it| it.weight_share.0.unwrap()) - 1.0).abs() < 1e-6);
-        prop_assert!((shares(|it| it.weight_share.1.unwrap()) - 1.0).abs() < 1e-6);
+        prop_assert!((shares(|row| row.weight_share.0.unwrap()) - 1.0).abs() < 1e-6);
+        prop_assert!((shares(|row| row.weight_share.1.unwrap()) - 1.0).abs() < 1e-6);
     }
 }

@@ -121,7 +121,7 @@ fn a_fall_by_more_than_a_third_is_confirmed_and_the_largest_result_is_used() {
     assert_eq!(capacity, mbit(19.0));
     // A relay that has fallen is believed after three measurements, which count as one.
     let (follow, capacity) = confirmed(20.0, &[6.0, 5.0, 4.0]);
-    assert_eq!(follow.iter().filter(|it| it.is_some()).count(), 2, "{follow:?}");
+    assert_eq!(follow.iter().filter(|turn| turn.is_some()).count(), 2, "{follow:?}");
     assert_eq!(capacity, mbit(6.0), "the largest");
     assert_eq!(follow[1].expect("another").guess, mbit(20.0), "no larger load follows");
 }

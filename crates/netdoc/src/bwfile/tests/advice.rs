@@ -109,10 +109,11 @@ fn missing_and_excessive_relays_are_reported() {
 #[test]
 fn a_line_that_tor_takes_has_a_line_with_that_bandwidth() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
-    let up = consensus.routers().iter().filter(|it| it.is_measurable());
-    let up: Vec<Fingerprint> = up.map(|it| it.fingerprint).collect();
+    let up = consensus.routers().iter().filter(|router| router.is_measurable());
+    let up: Vec<Fingerprint> = up.map(|router| router.fingerprint).collect();
     let context = Context { consensus: Some(&consensus), ..Context::default() };
-    let others: String = up[1..].iter().map(|it| format!("node_id={it} bw=5\n")).collect();
+    let others: String =
+        up[1..].iter().map(|fingerprint| format!("node_id={fingerprint} bw=5\n")).collect();
     for words in ["bw=+5", "bw=5\r", "bw=5\x0bKB", "bw=05", "bw=5 vote=1"] {
         let text = format!("{NOW}\n{HEADER}{others}node_id={} {words}\n", up[0]);
         assert_eq!(advice(&text, NOW, context), Vec::<String>::new(), "{words:?}");

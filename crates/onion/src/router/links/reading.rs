@@ -131,7 +131,7 @@ impl ReadLimit {
         self.bucket.charge(now, read_bytes.saturating_sub(prepaid_bytes));
     }
 
-    /// The class whose turn it is, among those that wait.
+    /// The next class in order, among those that wait.
     fn next_class(&mut self) -> Option<Class> {
         for _ in 0..3 {
             let class = self.next;
@@ -157,7 +157,8 @@ impl Reading {
         now: Instant,
         limit: Option<RateLimit>,
     ) {
-        let former = core::mem::replace(&mut self.limit, limit.map(|it| ReadLimit::new(it, now)));
+        let former =
+            core::mem::replace(&mut self.limit, limit.map(|rate| ReadLimit::new(rate, now)));
         let Some(mut former) = former else { return };
         while let Some(id) = former.listed_relays.pop().or_else(|| former.strangers.pop()) {
             self.resume(conns, id, 0);
