@@ -204,14 +204,14 @@ fn a_truncated_archive_keeps_the_documents_before_its_end() {
     let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
     let whole = tar(&members);
     let archive = place.write("cut.tar", &whole[..whole.len() / 2]);
-    let (report, problems) = place.import(&[archive.clone()]);
+    let (report, problems) = place.import(std::slice::from_ref(&archive));
     assert!(report.imported[0].is_truncated);
     assert!(problems.iter().any(|it| it.contains("documents before it are kept")), "{problems:?}");
     let documents = report.imported[0].documents["consensus"];
     assert!((5..15).contains(&documents), "{documents}");
     // A document that is truncated at the end of its file.
     let file = place.write("cut", &texts[0].as_bytes()[..texts[0].len() - 30]);
-    let (report, problems) = place.import(&[file.clone()]);
+    let (report, problems) = place.import(std::slice::from_ref(&file));
     assert_eq!((report.imported.len(), report.unreadable, report.new_rows), (0, 1, 0));
     assert!(problems[0].contains("byte 0") && problems[0].contains("left out"), "{problems:?}");
     // Both are read again by the next import, and fail again.
