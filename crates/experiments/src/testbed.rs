@@ -16,8 +16,8 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use terminal::Output;
 
-/// Time for a measurer to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time for a measurer to start, on a busy machine as well.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Time until a consensus lists new relays.
 const LISTED: Duration = Duration::from_secs(120);

@@ -27,10 +27,10 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 /// Timeout of all waits, far above any wait on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(150);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Timeout of a program, far above the duration of any.
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_secs(900);
 
 /// The time of the monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "deadlines of the tests")]

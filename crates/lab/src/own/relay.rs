@@ -13,8 +13,8 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Far more than a relay needs to create its keys.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far more than a relay needs to create its keys, on a busy machine as well.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// An address without a listener.
 const NO_NAME_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
