@@ -87,12 +87,12 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn show(&mut self, period: &Period, event: Event) {
-        let Common { team, config, output, .. } = self.common;
+        let Common { team, output, .. } = self.common;
         let planned = match event {
             Event::Planned { relays, .. } => Some(relays),
             _ => None,
         };
-        events::show(period, event, |it| team.address(it), config.params.seconds, output);
+        events::show(period, event, |it| team.address(it), output);
         match (planned, self.seeds) {
             (Some(_), Some(_)) => self.look_for_suspects(period),
             (Some(relays), None) => tracing::info!("{relays} relays to be measured"),

@@ -17,12 +17,11 @@ macro_rules! show_line {
     };
 }
 
-/// Shows the operator an event. `address` gives a measurer's address, and `seconds` is the length of a measurement.
+/// Shows the operator an event. `address` gives a measurer's address.
 pub fn show(
     period: &Period,
     event: Event,
     address: impl Fn(MeasurerId) -> Option<SocketAddr>,
-    seconds: u32,
     output: &Output,
 ) {
     let address = |id| address(id).map(|it| it.to_string()).unwrap_or_default();
@@ -64,7 +63,7 @@ pub fn show(
         Event::Progress(relay, progress) => {
             if let Some(relay) = period.relay(relay) {
                 let id = relay.id().to_string();
-                measuring::show_progress(&relay.nickname, &id, progress, seconds, output);
+                measuring::show_progress(&relay.nickname, &id, progress, output);
             }
         }
         Event::MeasurementEnded(record) => measuring::show_accounts(&record, output),

@@ -83,6 +83,8 @@ pub enum Progress {
         round: u32,
         /// The second, from zero.
         index: u32,
+        /// The number of seconds of the round, with those before it that do not count.
+        of: u32,
         /// The returned bytes; in echo, with the relay's client traffic that counts.
         measured: Rate,
     },
@@ -433,9 +435,10 @@ impl TeamMeasurement {
                 let round = self.measurement.round();
                 let estimate = outcome.estimate().filter(|estimate| estimate.rounds == round);
                 let seconds = estimate.map_or(&[][..], |estimate| &estimate.seconds);
+                let of = self.measurement.round_s();
                 for totals in seconds.iter().skip(self.seconds_reported as usize) {
                     let measured = Rate::from_byte_per_s(totals.total());
-                    let second = Progress::Second { round, index: totals.second, measured };
+                    let second = Progress::Second { round, index: totals.second, of, measured };
                     self.actions.push_back(TeamAction::Progress(second));
                 }
                 self.stop();
@@ -492,10 +495,10 @@ impl TeamMeasurement {
 
     /// Reports the seconds that have become complete.
     fn report_seconds(&mut self) {
-        let round = self.measurement.round();
+        let (round, of) = (self.measurement.round(), self.measurement.round_s());
         for totals in self.measurement.seconds().skip(self.seconds_reported as usize) {
             let measured = Rate::from_byte_per_s(totals.total());
-            let second = Progress::Second { round, index: totals.second, measured };
+            let second = Progress::Second { round, index: totals.second, of, measured };
             self.actions.push_back(TeamAction::Progress(second));
             self.seconds_reported += 1;
         }

@@ -192,10 +192,9 @@ fn observe(
     let mut progress = |progress: Progress| match progress {
         Progress::Preparing { .. } => {}
         Progress::Started { .. } => cpu = (reading(), None),
-        Progress::Second { round, index, measured } => {
+        Progress::Second { round, index, of, measured } => {
             cpu.1 = reading();
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let of = grid.seconds;
             output.doing(format!(
                 "r = {r}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s"
             ));

@@ -119,7 +119,7 @@ impl Trial<'_, '_> {
         let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], reports.clock());
         let witness = witness.map_err(Error::witness)?;
-        let of = team.options().params.seconds;
+        let seconds = team.options().params.seconds;
         let mut observe = |progress: Progress| {
             on_progress(&progress);
             match progress {
@@ -129,7 +129,7 @@ impl Trial<'_, '_> {
                 Progress::Started { round: number, .. } => {
                     rounds.push(Round { number, ..Round::default() });
                 }
-                Progress::Second { round: number, index, measured } => {
+                Progress::Second { round: number, index, of, measured } => {
                     let Some(round) = rounds.last_mut() else { return };
                     let second = index + 1;
                     output.doing(format!(
@@ -148,7 +148,7 @@ impl Trial<'_, '_> {
         if interrupt.is_requested() {
             return Ok(None);
         }
-        let round = Round::measured(rounds, of, result.outcome.estimate().is_some());
+        let round = Round::measured(rounds, seconds, result.outcome.estimate().is_some());
         let seconds = round.seconds(reports, &witness);
         if let Some(problem) = witness.problem() {
             return Err(Error::Witness(problem));

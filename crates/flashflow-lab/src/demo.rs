@@ -86,7 +86,7 @@ pub(crate) fn run(
     let all = watches.iter().map(|(id, _)| *id).collect();
     let echo = echoes.iter().map(|it| RsaId(it.rsa())).collect();
     let surroundings = Measured { team: &team, view: authority::view(&documents, Some(all), echo) };
-    let mut observer = Observed::new(&documents, watches, params.seconds, output);
+    let mut observer = Observed::new(&documents, watches, output);
     let beginning = Beginning {
         config,
         consent: Consent::local_only(),

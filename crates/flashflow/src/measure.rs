@@ -122,7 +122,7 @@ pub(crate) fn run(
             defences: relay.defences,
         },
     };
-    let mut observer = Shown { team: &surroundings.team, seconds: params.seconds, output };
+    let mut observer = Shown { team: &surroundings.team, output };
     let end = thread::scope(|scope| {
         shell::play(scope, &surroundings, &mut observer, beginning, interrupt)
     })?;
@@ -228,7 +228,6 @@ impl Surroundings for OneRelay {
 /// Prints events, and stores nothing.
 struct Shown<'a> {
     team: &'a Team,
-    seconds: u32,
     output: &'a Output,
 }
 
@@ -254,7 +253,7 @@ impl Observer<NetworkView> for Shown<'_> {
             // The table shows the result, and a local team has shown its capacity.
             (Event::RelayDone(_) | Event::Planned { .. }, _)
             | (Event::Measurer(_, Ok(_)), Team::Local(_)) => {}
-            (event, _) => events::show(period, event, address, self.seconds, self.output),
+            (event, _) => events::show(period, event, address, self.output),
         }
     }
 

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         approach: Approach::Transit,
     };
     let mut show = |progress| {
-        if let Progress::Second { round, index, measured } = progress {
+        if let Progress::Second { round, index, measured, .. } = progress {
             println!("round {round}, second {index}: {measured}");
         }
     };

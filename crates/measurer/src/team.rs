@@ -143,6 +143,8 @@ pub enum Progress {
         round: u32,
         /// The second, from zero.
         index: u32,
+        /// The number of seconds of the round, with those before it that do not count.
+        of: u32,
         /// The returned bytes, and in echo the counted traffic of the relay's clients.
         measured: Rate,
     },

@@ -209,7 +209,6 @@ pub fn measure(
     interrupt: &Interrupt,
 ) -> Result<(TeamResult, Record), TeamError> {
     let (name, id) = (&subject.nickname, subject.fingerprint.to_string());
-    let seconds = team.options().params.seconds;
     let mut starts = Vec::new();
     let mut on_progress = |progress| {
         let progress = match progress {
@@ -220,11 +219,11 @@ pub fn measure(
                 starts.push((round, unix_time_s));
                 coordinator::Progress::Started { round }
             }
-            Progress::Second { round, index, measured } => {
-                coordinator::Progress::Second { round, index, measured }
+            Progress::Second { round, index, of, measured } => {
+                coordinator::Progress::Second { round, index, of, measured }
             }
         };
-        show_progress(name, &id, progress, seconds, output);
+        show_progress(name, &id, progress, output);
     };
     let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
     let Target { address, ids } = *subject.target();
@@ -235,14 +234,8 @@ pub fn measure(
     Ok((result, record))
 }
 
-/// Shows the progress of the measurement of the relay with this nickname and identity, which takes `seconds`.
-pub fn show_progress(
-    name: &str,
-    id: &str,
-    progress: coordinator::Progress,
-    seconds: u32,
-    output: &Output,
-) {
+/// Shows the progress of the measurement of the relay with this nickname and identity.
+pub fn show_progress(name: &str, id: &str, progress: coordinator::Progress, output: &Output) {
     match progress {
         coordinator::Progress::Preparing { round, allocated, sockets } => {
             let mbit_per_s = allocated.as_mbit_per_s();
@@ -253,11 +246,11 @@ pub fn show_progress(
         coordinator::Progress::Started { round } => {
             output.doing(format!("{name}: round {round}: started"));
         }
-        coordinator::Progress::Second { round, index, measured } => {
+        coordinator::Progress::Second { round, index, of, measured } => {
             let mbit_per_s = measured.as_mbit_per_s();
             let second = index + 1;
             output.progress(format!(
-                "{name}: round {round}, second {second} of {seconds}: {mbit_per_s:.1} Mbit/s"
+                "{name}: round {round}, second {second} of {of}: {mbit_per_s:.1} Mbit/s"
             ));
             output.record(|| Line::Second {
                 nickname: name,

@@ -166,9 +166,10 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
     let mut team = context.testbed.team(MEASURERS, params(context))?;
     let request = context.testbed.echo_request(relay.target(), limit.scaled(GUESS));
     let mut progress = |progress: Progress| {
-        if let Progress::Second { round, index, measured } = progress {
+        if let Progress::Second { round, index, of, measured } = progress {
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let message = format!("{name}: round {round}, second {second}: {mbit:.1} Mbit/s");
+            let message =
+                format!("{name}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s");
             context.output.doing(message);
         }
     };

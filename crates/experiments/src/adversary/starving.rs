@@ -178,9 +178,9 @@ fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured
     };
     let mut progress = |progress: Progress| match progress {
         Progress::Started { .. } => clients.flow(),
-        Progress::Second { round, index, measured } => {
+        Progress::Second { round, index, of, measured } => {
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let message = format!("round {round}, second {second}: {mbit:.1} Mbit/s");
+            let message = format!("round {round}, second {second} of {of}: {mbit:.1} Mbit/s");
             context.output.doing(message);
         }
         Progress::Preparing { .. } => {}

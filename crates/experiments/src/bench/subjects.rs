@@ -212,7 +212,6 @@ impl BenchNetwork {
         interrupt: &Interrupt,
     ) -> Result<Sample> {
         let what = format!("run {run}, {} in {}", subject.relay(), subject.mode());
-        let length = self.team.options().params.seconds;
         output.doing(format!("{what}: preparing"));
         let approach = match subject {
             Subject::OursEcho => {
@@ -229,10 +228,10 @@ impl BenchNetwork {
         let mut progress = |progress: Progress| match progress {
             Progress::Preparing { .. } => {}
             Progress::Started { .. } => readings.clear(),
-            Progress::Second { index, measured, .. } => {
+            Progress::Second { index, of, measured, .. } => {
                 readings.push((measured, lab::cpu_time(pid), clock.now()));
                 let (second, mbit) = (index + 1, measured.as_mbit_per_s());
-                output.doing(format!("{what}: second {second} of {length}: {mbit:.0} Mbit/s"));
+                output.doing(format!("{what}: second {second} of {of}: {mbit:.0} Mbit/s"));
             }
         };
         let outcome = self.team.measure(&request, &mut progress, interrupt.requested())?.outcome;

@@ -175,7 +175,7 @@ mod tests {
         let preparing =
             Progress::Preparing { round: 1, allocated: Rate::ZERO, sockets: 8, circuits: 8 };
         let started = Progress::Started { round: 1, unix_time_s: 0 };
-        let second = |index| Progress::Second { round: 1, index, measured: Rate::ZERO };
+        let second = |index| Progress::Second { round: 1, index, of: 3, measured: Rate::ZERO };
         let moments = [Moment::SetUp, Moment::Lead, Moment::Middle, Moment::Late];
         // Two seconds of lead, and sixteen measured: the middle is after ten, three quarters after fourteen.
         let reached = |progress| moments.map(|it| it.is_reached(&progress, 16, 2));

@@ -43,8 +43,6 @@ pub(super) struct Observed<'a> {
     documents: &'a Documents,
     /// In the order of the network.
     watches: Vec<(RsaId, Watch<Watched<'a>>)>,
-    /// The length of a measurement.
-    seconds: u32,
     output: &'a Output,
     records: Vec<Record>,
     published: Vec<PublishedRelay>,
@@ -54,10 +52,9 @@ impl<'a> Observed<'a> {
     pub(super) const fn new(
         documents: &'a Documents,
         watches: Vec<(RsaId, Watch<Watched<'a>>)>,
-        seconds: u32,
         output: &'a Output,
     ) -> Self {
-        Self { documents, watches, seconds, output, records: Vec::new(), published: Vec::new() }
+        Self { documents, watches, output, records: Vec::new(), published: Vec::new() }
     }
 
     /// The reports on the relays, and their entries in a bandwidth file.
@@ -118,9 +115,9 @@ impl Observer<NetworkView> for Observed<'_> {
                     watch.handle_progress(progress);
                 }
                 let event = Event::Progress(relay, progress);
-                authority::events::show(period, event, |_| None, self.seconds, self.output);
+                authority::events::show(period, event, |_| None, self.output);
             }
-            event => authority::events::show(period, event, |_| None, self.seconds, self.output),
+            event => authority::events::show(period, event, |_| None, self.output),
         }
     }
 

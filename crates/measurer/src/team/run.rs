@@ -146,8 +146,8 @@ impl<'t> Run<'t> {
             coordinator::Progress::Started { round } => {
                 Progress::Started { round, unix_time_s: unix_time_s() }
             }
-            coordinator::Progress::Second { round, index, measured } => {
-                Progress::Second { round, index, measured }
+            coordinator::Progress::Second { round, index, of, measured } => {
+                Progress::Second { round, index, of, measured }
             }
         }
     }
