@@ -295,12 +295,11 @@ fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
     })
 }
 
-/// The default length of a slot: long enough for a round with set-up and clean-up.
+/// The default length of a slot: the load of a measurement. It is set up while the measurement before it ends.
 pub fn slot_s(params: &Params) -> u64 {
-    /// The longest lead of the load before the seconds that count.
-    const LEAD_S: u64 = 6;
-    let around = params.setup_timeout + params.report_grace;
-    around.as_secs() + LEAD_S + u64::from(params.seconds)
+    /// The load before the seconds that count, for most relays. The few that need more delay the next ones.
+    const LEAD_S: u64 = 3;
+    LEAD_S + u64::from(params.seconds)
 }
 
 impl ConfiguredMeasurer {

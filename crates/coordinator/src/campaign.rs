@@ -108,8 +108,8 @@ const PASSED_OVER_MAX: u32 = 8;
 /// Concurrent measurements of many relays by one team.
 ///
 /// A state machine without a clock. A relay starts when the team has *f·z₀* left for it, or all of the team's capacity.
-/// Its share is reserved until its measurement ends and never exceeds what each measurer has left, so no measurer
-/// exceeds its capacity. Old relays come first, the largest of them before the others. A relay that fits may overtake
+/// Its share is reserved until its measurement ends, or [is about to](Campaign::handle_ending), and never exceeds what each
+/// measurer has left, so no measurer exceeds its capacity. Old relays come first, the largest of them before the others. A relay that fits may overtake
 /// one that does not, up to a limit, so none starves.
 ///
 /// Measurers are chosen by residual capacity, most first, wherever the relay is. There are two exceptions. A measurer
@@ -185,6 +185,8 @@ struct MachineLoad {
 struct Running {
     waiting: Waiting,
     launch: Launch,
+    /// Its share of the measurers is free for launches that wait for its end.
+    is_ending: bool,
 }
 
 impl Campaign {
@@ -337,17 +339,34 @@ impl Campaign {
         self.end(relay, next).is_none()
     }
 
+    /// The load of a relay's measurement ends soon, and its share is free for others. The caller starts the load of
+    /// later launches that have some of its measurers only after that. So they set up meanwhile.
+    pub fn handle_ending(&mut self, relay: RelayIndex) {
+        let running = self.running.get_mut(&relay).filter(|running| !running.is_ending);
+        if let Some(running) = running {
+            running.is_ending = true;
+            let allocation = running.launch.allocation.clone();
+            self.free(&allocation);
+        }
+    }
+
+    fn free(&mut self, allocation: &Allocation) {
+        for assignment in &allocation.assignments {
+            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
+                *used = *used - assignment.rate;
+            }
+        }
+    }
+
     /// The turn that follows, which is queued unless the caller schedules it.
     fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
-        let Running { waiting, launch } = self.running.remove(&relay)?;
+        let Running { waiting, launch, is_ending } = self.running.remove(&relay)?;
         self.update_machine(waiting.machine, |it| {
             it.running = it.running.saturating_sub(waiting.turn.guess);
             it.runs -= 1;
         });
-        for assignment in &launch.allocation.assignments {
-            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
-                *used = *used - assignment.rate;
-            }
+        if !is_ending {
+            self.free(&launch.allocation);
         }
         let turn = match next {
             Next::Enlarged(turn)
@@ -589,7 +608,7 @@ impl Campaign {
             allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
         let vantages = participants.copied().collect();
         let launch = Launch { relay, turn, allocation, is_whole_team, vantages };
-        self.running.insert(relay, Running { waiting, launch: launch.clone() });
+        self.running.insert(relay, Running { waiting, launch: launch.clone(), is_ending: false });
         launch
     }
 }

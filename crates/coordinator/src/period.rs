@@ -474,7 +474,7 @@ impl Period {
         if !self.is_winding_up && !is_over {
             self.queue_due(now);
         }
-        self.start_groups(now);
+        self.start_waiting(now);
         self.launch(now);
         if now.unix_s().abs_diff(self.recorded_unix_s) >= PROGRESS_S {
             self.record_progress(now);

@@ -109,9 +109,9 @@ pub enum TeamAction {
     Stop,
     /// Find out whether the relay's host answers a new connection; answer by [`TeamMeasurement::handle_probe`].
     Probe,
-    /// All measurers are ready. Call [`TeamMeasurement::start_group`] when those of the other relays are, and at this time at
-    /// the latest.
-    AwaitGroup(Instant),
+    /// All measurers are ready, and the request [waits for its start](TeamRequest::awaits_start). Call
+    /// [`TeamMeasurement::start_held`]. At this time a group should no longer wait for others.
+    AwaitStart(Instant),
     /// A progress event for observers.
     Progress(Progress),
     /// No action follows.
@@ -189,6 +189,13 @@ impl TeamMeasurement {
         self.measurement.round()
     }
 
+    /// The time between the order to start and the start, for all measurers.
+    #[must_use]
+    pub fn start_delay(&self) -> Duration {
+        let is_remote = self.request.members.iter().any(|member| member.address.is_some());
+        if is_remote { START_DELAY_REMOTE } else { START_DELAY }
+    }
+
     /// The data for the record besides the outcome: the finished rounds.
     #[must_use]
     pub fn course(&self) -> RoundHistory {
@@ -229,12 +236,12 @@ impl TeamMeasurement {
         match report {
             MemberReport::Ready { sockets } => {
                 self.unready = self.unready.saturating_sub(1);
-                if self.request.is_in_group && self.unready == 0 && self.held.is_none() {
+                if self.request.awaits_start && self.unready == 0 && self.held.is_none() {
                     let deadline = self.measurement.poll_timeout();
                     let left = deadline.map_or(Duration::ZERO, |at| at.saturating_since(now));
                     let wait = GROUP_WAIT_MAX.min(left.saturating_sub(GROUP_WAIT_RESERVE));
                     self.held = Some((measurer, round, sockets));
-                    self.actions.push_back(TeamAction::AwaitGroup(now + wait));
+                    self.actions.push_back(TeamAction::AwaitStart(now + wait));
                 } else {
                     self.measurement.handle_ready(now, measurer, round, sockets);
                 }
@@ -338,9 +345,9 @@ impl TeamMeasurement {
         self.advance(now);
     }
 
-    /// The relays of the group start together, or the timeout has expired.
-    pub fn start_group(&mut self, now: Instant) {
-        self.request.is_in_group = false;
+    /// The load starts: the relays of the group start together, or the measurers are free.
+    pub fn start_held(&mut self, now: Instant) {
+        self.request.awaits_start = false;
         if let Some((measurer, round, sockets)) = self.held.take() {
             self.measurement.handle_ready(now, measurer, round, sockets);
         }
@@ -424,8 +431,7 @@ impl TeamMeasurement {
                 }
             }
             Action::Start { round } => {
-                let is_remote = self.request.members.iter().any(|it| it.address.is_some());
-                let delay = if is_remote { START_DELAY_REMOTE } else { START_DELAY };
+                let delay = self.start_delay();
                 self.actions.push_back(TeamAction::Start { round, delay });
                 self.actions.push_back(TeamAction::Progress(Progress::Started { round }));
             }

@@ -33,6 +33,12 @@ impl Instant {
         self.0
     }
 
+    /// This long before; the origin if that is earlier.
+    #[must_use]
+    pub fn saturating_sub(self, before: Duration) -> Self {
+        Self::ORIGIN + self.saturating_since(Self::ORIGIN).saturating_sub(before)
+    }
+
     /// Time passed since `earlier`, zero if `earlier` lies in the future.
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {

@@ -197,11 +197,13 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
     ])?;
     let sql = "INSERT INTO record (measurement, json) VALUES (?1, ?2)";
     db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
-    // The one made last counts: an earlier one that has a later date is from a wrong clock.
-    let sql =
-        "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4 WHERE id = ?1";
-    let values = params![relay, state.code(), int(record.ended_unix_s), reason.cause];
-    db.prepare_cached(sql)?.execute(values)?;
+    // A measurement that another one follows is no result. The one made last counts: an earlier one that has a later date is from a
+    // wrong clock.
+    if *is_final {
+        let sql = "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4 WHERE id = ?1";
+        let values = params![relay, state.code(), int(record.ended_unix_s), reason.cause];
+        db.prepare_cached(sql)?.execute(values)?;
+    }
     match PastEstimate::of(record) {
         Some(estimate) if record.wants_another_turn() => {
             write_estimate(db, relay, &estimate, Origin::Bound)

@@ -23,6 +23,8 @@ struct Group {
     members: BTreeMap<RelayIndex, Member>,
     /// The time at which the ready members start without the others.
     starts: Option<Instant>,
+    /// They start at this time or later: others use their measurers until then.
+    not_before: Instant,
     has_started: bool,
     /// Members whose measurement has not ended.
     expected: usize,
@@ -60,6 +62,7 @@ impl Groups {
         let group = Group {
             members: relays.iter().map(|(relay, host)| (*relay, member(*host))).collect(),
             starts: None,
+            not_before: Instant::ORIGIN,
             has_started: false,
             expected: relays.len(),
             finished: Vec::new(),
@@ -72,6 +75,13 @@ impl Groups {
     /// Whether a relay is measured together with others.
     pub(super) fn contains(&self, relay: RelayIndex) -> bool {
         self.group_of.contains_key(&relay)
+    }
+
+    /// The group of a relay, if it has one, starts at this time or later.
+    pub(super) fn hold(&mut self, relay: RelayIndex, until: Instant) {
+        if let Some(group) = self.group_of(relay) {
+            group.not_before = group.not_before.max(until);
+        }
     }
 
     /// The measurers of a relay are ready; it can wait until `latest`.
@@ -91,8 +101,8 @@ impl Groups {
 
     /// When to call [`poll_start`](Self::poll_start).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let waiting = self.groups.values().filter(|it| it.has_waiting());
-        waiting.filter_map(|it| it.starts).min()
+        let waiting = self.groups.values().filter(|group| group.has_waiting());
+        waiting.filter_map(Group::poll_timeout).min()
     }
 
     /// A measurement has ended. Returns the settled ones: none, as long as others of the group are being measured.
@@ -144,12 +154,23 @@ impl Group {
         self.members.values().any(|it| it.readiness == Readiness::Waiting)
     }
 
+    fn is_complete(&self) -> bool {
+        self.members.values().all(|member| member.readiness != Readiness::Preparing)
+    }
+
+    /// When its ready members start, if nothing happens before.
+    fn poll_timeout(&self) -> Option<Instant> {
+        let is_awaited = !self.has_started && !self.is_complete();
+        let starts = self.starts.filter(|_| is_awaited).unwrap_or(Instant::ORIGIN);
+        Some(starts.max(self.not_before)).filter(|at| *at > Instant::ORIGIN)
+    }
+
     /// The group starts when all members are ready, or when one of them can wait no longer. Members that are ready later
     /// start at once.
     fn poll_start(&mut self, now: Instant) -> Vec<RelayIndex> {
-        let is_complete = self.members.values().all(|it| it.readiness != Readiness::Preparing);
         let is_due = self.starts.is_some_and(|starts| starts <= now);
-        if !self.has_waiting() || !(self.has_started || is_complete || is_due) {
+        let may_start = self.has_started || self.is_complete() || is_due;
+        if !self.has_waiting() || !may_start || now < self.not_before {
             return Vec::new();
         }
         let readiness = if self.has_started { Readiness::Late } else { Readiness::OnTime };

@@ -29,6 +29,10 @@ const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 /// The timeout for a connection to a relay that stopped reporting. The first packet may get lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Measurements are set up in this time before the end of the load whose share of the team they get. At a round trip of
+/// 300 ms a measurement is set up in less.
+const SETUP_AHEAD_S: u32 = 4;
+
 /// A running measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
@@ -39,11 +43,18 @@ pub(super) struct Running {
     starts: Vec<(u32, u64)>,
     /// `None` until the round trip is known.
     team: Option<Box<TeamMeasurement>>,
+    /// When its load ends, if that is soon.
+    load_ends: Option<Instant>,
+    /// Its load starts at this time or later, since others' loads end then that have some of its measurers.
+    not_before: Option<Instant>,
+    /// It is set up, and waits for that time.
+    is_held: bool,
 }
 
 impl Running {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.team.as_ref().and_then(|it| it.poll_timeout())
+        let team = self.team.as_ref().and_then(|team| team.poll_timeout());
+        team.into_iter().chain(self.not_before.filter(|_| self.is_held)).min()
     }
 
     fn allocation(&self) -> &Allocation {
@@ -213,12 +224,32 @@ impl Period {
             };
             let address = relay.address;
             self.journal(Entry::Started(started.clone()));
+            let not_before = self.end_of_loads(now, &launch.allocation);
             let (relay, starts) = (launch.relay, Vec::new());
-            let running = Running { relay, launch, started, starts, team: None };
+            let running = Running {
+                relay,
+                launch,
+                started,
+                starts,
+                team: None,
+                load_ends: None,
+                not_before,
+                is_held: false,
+            };
             self.running.insert(measurement, running);
             let timeout = RTT_TIMEOUT;
             self.actions.push_back(Action::Probe { measurement, address, timeout });
         }
+    }
+
+    /// When the loads end that use some of these measurers and whose shares are free; `None` if there are none.
+    fn end_of_loads(&self, now: Now, allocation: &Allocation) -> Option<Instant> {
+        let shares = |other: &Running| {
+            let mut others = other.allocation().assignments.iter();
+            others.any(|assignment| allocation.place(assignment.measurer).is_some())
+        };
+        let ending = self.running.values().filter(|running| shares(running));
+        ending.filter_map(|running| running.load_ends).max().filter(|end| *end > now.instant)
     }
 
     /// A relay that was about to be measured is not measured in this period. Nothing of it is recorded.
@@ -236,6 +267,10 @@ impl Period {
         match self.team_measurement(now, measurement, rtt) {
             Some(Ok(team)) => {
                 if let Some(running) = self.running.get_mut(&measurement) {
+                    if let Some(at) = &mut running.not_before {
+                        *at = at.saturating_sub(team.start_delay());
+                        self.groups.hold(running.relay, *at);
+                    }
                     running.team = Some(Box::new(team));
                 }
                 self.act(now, measurement);
@@ -275,7 +310,7 @@ impl Period {
             launch: Some(launch.clone()),
             rtt,
             secret: self.secret_of(measurement),
-            is_in_group: self.groups.contains(running.relay),
+            awaits_start: self.groups.contains(running.relay) || running.not_before.is_some(),
         };
         Some(TeamMeasurement::new(now.instant, request))
     }
@@ -310,13 +345,26 @@ impl Period {
                     let address = running.started.address;
                     Action::Probe { measurement, address, timeout: ANSWER_TIMEOUT }
                 }
-                TeamAction::AwaitGroup(latest) => {
-                    self.groups.handle_ready(relay, latest);
+                TeamAction::AwaitStart(latest) => {
+                    if self.groups.contains(relay) {
+                        self.groups.handle_ready(relay, latest);
+                    } else {
+                        running.is_held = true;
+                    }
                     continue;
                 }
                 TeamAction::Progress(progress) => {
-                    if let Progress::Started { round } = progress {
-                        running.starts.push((round, now.unix_s()));
+                    match progress {
+                        Progress::Preparing { .. } => {}
+                        Progress::Started { round } => running.starts.push((round, now.unix_s())),
+                        Progress::Second { index, of, .. } => {
+                            let left_s = of.saturating_sub(index + 1);
+                            if self.slots.is_some() && left_s <= SETUP_AHEAD_S {
+                                let left = Duration::from_secs(left_s.into());
+                                running.load_ends = Some(now.instant + left);
+                                self.campaign.handle_ending(relay);
+                            }
+                        }
                     }
                     Action::Event(Event::Progress(relay, progress))
                 }
@@ -329,15 +377,21 @@ impl Period {
         }
     }
 
-    /// Starts the groups whose relays are ready.
-    pub(super) fn start_groups(&mut self, now: Now) {
-        for relay in Groups::poll_start(&mut self.groups, now.instant) {
-            let found = self.running.iter_mut().find(|(_, it)| it.relay == relay);
-            if let Some((id, running)) = found
+    /// Starts the groups whose relays are ready, and relays whose measurers are free.
+    pub(super) fn start_waiting(&mut self, now: Now) {
+        let ready = Groups::poll_start(&mut self.groups, now.instant);
+        let is_due = |running: &Running| {
+            let is_free = running.not_before.is_none_or(|at| at <= now.instant);
+            running.is_held && is_free || ready.contains(&running.relay)
+        };
+        let due: Vec<MeasurementId> =
+            self.running.iter().filter(|(_, running)| is_due(running)).map(|(id, _)| *id).collect();
+        for id in due {
+            if let Some(running) = self.running.get_mut(&id)
                 && let Some(team) = running.team.as_mut()
             {
-                let id = *id;
-                team.start_group(now.instant);
+                running.is_held = false;
+                team.start_held(now.instant);
                 self.act(now, id);
             }
         }

@@ -4,8 +4,10 @@ mod world;
 
 use super::*;
 use crate::journal::MeasurementFinished;
+use onion::Duration;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::vec;
 use std::vec::Vec;
 use world::{Conduct, Happening, PERIOD_S, World, WorldOptions};
 
@@ -55,15 +57,21 @@ fn options() -> impl Strategy<Value = WorldOptions> {
     ];
     let happenings = prop::collection::vec((1u64..PERIOD_S, happening), 0..5);
     let timing = prop_oneof![3 => Just(Timing::Slots), 1 => Just(Timing::Greedy)];
-    (any::<u64>(), timing, happenings).prop_map(|(seed, timing, happenings)| WorldOptions {
-        timing,
-        happenings,
-        ..WorldOptions::undisturbed(seed)
-    })
+    let lengths =
+        (prop::sample::select(vec![45_u64, 8, 5]), prop::sample::select(vec![20_u64, 1500, 3900]));
+    (any::<u64>(), timing, happenings, lengths).prop_map(
+        |(seed, timing, happenings, (slot_s, setup_ms))| WorldOptions {
+            timing,
+            happenings,
+            slot_s,
+            setup_ms,
+            ..WorldOptions::undisturbed(seed)
+        },
+    )
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_period_keeps_its_invariants_under_any_disturbances(options in options()) {
@@ -97,6 +105,30 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
     let honest = world.relays.iter().filter(|it| it.conduct == Conduct::Honest).count();
     // A new relay whose first guess was too low may find no second slot.
     assert!(conclusive.len() * 10 > honest * 9, "{} of {honest}", conclusive.len());
+}
+
+/// Each relay needs most of the team, and nearly all slots have one. A slot is as long as the load of a measurement.
+#[test]
+fn measurements_follow_each_other_without_a_gap() {
+    let options = WorldOptions {
+        relays: 140,
+        slot_s: 28,
+        seconds: 25,
+        setup_ms: 1500,
+        are_large: true,
+        ..WorldOptions::undisturbed(17)
+    };
+    let mut world = World::new(&options);
+    world.run_period();
+    check(&world);
+    let measured = world.conclusive().len();
+    assert!(measured > 70, "{measured} relays");
+    // After an empty slot there is a gap.
+    let mut gaps: Vec<Duration> =
+        world.gaps.iter().copied().filter(|gap| *gap < Duration::from_secs(5)).collect();
+    gaps.sort_unstable();
+    let middle = gaps[gaps.len() / 2];
+    assert!(gaps.len() > 60 && middle < Duration::from_millis(50), "{gaps:?}");
 }
 
 #[test]

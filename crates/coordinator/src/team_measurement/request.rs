@@ -52,8 +52,8 @@ pub struct TeamRequest {
     pub rtt: Duration,
     /// Secret of this measurement, from which the nonces of its orders are derived.
     pub secret: [u8; 32],
-    /// Whether the start waits for [`TeamMeasurement::start_group`](super::TeamMeasurement::start_group).
-    pub is_in_group: bool,
+    /// Whether the start waits for [`TeamMeasurement::start_held`](super::TeamMeasurement::start_held).
+    pub awaits_start: bool,
 }
 
 impl TeamRequest {

@@ -129,7 +129,7 @@ impl<'t> Run<'t> {
                 self.measurement.handle_probe(self.now(), is_answering);
             }
             // A team measures a single relay, which has no group.
-            TeamAction::AwaitGroup(_) => self.measurement.start_group(self.now()),
+            TeamAction::AwaitStart(_) => self.measurement.start_held(self.now()),
             TeamAction::Progress(news) => progress(self.with_details(news)),
             TeamAction::Done(outcome) => return Some(outcome),
         }
@@ -208,6 +208,6 @@ fn team_request(team: &mut Team, request: &Request, rtt: Duration) -> TeamReques
         launch: None,
         rtt,
         secret,
-        is_in_group: false,
+        awaits_start: false,
     }
 }

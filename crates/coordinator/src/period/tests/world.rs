@@ -27,6 +27,7 @@ use onion::measure::protocol::{ClientSecond, ErrorCode, MeasurerKey, SentBack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::format;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::string::ToString as _;
 use std::vec;
 use std::vec::Vec;
@@ -34,7 +35,6 @@ use team::{MEASURERS, capacity_of, config};
 
 /// Shorter than an hour, so that each relay has one slot.
 pub(super) const PERIOD_S: u64 = 3000;
-const SLOT_S: u64 = 45;
 const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
 
 #[derive(Clone, Debug)]
@@ -46,6 +46,13 @@ pub(super) struct WorldOptions {
     pub(super) happenings: Vec<(u64, Happening)>,
     /// Until this second of the period, clients leave each relay only a quarter of its capacity.
     pub(super) starved_until_s: u64,
+    pub(super) slot_s: u64,
+    /// The seconds of a measurement that count.
+    pub(super) seconds: u32,
+    /// The time in which a measurer is ready.
+    pub(super) setup_ms: u64,
+    /// Each relay needs more than half of the team.
+    pub(super) are_large: bool,
 }
 
 impl WorldOptions {
@@ -57,6 +64,10 @@ impl WorldOptions {
             timing: Timing::Slots,
             happenings: Vec::new(),
             starved_until_s: 0,
+            slot_s: 45,
+            seconds: 5,
+            setup_ms: 20,
+            are_large: false,
         }
     }
 }
@@ -67,7 +78,8 @@ struct Load {
     relay: Option<RsaId>,
     round: u32,
     orders: BTreeMap<usize, RoundOrder>,
-    is_running: bool,
+    /// When its measurers send.
+    sends: Option<Range<Instant>>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,6 +121,9 @@ pub(super) struct World {
     /// The number of processes so far: each has its own secret.
     processes: u8,
     ended: Option<Ending>,
+    /// The end of the newest load, and the times between loads.
+    last_end: Instant,
+    pub(super) gaps: Vec<Duration>,
 }
 
 impl World {
@@ -133,11 +148,10 @@ impl World {
                 history.add(relay.ids.rsa, estimate);
             }
         }
-        let bounds = Bounds { begin_unix_s: BEGIN, length_s: PERIOD_S, slot_s: SLOT_S };
+        let bounds = Bounds { begin_unix_s: BEGIN, length_s: PERIOD_S, slot_s: options.slot_s };
         let now = Now { instant: Instant::ORIGIN, unix: Duration::from_secs(BEGIN) };
         let knowledge = Knowledge { history: history.clone(), pasts: BTreeMap::new() };
-        let period =
-            Period::new(now, config(bounds, options.timing, 0), Consent::local_only(), knowledge);
+        let period = Period::new(now, config(bounds, options, 0), Consent::local_only(), knowledge);
         let mut this = Self {
             options: options.clone(),
             own,
@@ -160,6 +174,8 @@ impl World {
             failed: BTreeMap::new(),
             processes: 0,
             ended: None,
+            last_end: Instant::ORIGIN,
+            gaps: Vec::new(),
         };
         for (second, happening) in options.happenings.clone() {
             this.later(Duration::from_secs(second), Event::Happening(happening));
@@ -198,7 +214,7 @@ impl World {
             if self.ended.is_some() {
                 return;
             }
-            self.check_capacity();
+            self.check_at_once();
             let timer = self.period.poll_timeout(self.time());
             let next = self.events.keys().next().map(|(at, _)| *at);
             let is_event = next.is_some_and(|at| timer.is_none_or(|timer| at <= timer));
@@ -237,12 +253,20 @@ impl World {
                 let load = self.loads.entry(measurement).or_default();
                 (load.relay, load.round) = (Some(order.target.ids.rsa), round);
                 load.orders.insert(place, order);
-                self.later(soon, Event::Ready(measurement, place, round));
+                self.later(
+                    Duration::from_millis(self.options.setup_ms),
+                    Event::Ready(measurement, place, round),
+                );
             }
             Action::Start { measurement, delay } => {
                 let Some(load) = self.loads.get_mut(&measurement) else { return };
-                load.is_running = true;
                 let round = load.round;
+                let (from, order) = (self.now + delay, load.orders.values().next());
+                let length = Duration::from_secs(order.map_or(0, |order| order.seconds).into());
+                load.sends = Some(from..from + length);
+                self.gaps.push(from.saturating_since(self.last_end));
+                self.last_end = self.last_end.max(from + length);
+                self.check_capacity(from);
                 self.later(delay + Duration::from_secs(1), Event::Second(measurement, round, 0));
             }
             Action::Stop { measurement } => {

@@ -14,14 +14,21 @@ impl World {
         assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
     }
 
-    /// No measurer is assigned more than its capacity.
-    pub(super) fn check_capacity(&self) {
+    /// No measurer ever sends more than its capacity. Checked at the start of each load.
+    pub(super) fn check_capacity(&self, at: Instant) {
         for place in 0..MEASURERS {
-            let orders = self.loads.values().filter_map(|it| it.orders.get(&place));
-            let all: Rate = orders.map(|it| it.rate).sum();
+            let sending = self
+                .loads
+                .values()
+                .filter(|load| load.sends.as_ref().is_some_and(|sends| sends.contains(&at)));
+            let all: Rate =
+                sending.filter_map(|load| load.orders.get(&place)).map(|order| order.rate).sum();
             let has = capacity_of(place);
             assert!(all <= has, "measurer {place} is asked for {all} of {has}");
         }
+    }
+
+    pub(super) fn check_at_once(&self) {
         let at_once = self.loads.len();
         assert!(at_once <= 16, "{at_once} relays at once");
     }

@@ -55,7 +55,7 @@ impl World {
         self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
         self.processes += 1;
         (self.launched, self.failed) = (0, BTreeMap::new());
-        let config = config(self.bounds, self.options.timing, self.processes);
+        let config = config(self.bounds, &self.options, self.processes);
         let begin_unix_s = self.bounds.begin_unix_s;
         let knowledge = self.journal.knowledge(&self.history, &config.measurers, begin_unix_s);
         assert_eq!(self.period.history, knowledge.history, "another history after a restart");

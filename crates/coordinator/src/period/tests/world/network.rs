@@ -46,7 +46,11 @@ pub(super) fn relays(options: &WorldOptions) -> Vec<SimRelay> {
         SimRelay {
             ids: RelayIds { rsa: RsaId([number; 20]), ed25519: None },
             address: ([a, b, c, host], 9000 + u16::from(number)).into(),
-            capacity: 200_000 + next(10_000_000),
+            capacity: if options.are_large {
+                80_000_000 + next(45_000_000)
+            } else {
+                200_000 + next(10_000_000)
+            },
             is_echo,
             conduct,
         }

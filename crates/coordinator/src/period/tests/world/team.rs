@@ -26,7 +26,9 @@ impl World {
     }
 
     pub(super) fn second(&mut self, measurement: MeasurementId, round: u32, second: u32) {
-        let Some(load) = self.loads.get(&measurement).filter(|it| it.is_running) else { return };
+        let Some(load) = self.loads.get(&measurement).filter(|load| load.sends.is_some()) else {
+            return;
+        };
         if load.round != round {
             return;
         }
@@ -85,7 +87,7 @@ fn number(place: usize) -> u8 {
     u8::try_from(place + 1).expect("few measurers")
 }
 
-pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfig {
+pub(super) fn config(bounds: Bounds, options: &WorldOptions, process: u8) -> PeriodConfig {
     let measurer = |place: usize| MeasurerConfig {
         name: format!("measurer {place}"),
         key: key(place),
@@ -94,8 +96,8 @@ pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfi
     };
     PeriodConfig {
         bounds,
-        timing,
-        params: Params { seconds: 5, may_have_clients: false, ..Params::default() },
+        timing: options.timing,
+        params: Params { seconds: options.seconds, may_have_clients: false, ..Params::default() },
         policy: HistoryPolicy::over(Duration::from_secs(PERIOD_S)),
         measurers: (0..MEASURERS).map(measurer).collect(),
         at_once_max: None,
