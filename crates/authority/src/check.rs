@@ -42,7 +42,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         0 => "not verified".to_owned(),
         count => format!("of more than half of the {count} authorities"),
     };
-    let is_slotted = config.schedule == Schedule::Randomised && !is_once;
+    let is_slotted = config.schedule.timing().has_slots() && !is_once;
     if is_slotted {
         Seeds::check(&config.seed)?;
     }
@@ -53,6 +53,10 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         }
         Schedule::Randomised => {
             format!("a period of {} s, slots of {} s", config.period.as_secs(), config.slot_s)
+        }
+        Schedule::Paper => {
+            let (period_s, slot_s) = (config.period.as_secs(), config.slot_s);
+            format!("a period of {period_s} s, slots of {slot_s} s, one for each relay")
         }
     };
     if let Some(authorities) = &config.authorities {

@@ -7,6 +7,7 @@ pub use authorities::{Authorities, Authority};
 use crate::config_file::{self, Key, Mbit};
 use cli::Error;
 use control::keys::{PublicKey, SecretKey};
+use coordinator::period::Timing;
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use documents::Source;
 use measurer::{Consent, TeamOptions};
@@ -78,11 +79,25 @@ struct Measurer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Each relay in its own slot, drawn from a secret seed.
+    /// In slots that are drawn from a secret seed, at times that nothing before tells.
     #[default]
     Randomised,
+    /// Each relay in one slot of each period, drawn from a secret seed; new relays in the first one with room.
+    Paper,
     /// One after the other from the beginning of each period, the largest first.
     Greedy,
+}
+
+impl Schedule {
+    /// The timing of its periods.
+    #[must_use]
+    pub const fn timing(self) -> Timing {
+        match self {
+            Self::Randomised => Timing::Slots,
+            Self::Paper => Timing::PaperSlots,
+            Self::Greedy => Timing::Greedy,
+        }
+    }
 }
 
 /// A measurer of the team.

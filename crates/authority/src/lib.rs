@@ -189,7 +189,13 @@ fn slotted_period(
     started: u64,
 ) -> Result<Exit, Error> {
     tracing::info!("a period of {} slots", bounds.slots());
-    play(common, bounds, Timing::Slots, Occurrence::Repeated(Some(seeds)), started)
+    play(
+        common,
+        bounds,
+        common.config.schedule.timing(),
+        Occurrence::Repeated(Some(seeds)),
+        started,
+    )
 }
 
 /// Whether further periods follow.

@@ -59,7 +59,7 @@ pub struct Group {
     id: [u8; 32],
 }
 
-/// The times that a plan depends on, equal for all authorities.
+/// What a plan depends on, equal for all authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Length of a period, in seconds.
@@ -68,6 +68,8 @@ pub struct Times {
     pub slot_s: u64,
     /// Length of a round of the agreement, in seconds.
     pub round_s: u64,
+    /// Whether each relay has one slot in a period ([`Timing::PaperSlots`](crate::period::Timing::PaperSlots)).
+    pub is_papers: bool,
 }
 
 /// The number of members is out of range.
@@ -94,6 +96,9 @@ impl Group {
         let mut hash = Sha256::new_with_prefix(b"FlashFlow authorities 1\0");
         for time in [times.period_s, times.slot_s, times.round_s] {
             hash.update(time.to_be_bytes());
+        }
+        if times.is_papers {
+            hash.update(b"paper");
         }
         keys.iter().for_each(|key| hash.update(key.0));
         Ok(Self { keys, id: hash.finalize().into() })

@@ -410,7 +410,7 @@ impl Period {
         self.phase = Phase::Measuring;
         // Not before the consensus was accepted: with a wrong clock it is another period.
         let Bounds { begin_unix_s, length_s, slot_s } = self.config.bounds;
-        let slot_s = if self.config.timing == Timing::Slots { slot_s } else { 0 };
+        let slot_s = if self.config.timing.has_slots() { slot_s } else { 0 };
         self.journal(Entry::Period(PeriodEntry { begin_unix_s, length_s, slot_s, seed: None }));
         for measurer in self.campaign.lost() {
             self.measurers.check(now, measurer);
@@ -421,7 +421,7 @@ impl Period {
         self.event(Event::Planned { relays, at_once_max });
         match self.config.timing {
             Timing::Greedy => self.queue_all(now),
-            Timing::Slots => self.plan_slots(now),
+            Timing::Slots | Timing::PaperSlots => self.plan_slots(now),
         }
         self.record_progress(now);
     }

@@ -67,7 +67,7 @@ pub(crate) struct ScheduleOptions {
     /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay. By default 2.95.
     #[arg(long, value_name = "FACTOR")]
     excess: Option<f64>,
-    /// Length of a slot, including set-up. By default 71 s, as for the coordinator. The paper plans slots of 30 s.
+    /// Length of a slot. By default 33 s, as for the coordinator: the load of a measurement, of which 30 s count. The paper plans slots of 30 s.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     slot_s: Option<u32>,
     /// Length of the period. By default a day.

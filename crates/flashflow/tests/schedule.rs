@@ -108,8 +108,8 @@ fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_no_other() {
 
 #[test]
 fn a_period_that_is_too_short_is_reported() {
-    schedule(&small(), &["--team", "1", "--period-s", "142", "--greedy"]).assert_code(1);
-    let short = summary(&schedule(&small(), &["--team", "1", "--period-s", "71"]));
+    schedule(&small(), &["--team", "1", "--period-s", "66", "--greedy"]).assert_code(1);
+    let short = summary(&schedule(&small(), &["--team", "1", "--period-s", "33"]));
     assert!(short["without_slot"].as_u64() > Some(0), "{short}");
 }
 
@@ -224,7 +224,7 @@ fn a_coordinators_configuration_is_planned_as_it_would_measure() {
     assert_eq!(config("", 100_000).summary()["relays"], 1, "only the one that opted in");
     std::fs::write(scratch.path("list"), all.join("\n")).expect("space");
     config("", 50).assert_code(3);
-    config("period_s = 71", 1).assert_code(1);
+    config("period_s = 33", 1).assert_code(1);
     let planned = scratch.run(&["schedule", "--config", "c.toml"]).out.join("\n");
     assert!(planned.contains("\nlower bounds: "), "{planned}");
 }
@@ -249,7 +249,7 @@ fn the_number_of_used_slots_is_not_that_of_the_last_one() {
     let text = scratch.run(&arguments).out.join("\n");
     let begins_h = last as f64 * number(&summary, "slot_s") / 3600.0;
     let expected = format!(
-        "{} (load {:.0} %) of 1216 slots of 71 s used; the last begins after {begins_h:.1} h",
+        "{} (load {:.0} %) of 2618 slots of 33 s used; the last begins after {begins_h:.1} h",
         slots.len(),
         load * 100.0
     );

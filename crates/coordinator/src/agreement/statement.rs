@@ -21,7 +21,7 @@ pub enum StatementError {
     Malformed,
     /// The list of authorities or the times differ.
     #[error(
-        "it has other `[[authorities]]`, or another `period_s`, `slot_s` or `agree_round_s` than we: all \
+        "it has other `[[authorities]]`, or another `period_s`, `slot_s`, `schedule` or `agree_round_s` than we: all \
          authorities need the same"
     )]
     OtherGroup,

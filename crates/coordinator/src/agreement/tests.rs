@@ -6,7 +6,7 @@ use std::vec;
 use std::vec::Vec;
 
 const BEGIN_UNIX_S: u64 = 1_800_057_600;
-const TIMES: Times = Times { period_s: 86_400, slot_s: 71, round_s: 10 };
+const TIMES: Times = Times { period_s: 86_400, slot_s: 71, round_s: 10, is_papers: false };
 
 fn key_seed(party: usize) -> [u8; 32] {
     [u8::try_from(party).expect("few") + 1; 32]
@@ -131,11 +131,13 @@ fn each_invalid_statement_is_rejected_with_its_reason() {
     };
     let reveal = Content::Reveal(offer(1, 0).contribution);
     let group = group(3);
-    let other = Group::new((0..3).map(key), Times { slot_s: 72, ..TIMES }).expect("three");
+    let [other, of_paper] = [Times { slot_s: 72, ..TIMES }, Times { is_papers: true, ..TIMES }]
+        .map(|times| Group::new((0..3).map(key), times).expect("three"));
     let mut refuse = |statement: &Statement, error| {
         assert_eq!(party.handle_statement(key(1), &statement.encode()), Err(error));
     };
     refuse(&of(&other, BEGIN_UNIX_S, 1, reveal), StatementError::OtherGroup);
+    refuse(&of(&of_paper, BEGIN_UNIX_S, 1, reveal), StatementError::OtherGroup);
     refuse(&of(&group, 1, 1, reveal), StatementError::OtherPeriod);
     refuse(&of(&group, BEGIN_UNIX_S, 1, reveal), StatementError::TooEarly);
     let commit = honest(3, 1).commitments[&key(1)][0].clone();

@@ -53,8 +53,19 @@ pub struct Answer {
 pub enum Timing {
     /// As early as possible, the largest first; the period ends when all are done.
     Greedy,
-    /// Each in a slot that is drawn from a secret seed; the period ends at its [end](Bounds::end_unix_s).
+    /// In slots that are drawn from a secret seed, at times that nothing before tells
+    /// ([`Plan::memoryless`](crate::plan::Plan::memoryless)). The period ends at its [end](Bounds::end_unix_s).
     Slots,
+    /// Each in one such slot, and new relays in the first slot with room (paper, §4.3).
+    PaperSlots,
+}
+
+impl Timing {
+    /// Whether the period has slots.
+    #[must_use]
+    pub const fn has_slots(self) -> bool {
+        matches!(self, Self::Slots | Self::PaperSlots)
+    }
 }
 
 /// The seed of a period's slots, and the teams that plan by it.

@@ -29,7 +29,7 @@ impl Period {
         let factor = self.config.params.excess_factor();
         let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
         let arrivals = self.arrivals(now);
-        let plan = if bounds.length_s >= MEMORYLESS_S {
+        let plan = if self.config.timing == Timing::Slots && bounds.length_s >= MEMORYLESS_S {
             SlotSchedule::memoryless(&seed, slots, &teams, own, factor, &arrivals, slot)
         } else {
             SlotSchedule::among(&seed, slots, &teams, own, factor, &arrivals, slot)
@@ -50,7 +50,7 @@ impl Period {
             let past = self.pasts.get(&relay.id());
             let first = relay.first_turn(self.rounds_max(relay));
             // Without slots there is no secret time at which a fall could be confirmed.
-            let has_slots = matches!(self.config.timing, Timing::Slots);
+            let has_slots = self.config.timing.has_slots();
             let first = if has_slots { first.with_recent(relay.guess.recent) } else { first };
             Arrival {
                 relay: relay.id(),

@@ -107,6 +107,23 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
     assert!(conclusive.len() * 10 > honest * 9, "{} of {honest}", conclusive.len());
 }
 
+#[test]
+fn by_the_papers_plan_each_known_relay_has_one_slot_and_by_ours_some_have_none() {
+    let done = |timing| {
+        let options =
+            WorldOptions { timing, length_s: 86_400, slot_s: 33, ..WorldOptions::undisturbed(5) };
+        let mut world = World::new(&options);
+        world.run_until(1);
+        let counts = world.period.counts();
+        assert_eq!(counts.without_slot, 0, "{counts:?}");
+        counts.done
+    };
+    // Those in the first slot that cannot be reached.
+    assert!(done(Timing::PaperSlots) < 5);
+    // 0.4 of those with an estimate.
+    assert!((40..100).contains(&done(Timing::Slots)));
+}
+
 /// Each relay needs most of the team, and nearly all slots have one. A slot is as long as the load of a measurement.
 #[test]
 fn measurements_follow_each_other_without_a_gap() {

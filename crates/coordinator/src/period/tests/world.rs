@@ -46,6 +46,7 @@ pub(super) struct WorldOptions {
     pub(super) happenings: Vec<(u64, Happening)>,
     /// Until this second of the period, clients leave each relay only a quarter of its capacity.
     pub(super) starved_until_s: u64,
+    pub(super) length_s: u64,
     pub(super) slot_s: u64,
     /// The seconds of a measurement that count.
     pub(super) seconds: u32,
@@ -64,6 +65,7 @@ impl WorldOptions {
             timing: Timing::Slots,
             happenings: Vec::new(),
             starved_until_s: 0,
+            length_s: PERIOD_S,
             slot_s: 45,
             seconds: 5,
             setup_ms: 20,
@@ -148,7 +150,8 @@ impl World {
                 history.add(relay.ids.rsa, estimate);
             }
         }
-        let bounds = Bounds { begin_unix_s: BEGIN, length_s: PERIOD_S, slot_s: options.slot_s };
+        let bounds =
+            Bounds { begin_unix_s: BEGIN, length_s: options.length_s, slot_s: options.slot_s };
         let now = Now { instant: Instant::ORIGIN, unix: Duration::from_secs(BEGIN) };
         let knowledge = Knowledge { history: history.clone(), pasts: BTreeMap::new() };
         let period = Period::new(now, config(bounds, options, 0), Consent::local_only(), knowledge);
