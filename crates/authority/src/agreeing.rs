@@ -37,7 +37,7 @@ pub(super) fn group(config: &Config, authorities: &Authorities) -> Result<Group,
         period_s: config.period.as_secs(),
         slot_s: config.slot_s,
         round_s: authorities.round_s,
-        is_papers: config.schedule == Schedule::Paper,
+        is_papers: config.schedule == super::Schedule::Paper,
     };
     Group::new(keys.map(|key| AuthorityKey(key.0)), times)
         .map_err(|error| Error::Failed(error.to_string()))

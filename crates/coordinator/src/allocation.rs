@@ -4,6 +4,7 @@ use crate::measurer_path::MeasurerPath;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
+use core::num::NonZeroU32;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,18 @@ pub struct Allocation {
     pub available: Rate,
 }
 
+/// One socket of a measurer in this number sends while only few circuits do.
+///
+/// A relay serves the circuit next that has sent least, but one whose rate is limited divides that among its links:
+/// *k* links of ours get *k*/(*k*+*L*) beside *L* links of others.
+pub const FEW_SOCKETS_ONE_IN: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
+
+/// The sockets of a measurer that send while only few circuits do.
+#[must_use]
+pub fn few_sockets(sockets: u32) -> u32 {
+    (sockets / FEW_SOCKETS_ONE_IN).max(1)
+}
+
 impl Allocation {
     /// Σ*aᵢ*: the lesser of the required and the available capacity.
     #[must_use]
@@ -92,6 +105,13 @@ impl Allocation {
     #[must_use]
     pub fn sockets(&self) -> u32 {
         self.assignments.iter().map(|assignment| assignment.sockets).sum()
+    }
+
+    /// How many times as many sockets send as while [only few](few_sockets) do.
+    #[must_use]
+    pub(crate) fn times_few_sockets(&self) -> f64 {
+        let few: u32 = self.assignments.iter().map(|it| few_sockets(it.sockets)).sum();
+        f64::from(self.sockets()) / f64::from(few.max(1))
     }
 
     /// Whether at least a quarter of the sockets starts later if every other one of each measurer does. Then a path

@@ -54,7 +54,9 @@ mod turn;
 mod worker_load;
 
 pub use account::{Account, Waited};
-pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
+pub use allocation::{
+    Allocation, Assignment, FEW_SOCKETS_ONE_IN, MeasurerId, allocate, few_sockets,
+};
 pub use bottleneck::{Bottleneck, MeasurerBottleneck};
 pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex, RelayTurn};
 pub use co_location::{CoLocationTest, Suspicion};

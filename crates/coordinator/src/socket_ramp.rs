@@ -60,18 +60,28 @@ pub struct CompetitionTest {
 /// relay's limit.
 ///
 /// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST. So circuits that always
-/// have cells get equal shares of a relay of capacity *C*: *k* circuits among *N* others get *C*·*k*/(*k*+*N*). With *F*
-/// times as many of them, the rate grows by *g* = (*k*+*N*)·*F*/(*F*·*k*+*N*), so the measurement's share over all its
-/// circuits is 1 − (*g*−1)/(*F*−1). There are at least 5.3 times as many
-/// ([`Load::plan`](../measurer/plan/struct.Load.html)): a growth of 1.25 is a share of 0.94 or more. A fall by more than
-/// that contradicts the bounds of a conclusive estimate, *z*/(1−ε₁).
+/// have cells get equal shares of a relay of capacity *C*: *k* circuits among *N* others get *C*·*k*/(*k*+*N*). A relay
+/// whose rate is limited divides it among links in the same way. With *F* times as many circuits or links, the rate grows
+/// by *g* = (*k*+*N*)·*F*/(*F*·*k*+*N*), so the measurement's share over all of them is 1 − (*g*−1)/(*F*−1). There are at
+/// least 5.3 times as many circuits ([`Load::plan`](../measurer/plan/struct.Load.html)) and, with four sockets or more of
+/// each measurer, four times as many sockets: a growth of 1.25 is a share of 0.92 or more. A fall by more than that
+/// contradicts the bounds of a conclusive estimate, *z*/(1−ε₁).
 const COMPETITION_MAX: f64 = 1.25;
 
+/// What competition may take without being seen.
+const COMPETITION_UNSEEN: f64 = 0.1;
+
 impl CompetitionTest {
-    /// Whether other circuits had a share of the relay that more circuits of the measurement got.
+    /// Whether others had a share of the relay that more circuits and sockets of the measurement got: `times` as many
+    /// sockets. If that is nearly as many, only circuits show it.
     #[must_use]
-    pub fn is_contended(&self) -> bool {
-        quotient(self.all, self.few) > COMPETITION_MAX
+    pub fn is_contended(&self, times: f64) -> bool {
+        let growth_max = if times < 1.5 {
+            COMPETITION_MAX
+        } else {
+            COMPETITION_UNSEEN.mul_add(times - 1.0, 1.0).min(COMPETITION_MAX)
+        };
+        quotient(self.all, self.few) > growth_max
     }
 
     /// Whether more circuits got less: the relay could do more than the estimate.
@@ -271,6 +281,24 @@ mod tests {
             if 2 * half <= relay {
                 prop_assert!(halves.is_held_back());
             }
+        }
+    }
+
+    /// Beside *L* links of others, the links of a measurement get *k*/(*k*+*L*) of a rate limit.
+    #[test]
+    fn competition_that_takes_a_tenth_of_a_rate_limit_shows_with_any_team() {
+        for (few, all) in [(2.0, 8.0), (3.0, 8.0), (4.0, 8.0), (40.0, 160.0)] {
+            for others in 1..1000 {
+                let share = |links: f64| links / (links + f64::from(others));
+                let rate = |share: f64| Rate::from_mbit_per_s(1000.0 * share);
+                let test = CompetitionTest { few: rate(share(few)), all: rate(share(all)) };
+                let is_low = share(all) < 0.9;
+                assert!(!is_low || test.is_contended(all / few), "{few}, {all}, {others}");
+            }
+            let alone = Rate::from_mbit_per_s(1000.0);
+            assert!(
+                !CompetitionTest { few: alone, all: alone.scaled(1.04) }.is_contended(all / few)
+            );
         }
     }
 }

@@ -153,6 +153,11 @@ pub(crate) struct Summary {
     slots: u32,
     /// What all relays need, in slots of the smallest team.
     bound_slots: f64,
+    /// The same in hours: no plan of one measurement for each relay is shorter.
+    bound_hours: f64,
+    /// The capacity of the smallest team that measures all relays in the period, 1.1 times each in the mean. Absent if none does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sufficient_team_mbit_per_s: Option<f64>,
     /// The length of a slot.
     slot_s: u32,
     /// The time until the end of the last slot that is used.
@@ -226,6 +231,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let machine_count = machines.len();
     let shared = machines.iter().filter(|it| it.count() > 1).count();
     let short = Short::find(&network, &machines, teams, excess);
+    let sufficient = sufficient_team(&machines, excess, settings.at_once, period_slots);
 
     let clock = Clock::start();
     let began = clock.now();
@@ -274,14 +280,23 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     }
     let in_hours = |slots: u32| f64::from(slots) * f64::from(slot_s) / 3600.0;
     let hours = in_hours(slots);
+    let bound_hours = bound_slots * f64::from(slot_s) / 3600.0;
+    let sufficient_words = sufficient.map_or_else(
+        || "no team measures all relays in the period".to_owned(),
+        |team| {
+            let gbit = team.as_mbit_per_s() / 1000.0;
+            format!("a team of {gbit:.1} Gbit/s measures all relays in the period, {MEASUREMENTS_OF_RELAY} times each")
+        },
+    );
     let kind = if is_greedy { "greedy" } else { "randomised" };
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let in_words = format!(
         "{kind}: {} on {}, {gbit:.1} Gbit/s; {}; {} without a slot\n\
          {usage} of {period_slots} slots of {} s used; the last begins after {:.1} h; the relays need {bound_slots:.1} slots of the \
-         smallest team\n\
+         smallest team, {bound_hours:.1} h\n\
          {short}\n\
+         {sufficient_words}\n\
          planned in {:.1} ms; fingerprint {fingerprint}{}",
         report::plural(network.relays.len() as u64, "relay"),
         report::plural(machine_count as u64, "machine"),
@@ -309,6 +324,8 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         mean_load: usage.mean_load,
         slots,
         bound_slots,
+        bound_hours,
+        sufficient_team_mbit_per_s: sufficient.map(Rate::as_mbit_per_s),
         slot_s,
         hours,
         period_slots,
@@ -408,6 +425,38 @@ fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
     let sum: f64 = network.relays.iter().map(|it| it.guess.as_mbit_per_s()).sum();
     let of_team = |team: &TeamRoom| sum * excess / team.capacity.as_mbit_per_s();
     teams.iter().map(of_team).fold(0.0, f64::max)
+}
+
+/// The mean number of measurements of a relay in a period (`Plan::memoryless`).
+const MEASUREMENTS_OF_RELAY: f64 = 1.1;
+
+/// The capacity of the smallest team whose densest plan leaves room for further measurements, within a hundredth; `None` if there is none,
+/// since too many relays would be measured at once. It has what the largest machine needs.
+fn sufficient_team(
+    machines: &[Machine],
+    excess: f64,
+    at_once_max: u32,
+    period_slots: u32,
+) -> Option<Rate> {
+    let fits = |capacity: Rate| {
+        let plan = Plan::greedy(&[TeamRoom { capacity, at_once_max }], excess, machines.to_vec());
+        f64::from(plan.used_slots()) * MEASUREMENTS_OF_RELAY <= f64::from(period_slots)
+    };
+    let needs = machines.iter().map(|machine| machine.guess().scaled(excess));
+    let mut low = needs.max()?;
+    if fits(low) {
+        return Some(low);
+    }
+    let sum: Rate = machines.iter().map(|machine| machine.guess().scaled(excess)).sum();
+    let mut high = sum;
+    if !fits(high) {
+        return None;
+    }
+    while high.as_mbit_per_s() > 1.01 * low.as_mbit_per_s() {
+        let middle = Rate::from_mbit_per_s(low.as_mbit_per_s().midpoint(high.as_mbit_per_s()));
+        if fits(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
 }
 
 /// The share of each slot that is allocated.

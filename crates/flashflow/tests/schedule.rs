@@ -255,3 +255,23 @@ fn the_number_of_used_slots_is_not_that_of_the_last_one() {
     );
     assert!(text.contains(&expected), "{expected}: {text}");
 }
+
+#[test]
+fn the_sufficient_team_has_a_plan_with_room_and_a_smaller_one_has_not() {
+    let plan = |team: f64| {
+        summary(&schedule(
+            &small(),
+            &["--team", &team.to_string(), "--greedy", "--max-mbit-per-s", "20"],
+        ))
+    };
+    let sufficient = number(&plan(500.0), "sufficient_team_mbit_per_s");
+    let share = |team| {
+        let plan = plan(team);
+        number(&plan, "slots") / number(&plan, "period_slots")
+    };
+    assert!(share(sufficient) * 1.1 <= 1.0, "{sufficient}");
+    let is_smallest = share(sufficient * 0.98) * 1.1 > 1.0;
+    // What the largest machine needs is the other limit.
+    let needs = number(&plan(500.0), "largest_need_mbit_per_s");
+    assert!(is_smallest || sufficient <= needs * 1.01, "{sufficient}, {needs}");
+}

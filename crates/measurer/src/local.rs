@@ -8,6 +8,7 @@ mod worker;
 use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundMode, RoundOrder};
 use crate::plan::{Load, round_trip};
 use crate::ports::PortRange;
+use coordinator::{FEW_SOCKETS_ONE_IN, few_sockets};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, IdentityIssuer, IssueError, unix_time_s};
@@ -201,6 +202,9 @@ impl Member for LocalMember {
                     sockets_before: load.sockets_before,
                 }),
                 few_circuits: (order.few_circuits_s > 0).then(|| FewCircuits {
+                    sockets: few_sockets(whole.sockets),
+                    one_socket_in: FEW_SOCKETS_ONE_IN,
+                    sockets_before: load.sockets_before,
                     per_socket: load.few_per_socket,
                     time: Duration::from_secs(u64::from(order.few_circuits_s)),
                 }),

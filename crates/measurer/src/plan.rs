@@ -1,5 +1,5 @@
 use coordinator::period::{ProbeAnswer, RTT_TIMEOUT};
-use coordinator::{Defences, RESERVED_FOR_OTHERS, RoundMode, RoundOrder, is_local};
+use coordinator::{Defences, RESERVED_FOR_OTHERS, RoundMode, RoundOrder, few_sockets, is_local};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::load::Pace;
@@ -19,8 +19,9 @@ const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 
 /// The number of circuits, over all measurers of an address, that give a measurement its share of a relay that others use.
 ///
-/// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST: *K* circuits that always
-/// have cells get *K*/(*K*+*N*) of what *N* other such circuits leave the relay. 128 get 0.9 against 14, a half against
+/// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST, if the relay's processor
+/// or its own link limits it: *K* circuits that always have cells get *K*/(*K*+*N*) of what *N* other such circuits leave
+/// the relay. (A rate limit is divided among links: [`few_sockets`].) 128 get 0.9 against 14, a half against
 /// 128, and a tenth against 1,152. They are also new: with a half-life of 30 s, the counts of *N* circuits that have
 /// downloaded all day are reached only after *t*, where *t*·e^(*t*/43 s) = *K*/*N*·43 s. So against 64 of them the
 /// measurement gets all of the relay for 35 s, and against 400 for 11 s.
@@ -74,7 +75,8 @@ pub struct Load {
     pub sockets: u32,
     /// Circuits on each.
     pub circuits_per_socket: u32,
-    /// Those of them that carry the load of a relay that nobody else uses. The others only give the measurement its share.
+    /// On [few sockets](few_sockets), the circuits that carry the load of a relay that nobody else uses. The
+    /// other circuits and sockets only give the measurement its share.
     pub few_per_socket: u32,
     /// Whether its links must authenticate as a relay's, so that the limit on clients' circuits does not apply.
     pub must_authenticate: bool,
@@ -100,7 +102,8 @@ impl Load {
             |circuits: u32| circuits.max(sockets).div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let circuits_at = |rate| circuits_for(defences, rate, order.mode.cell_delay(rtt));
         let for_load = per_socket(circuits_at(order.rate));
-        let few_per_socket = per_socket(circuits_at(order.rate.scaled(EXPECTED_SHARE)));
+        let few = circuits_at(order.rate.scaled(EXPECTED_SHARE)).max(few_sockets(sockets));
+        let few_per_socket = few.div_ceil(few_sockets(sockets)).min(CIRCUITS_PER_SOCKET_MAX);
         let circuits_per_socket = match order.mode {
             RoundMode::Transit { always_authenticate } => {
                 let allowed = defences

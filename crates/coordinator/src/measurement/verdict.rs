@@ -147,9 +147,10 @@ impl Measurement {
         seconds: &[SecondTotals],
     ) -> Option<Inconclusive> {
         let schedule = self.schedule();
+        let times = self.allocation.times_few_sockets();
         let competition = schedule
             .competition(|second| series.second(second).map(|second| second.total()), seconds)
-            .filter(|test| test.is_contended() || test.has_fallen())
+            .filter(|test| test.is_contended(times) || test.has_fallen())
             .map(|test| Inconclusive::Contended { few: test.few, all: test.all });
         let assignments = &self.allocation.assignments;
         let records = series.records();

@@ -248,24 +248,25 @@ pub(super) fn figure(cases: &[Case]) -> Option<ExperimentFigure> {
     if ours.is_empty() && tor.is_empty() {
         return None;
     }
-    let share = |count: f64| (count, MEASUREMENT_CIRCUITS / (MEASUREMENT_CIRCUITS + count));
+    let share =
+        |count: f64| (count, MEASUREMENT_LINKS / (MEASUREMENT_LINKS + count.min(LINKS.into())));
     let steps = (0..=60u32).map(|step| most.powf(f64::from(step) / 60.0));
     let x = Axis::new("client circuits").log();
     let y = Axis::new("estimate ÷ truth").showing(0.0, 1.1);
     let figure = ExperimentFigure::new("starving", "Estimates while a client starves a relay", x, y)
-        .with(Series::line("K/(K+N)", Role::Truth, steps.map(share).collect()))
+        .with(Series::line("share by links", Role::Truth, steps.map(share).collect()))
         .with(Series::dots("ours", Role::Measurement, ours))
         .with(Series::dots("C tor", Role::Nth(1), tor))
         .mark(On::Y, CONCLUSIVE_MIN, "0.9", Role::Problem)
         .caption(
-            "The estimate in transit while a client downloads over N circuits, relative to the relay's limit, and the share of the \
-             measurement's K = 128 circuits by Tor's scheduler.",
+            "The estimate in transit while a client downloads over these circuits, on 20 links at most, relative to the relay's \
+             rate limit; and the share of the measurement's 8 links among all.",
         );
     Some(figure)
 }
 
-/// The circuits of the measurement (`measurer::plan`).
-const MEASUREMENT_CIRCUITS: f64 = 128.0;
+/// The links of the measurement (`coordinator::PathParams::at_distance`). A rate limit is divided among links.
+const MEASUREMENT_LINKS: f64 = 8.0;
 
 #[cfg(test)]
 mod tests {

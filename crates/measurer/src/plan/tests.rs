@@ -30,9 +30,15 @@ fn order(mode: RoundMode, defences: Defences, sockets: u32, mbit: f64, sharing: 
 #[test]
 fn a_few_circuits_sustain_a_queue_at_a_near_relay() {
     let transit = Load::plan(&order(TRANSIT, Defences::default(), 8, 9000.0, 1), Duration::ZERO);
-    assert_eq!(transit.sockets * transit.few_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+    assert_eq!(transit.few_circuits(), CIRCUITS_FOR_QUEUE_MAX);
     let echo = Load::plan(&order(ECHO, Defences::default(), 8, 3000.0, 1), Duration::ZERO);
     assert_eq!(echo.sockets * echo.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+}
+
+impl Load {
+    fn few_circuits(&self) -> u32 {
+        few_sockets(self.sockets) * self.few_per_socket
+    }
 }
 
 /// The derivation is at [`CIRCUITS_FOR_SHARE`].
@@ -41,15 +47,15 @@ fn more_circuits_give_a_share_of_a_relay_that_others_use() {
     let plan = |defences, mbit, sharing| {
         let load = Load::plan(&order(TRANSIT, defences, 8, mbit, sharing), Duration::ZERO);
         assert!(!load.must_authenticate, "{load:?}");
-        (load.sockets * load.circuits_per_socket, load.sockets * load.few_per_socket)
+        (load.sockets * load.circuits_per_socket, load.few_circuits())
     };
     let open = Defences::default();
-    assert_eq!(plan(open, 59.0, 1), (128, 8));
+    assert_eq!(plan(open, 59.0, 1), (128, 2));
     assert_eq!(plan(open, 3000.0, 1), (128, 16));
-    assert_eq!(plan(open, 59.0, 2), (64, 8), "two measurers at one address");
-    assert_eq!(plan(open, 3.0, 1), (16, 8), "a slow relay");
+    assert_eq!(plan(open, 59.0, 2), (64, 2), "two measurers at one address");
+    assert_eq!(plan(open, 3.0, 1), (16, 2), "a slow relay");
     // A client of today's network may create 56 circuits, of which some may be needed again.
-    assert_eq!(plan(Defences::from_consensus_params(live), 59.0, 1), (40, 8));
+    assert_eq!(plan(Defences::from_consensus_params(live), 59.0, 1), (40, 2));
     // The growth that a verdict permits presumes 5.3 times as many.
     for mbit in [59.0, 300.0, 1000.0, 3000.0] {
         let (all, few) = plan(open, mbit, 1);

@@ -111,14 +111,27 @@ pub struct HeldBack {
     pub sockets_before: u32,
 }
 
-/// Circuits that begin to send later than the others on their sockets, to show whether other circuits compete for the
-/// target.
+/// The few circuits that send from the start, on some of the sockets, to show whether other circuits and links compete for
+/// the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewCircuits {
-    /// The number of circuits on each socket that send from the start.
+    /// The number of such sockets of the measurer, over all its load generators.
+    pub sockets: u32,
+    /// One in this number is such a socket, beginning with the first.
+    pub one_socket_in: NonZeroU32,
+    /// Sockets of other load generators of this measurer before the first of this one.
+    pub sockets_before: u32,
+    /// Their number on each of these sockets.
     pub per_socket: u32,
     /// How long only they send.
     pub time: Duration,
+}
+
+impl FewCircuits {
+    /// Whether a socket of the measurer has such circuits.
+    pub(super) fn includes(self, socket: u32) -> bool {
+        socket % self.one_socket_in == 0 && socket / self.one_socket_in < self.sockets
+    }
 }
 
 /// The configuration of one load generator.

@@ -40,6 +40,8 @@ pub(super) struct Conn {
     pub(super) has_room: bool,
     /// Whether it begins to send later.
     pub(super) is_held_back: bool,
+    /// Whether it sends while only few circuits do.
+    pub(super) has_few_circuits: bool,
     /// Whether it is in the queue of writable connections.
     pub(super) is_queued: bool,
     /// Whether the rate limit blocks it.
@@ -57,6 +59,7 @@ impl Conn {
             proof: None,
             has_room: false,
             is_held_back: false,
+            has_few_circuits: true,
             is_queued: false,
             is_throttled: false,
         }

@@ -24,6 +24,9 @@ impl<R: Rng> LoadGenerator<R> {
             return 0; // a timer wakes it
         }
         let few = self.config.few_circuits.filter(|_| running.few_circuits_until.is_some());
+        if few.is_some() && !conn.has_few_circuits {
+            return 0; // the same timer
+        }
         let per_socket = self.config.circuits_per_socket.max(1);
         let is_sending = |number: u32| few.is_none_or(|few| number % per_socket < few.per_socket);
         let (slots, _) = out.as_chunks_mut::<CELL_LEN>();

@@ -28,6 +28,10 @@ impl<R: Rng> LoadGenerator<R> {
             let mut conn = Conn::new(Side::Outbound, None);
             let held_back = self.config.held_back;
             conn.is_held_back = held_back.is_some_and(|it| (it.sockets_before + socket) % 2 == 1);
+            conn.has_few_circuits = self
+                .config
+                .few_circuits
+                .is_none_or(|few| few.includes(few.sockets_before + socket));
             let mut numbers = Vec::new();
             for place in 0..self.config.circuits_per_socket {
                 let number = u32::try_from(self.circuits.len() + numbers.len()).unwrap_or(u32::MAX);
