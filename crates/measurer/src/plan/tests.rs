@@ -51,7 +51,7 @@ fn more_circuits_give_a_share_of_a_relay_that_others_use() {
     };
     let open = Defences::default();
     assert_eq!(plan(open, 59.0, 1), (128, 2));
-    assert_eq!(plan(open, 3000.0, 1), (128, 16));
+    assert_eq!(plan(open, 3000.0, 1), (128, 14));
     assert_eq!(plan(open, 59.0, 2), (64, 2), "two measurers at one address");
     assert_eq!(plan(open, 3.0, 1), (16, 2), "a slow relay");
     // A client of today's network may create 56 circuits, of which some may be needed again.
