@@ -153,13 +153,7 @@ impl TeamMeasurement {
         let vantages = request.vantages();
         let params = request.params_here(&vantages);
         let (mode, capacities) = (request.mode, request.capacities());
-        let measurement = match &request.launch {
-            Some(launch) => Measurement::of_launch(now, params, mode, launch, capacities),
-            None => {
-                let guess = request.guess;
-                Measurement::from_vantages(now, params, mode, guess, capacities, vantages)
-            }
-        }?;
+        let measurement = Measurement::of_launch(now, params, mode, &request.launch, capacities)?;
         let mut this = Self {
             loads: vec![None; request.members.len()],
             request,

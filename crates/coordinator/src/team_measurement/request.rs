@@ -7,7 +7,6 @@ use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::params::{Params, PathParams};
 use crate::round::{RoundMode, RoundOrder};
-use crate::turn::Attempt;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -31,8 +30,6 @@ pub struct TeamMember {
 pub struct TeamRequest {
     /// The relay.
     pub target: Target,
-    /// Its expected capacity.
-    pub guess: Rate,
     /// Its limits for a single address.
     pub defences: Defences,
     /// How it is loaded.
@@ -45,9 +42,8 @@ pub struct TeamRequest {
     pub path: Option<PathParams>,
     /// The measurers that take part. [`MeasurerId`]s are places in this list.
     pub members: Vec<TeamMember>,
-    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it,
-    /// this measurement has all the relay's rounds.
-    pub launch: Option<Launch>,
+    /// The turn of the campaign. `members` are those of its allocation, in that order.
+    pub launch: Launch,
     /// Round trip from the coordinator to the relay.
     pub rtt: Duration,
     /// Secret of this measurement, from which the nonces of its orders are derived.
@@ -63,7 +59,7 @@ impl TeamRequest {
             found.and_then(|place| u32::try_from(place).ok())
         };
         let vantage = |(place, member): (usize, &TeamMember)| {
-            let known = self.launch.as_ref().and_then(|it| it.vantages.get(place));
+            let known = self.launch.vantages.get(place);
             MeasurerPath { host: first(&member.address), ..known.copied().unwrap_or_default() }
         };
         self.members.iter().enumerate().map(vantage).collect()
@@ -71,10 +67,6 @@ impl TeamRequest {
 
     pub(super) fn capacities(&self) -> Vec<Rate> {
         self.members.iter().map(|it| it.capacity).collect()
-    }
-
-    fn expected(&self) -> Rate {
-        self.launch.as_ref().map_or(self.guess, |it| it.turn.guess)
     }
 
     /// The parameters for this distance and these defences.
@@ -90,32 +82,9 @@ impl TeamRequest {
         let distance =
             if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
         let team: Rate = self.members.iter().map(|it| it.capacity).sum();
-        let rate = self.expected().scaled(params.excess_factor()).min(team);
+        let rate = self.launch.turn.guess.scaled(params.excess_factor()).min(team);
         let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
         Params { path: self.path.unwrap_or_else(by_distance), ..params }
-    }
-
-    /// The expected orders of the first round, for preparation by the measurers.
-    #[must_use]
-    pub fn expected_orders(&self) -> Vec<(MeasurerId, RoundOrder)> {
-        let vantages = self.vantages();
-        let params = self.params_here(&vantages);
-        let first = |launch: &Launch| launch.turn;
-        let turn = self.launch.as_ref().map_or_else(|| Attempt::first(self.guess, 1), first);
-        let plan = RoundPlan {
-            round: turn.round,
-            assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
-            seconds: params.seconds,
-            held_back_s: None,
-            few_circuits_s: params.path.few_circuits_s,
-            check_share: params.check_share,
-            nonce: Nonce([0; 32]),
-            deadline: Instant::ORIGIN,
-        };
-        let order = |it: &Assignment| {
-            (it.measurer, self.order(&plan, it, params.setup_timeout, params.report_grace))
-        };
-        plan.assignments.iter().map(order).collect()
     }
 
     fn address(&self, measurer: MeasurerId) -> Option<IpAddr> {

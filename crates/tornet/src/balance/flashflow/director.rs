@@ -117,6 +117,8 @@ impl Team {
             at_once_max: None,
             echo_rounds: self.params.max_rounds,
             always_authenticate: false,
+            path: None,
+            repeats_failures: true,
             certain: Vec::new(),
             refresh: PERIOD,
             secret: [0; 32],

@@ -101,6 +101,8 @@ pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfi
         at_once_max: None,
         echo_rounds: 4,
         always_authenticate: false,
+        path: None,
+        repeats_failures: true,
         certain: Vec::new(),
         refresh: Duration::from_secs(PERIOD_S / 3),
         secret: [process; 32],
