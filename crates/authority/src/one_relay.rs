@@ -33,6 +33,8 @@ pub struct Request {
     pub path: Option<PathParams>,
     /// Whether links authenticate as a relay's even where that is not needed.
     pub always_authenticate: bool,
+    /// The minimum number of measurers of the first turn, if the team has them.
+    pub measurers_min: u32,
     /// Whether a measurement that failed by a measurer's fault is repeated.
     pub repeats_failures: bool,
     /// The seed of the coordinator's key, which a participating relay must allow.
@@ -63,6 +65,7 @@ impl Request {
             params: Params::default(),
             path: None,
             always_authenticate: false,
+            measurers_min: 1,
             repeats_failures: true,
             key_seed: [0; 32],
             echo_rounds: ROUNDS_ALLOWED,
@@ -92,6 +95,7 @@ pub fn measure(
     let config = PeriodConfig {
         always_authenticate: request.always_authenticate,
         path: request.path,
+        measurers_min: request.measurers_min,
         repeats_failures: request.repeats_failures,
         ..one_by_one(params, guess, team.configured(), request.echo_rounds)?
     };

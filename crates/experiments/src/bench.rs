@@ -82,7 +82,7 @@ fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> R
     for run in 1..=runs {
         let stop = interrupt.requested();
         let measured = measure_with_events(&team, request.clone(), &mut show, stop)?;
-        let Some(Measured { record, loads }) = measured else {
+        let Some(Measured { record, loads, .. }) = measured else {
             network.stop()?;
             return Ok(Exit::Interrupted);
         };

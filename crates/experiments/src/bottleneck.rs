@@ -181,8 +181,12 @@ impl BottleneckGrid {
             from: COORDINATOR,
             params: testbed::params(self.seconds),
             team: &team,
-            // A failure is judged, and the measurement that follows it separately.
-            adjust: &|request| Request { repeats_failures: false, ..request },
+            // The coordinator measures again without a measurer that cannot take part.
+            adjust: &|request| Request {
+                measurers_min: 2,
+                repeats_failures: cell.narrow.is_lost(),
+                ..request
+            },
         };
         site.measure(&measurement, run)
     }
@@ -231,15 +235,12 @@ impl BottleneckGrid {
         if !place.fails() {
             return Ok(Some(Measured { result, failed: None }));
         }
-        // A coordinator does the same.
-        let remaining = if place.is_lost() {
-            &measurers[..1]
-        } else {
-            mend()?;
-            &measurers
-        };
-        let failed = Some(result.outcome);
-        let again = self.trial(site, cell, remaining, |trial| trial.run(session))?;
+        let failed = Some(result.failed.clone().unwrap_or_else(|| result.outcome.clone()));
+        if place.is_lost() {
+            return Ok(Some(Measured { result, failed }));
+        }
+        mend()?;
+        let again = self.trial(site, cell, &measurers, |trial| trial.run(session))?;
         Ok(again.map(|result| Measured { result, failed }))
     }
 

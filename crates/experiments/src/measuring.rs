@@ -10,6 +10,8 @@ use std::sync::atomic::AtomicBool;
 /// The result of a measurement.
 pub(crate) struct Measured {
     pub(crate) record: Record,
+    /// The first turn that failed.
+    pub(crate) failed: Option<Record>,
     /// The loads of the measurers that finished the last round.
     pub(crate) loads: Vec<WorkerLoad>,
 }
@@ -39,12 +41,18 @@ pub(crate) fn measure_with_events(
     on_event: &mut dyn FnMut(&Period, Event),
     stop: &AtomicBool,
 ) -> Result<Option<Measured>> {
-    let mut loads = Vec::new();
-    let mut on_event = |period: &Period, event| match event {
-        Event::Loads(_, of_round) => loads = of_round,
-        event => on_event(period, event),
+    let (mut loads, mut failed) = (Vec::new(), None);
+    let mut on_event = |period: &Period, event| {
+        match &event {
+            Event::Loads(_, of_round) => loads.clone_from(of_round),
+            Event::MeasurementEnded(record) if record.failure().is_some() => {
+                failed.get_or_insert_with(|| (**record).clone());
+            }
+            _ => {}
+        }
+        on_event(period, event);
     };
     let record = one_relay::measure(team, request, &mut on_event, stop);
     let record = record.map_err(|error| Error::Failed(error.to_string()))?;
-    Ok(record.map(|record| Measured { record, loads }))
+    Ok(record.map(|record| Measured { record, failed, loads }))
 }

@@ -54,6 +54,8 @@ pub(super) struct Trial<'t, 'r> {
 /// The result of a trial.
 pub(super) struct TrialResult {
     pub(super) outcome: Outcome,
+    /// The outcome of the first turn that failed.
+    pub(super) failed: Option<Outcome>,
     /// The seconds of the round that the estimate is of: the last round, or an earlier one with a higher rate.
     pub(super) seconds: Vec<TrialSecond>,
     /// The load of the relay's process and of the machine in that round.
@@ -149,7 +151,8 @@ impl Trial<'_, '_> {
             }
         };
         let measured = measure(team, request, &mut observe, interrupt.requested())?;
-        let Some(Measured { record, loads: measurers }) = measured else { return Ok(None) };
+        let Some(measured) = measured else { return Ok(None) };
+        let Measured { record, failed, loads: measurers } = measured;
         let outcome = record.outcome();
         let round = Round::measured(rounds, seconds, outcome.estimate().is_some());
         let seconds = round.seconds(reports, &witness);
@@ -159,6 +162,7 @@ impl Trial<'_, '_> {
         let load = round.before.zip(round.after).map(|(before, after)| after.since(&before));
         Ok(Some(TrialResult {
             outcome,
+            failed: failed.map(|record| record.outcome()),
             seconds,
             load: load.unwrap_or_default(),
             measurers,
@@ -455,6 +459,7 @@ impl TrialResult {
     pub(super) fn with_outcome(outcome: Outcome) -> Self {
         Self {
             outcome,
+            failed: None,
             seconds: Vec::new(),
             load: Load::default(),
             measurers: Vec::new(),

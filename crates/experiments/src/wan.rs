@@ -207,7 +207,8 @@ impl WanGrid {
             let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
             // The failure is judged, and not what follows.
             let repeats_failures = cell.fault.is_none();
-            Request { path, repeats_failures, ..request }
+            let measurers_min = if cell.rtt_ms > 0 { MEASURERS } else { 1 };
+            Request { path, repeats_failures, measurers_min, ..request }
         };
         let measurement = Measurement {
             name: cell.to_string(),

@@ -106,6 +106,7 @@ pub(crate) fn run(
         params: Params { may_have_clients: !options.no_clients, ..params },
         path: None,
         always_authenticate: options.team.authenticate,
+        measurers_min: 1,
         repeats_failures: true,
         key_seed,
         echo_rounds,

@@ -90,6 +90,9 @@ pub struct PeriodConfig {
     pub always_authenticate: bool,
     /// The requirements of all paths; derived from the round trip to each relay if `None`.
     pub path: Option<PathParams>,
+    /// The minimum number of measurers of a relay's first turn, if the team has them. Relays that are known to be far from
+    /// the measurers have at least two in any case.
+    pub measurers_min: u32,
     /// Whether a measurement that failed by a measurer's fault is repeated.
     pub repeats_failures: bool,
     /// Pairs of relays that share a host, as declared by the operator.

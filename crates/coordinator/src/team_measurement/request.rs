@@ -16,40 +16,40 @@ use onion::{Duration, Instant, Rate};
 
 /// A measurer that takes part.
 #[derive(Clone, Copy, Debug)]
-pub struct TeamMember {
+pub(crate) struct TeamMember {
     /// Its public key, which a participating relay gets.
-    pub key: MeasurerKey,
+    pub(crate) key: MeasurerKey,
     /// Its address as seen by the relay; `None` for one on this machine.
-    pub address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     /// Its maximum rate to this relay.
-    pub capacity: Rate,
+    pub(crate) capacity: Rate,
 }
 
 /// A measurement, and the team for it.
 #[derive(Clone, Debug)]
-pub struct TeamRequest {
+pub(crate) struct TeamRequest {
     /// The relay.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Its limits for a single address.
-    pub defences: Defences,
+    pub(crate) defences: Defences,
     /// How it is loaded.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// In transit: links authenticate as a relay's even if that has no advantage.
-    pub always_authenticate: bool,
+    pub(crate) always_authenticate: bool,
     /// Parameters, within the relay's limits. `path` is replaced by the requirements of the distance.
-    pub params: Params,
+    pub(crate) params: Params,
     /// Replaces the requirements of the distance.
-    pub path: Option<PathParams>,
+    pub(crate) path: Option<PathParams>,
     /// The measurers that take part. [`MeasurerId`]s are places in this list.
-    pub members: Vec<TeamMember>,
+    pub(crate) members: Vec<TeamMember>,
     /// The turn of the campaign. `members` are those of its allocation, in that order.
-    pub launch: Launch,
+    pub(crate) launch: Launch,
     /// Round trip from the coordinator to the relay.
-    pub rtt: Duration,
+    pub(crate) rtt: Duration,
     /// Secret of this measurement, from which the nonces of its orders are derived.
-    pub secret: [u8; 32],
+    pub(crate) secret: [u8; 32],
     /// Whether the start waits for [`TeamMeasurement::start_group`](super::TeamMeasurement::start_group).
-    pub is_in_group: bool,
+    pub(crate) is_in_group: bool,
 }
 
 impl TeamRequest {

@@ -118,6 +118,7 @@ impl Team {
             echo_rounds: self.params.max_rounds,
             always_authenticate: false,
             path: None,
+            measurers_min: 1,
             repeats_failures: true,
             certain: Vec::new(),
             refresh: PERIOD,

@@ -102,6 +102,7 @@ pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfi
         echo_rounds: 4,
         always_authenticate: false,
         path: None,
+        measurers_min: 1,
         repeats_failures: true,
         certain: Vec::new(),
         refresh: Duration::from_secs(PERIOD_S / 3),
