@@ -10,7 +10,7 @@ use control::keys::{PublicKey, SecretKey};
 use coordinator::period::Timing;
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use documents::Source;
-use measurer::{Consent, TeamOptions};
+use measurer::Consent;
 use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
 use onion::identity::RsaId;
@@ -221,7 +221,7 @@ impl Config {
                 capacity: capacity.map(|mbit| mbit.0),
             });
         }
-        let defaults = TeamOptions::default().params;
+        let defaults = Params::default();
         let params = Params {
             seconds: file.seconds.unwrap_or(defaults.seconds),
             sockets: file.sockets.unwrap_or(defaults.sockets),
@@ -391,7 +391,7 @@ mod tests {
             .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
             .collect();
         let config = read(&all).expect("valid");
-        assert_eq!(config.params, TeamOptions::default().params);
+        assert_eq!(config.params, Params::default());
         assert_eq!((config.retention, retention), (Retention::default(), Retention::default()));
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
         assert!(!config.family);

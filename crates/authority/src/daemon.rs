@@ -2,15 +2,13 @@
 
 use super::agreed::Seeds;
 use super::network::{self, Network};
-use super::shell::{Observer, Surroundings};
+use super::shell::{Observer, Surroundings, Team};
 use super::{Common, clock, events, publish, reload_if_asked, suspects};
 use cli::Error;
+use coordinator::Consent;
 use coordinator::journal::Entry;
-use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
-use coordinator::{Consent, MeasurerId};
+use coordinator::period::{Event, NetworkView, Period, PublishedRelay, SlotSeed};
 use link::unix_time_s;
-use measurer::Member;
-use measurer::member::MemberError;
 use netdoc::bwfile::Written;
 use std::thread::Scope;
 
@@ -21,12 +19,8 @@ impl Surroundings for Common<'_> {
         network::read(self.config, unix_time_s())
     }
 
-    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String> {
-        self.team.ask(measurer, self.config.params.sockets)
-    }
-
-    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
-        Ok(self.team.member(measurer))
+    fn team(&self) -> &dyn Team {
+        self.team
     }
 }
 

@@ -66,6 +66,7 @@ pub fn show(
                 measuring::show_progress(&relay.nickname, &id, progress, output);
             }
         }
+        Event::Loads(..) => {}
         Event::MeasurementEnded(record) => measuring::show_accounts(&record, output),
         Event::RelayDone(record) => {
             let report = RelayReport::from(&*record);

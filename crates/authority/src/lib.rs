@@ -16,6 +16,7 @@ mod journal;
 pub mod lines;
 pub mod log;
 mod network;
+pub mod one_relay;
 mod past;
 mod seed;
 pub mod shell;
@@ -45,7 +46,7 @@ use network::Network;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::Value;
-use shell::Beginning;
+use shell::{Beginning, Team as _};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -226,6 +227,9 @@ fn play(
         at_once_max: config.at_once_max.map(std::num::NonZeroU32::get),
         echo_rounds: config.echo_rounds,
         always_authenticate: false,
+        path: None,
+        measurers_min: 1,
+        repeats_failures: true,
         certain: config.together.clone(),
         refresh: config.refresh,
         secret: shell::random()?,
@@ -252,7 +256,7 @@ fn play(
             repeats: matches!(occurrence, Occurrence::Repeated(_)),
             has_clock_jumped: false,
         };
-        let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
+        let end = shell::play(scope, &common, &mut daemon, beginning, interrupt.requested())?;
         let is_clock_right = daemon.is_clock_right();
         Ok::<_, Error>((end, daemon.written, is_clock_right))
     })?;
@@ -302,6 +306,9 @@ pub fn one_by_one(
         at_once_max: Some(1),
         echo_rounds,
         always_authenticate: false,
+        path: None,
+        measurers_min: 1,
+        repeats_failures: true,
         certain: Vec::new(),
         refresh: LENGTH,
         secret: shell::random()?,

@@ -5,13 +5,13 @@
 use cli::Error;
 use coordinator::journal::Entry;
 use coordinator::period::{
-    Action, Answer, Ending, Event, Knowledge, MeasurementId, NetworkView, Now, Period,
-    PeriodConfig, ProbeAnswer, PublishedRelay, SlotSeed,
+    Action, Answer, Ending, Event, Knowledge, MeasurementId, MeasurerConfig, NetworkView, Now,
+    Period, PeriodConfig, ProbeAnswer, PublishedRelay, SlotSeed,
 };
 use coordinator::{Consent, MeasurerId, MemberReport, OrderTerms, Record, RoundOrder};
 use link::{Clock, NodeThread};
 use measurer::member::MemberError;
-use measurer::{Member, OrderReport, Site, give_order, probe};
+use measurer::{LocalTeam, Member, OrderReport, Site, give_order, probe};
 use onion::Duration;
 use onion::measure::load::Target;
 use onion::measure::order::OrderLink;
@@ -19,12 +19,44 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
-use terminal::Interrupt;
 
 /// Maximum delay until the operator's signals are noticed.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(200);
+
+/// The measurers of a period.
+pub trait Team: Sync {
+    /// The measurers as a period needs them.
+    fn configured(&self) -> Vec<MeasurerConfig>;
+
+    /// Queries a measurer's abilities, with at most this number of sockets to each relay. It may block.
+    ///
+    /// # Errors
+    /// The measurer cannot be used.
+    fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String>;
+
+    /// A measurer for one round; `None` if there is no such measurer.
+    ///
+    /// # Errors
+    /// This machine cannot have one.
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError>;
+}
+
+impl Team for LocalTeam {
+    fn configured(&self) -> Vec<MeasurerConfig> {
+        self.configured()
+    }
+
+    fn ask(&self, _: MeasurerId, _: u32) -> Result<Answer, String> {
+        Ok(self.abilities())
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        self.member(measurer)
+    }
+}
 
 /// The team and the network of a period.
 pub trait Surroundings: Sync {
@@ -37,17 +69,28 @@ pub trait Surroundings: Sync {
     /// There is none, or it is not believed.
     fn network(&self) -> Result<Self::Network, Error>;
 
-    /// Queries a measurer's abilities. It may block.
-    ///
-    /// # Errors
-    /// The measurer cannot be used.
-    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String>;
+    /// The measurers.
+    fn team(&self) -> &dyn Team;
+}
 
-    /// A measurer for one measurement; `None` if there is no such measurer.
-    ///
-    /// # Errors
-    /// This machine cannot have one.
-    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError>;
+/// A team, and a network that does not change.
+pub struct FixedNetwork<'t> {
+    /// The measurers.
+    pub team: &'t dyn Team,
+    /// The network.
+    pub view: NetworkView,
+}
+
+impl Surroundings for FixedNetwork<'_> {
+    type Network = NetworkView;
+
+    fn network(&self) -> Result<NetworkView, Error> {
+        Ok(self.view.clone())
+    }
+
+    fn team(&self) -> &dyn Team {
+        self.team
+    }
 }
 
 /// Receives what a period decides and finds out.
@@ -126,6 +169,8 @@ struct Shell<'o, 'scope, 'env, S: Surroundings> {
     surroundings: &'env S,
     observer: &'o mut dyn Observer<S::Network>,
     key_seed: [u8; 32],
+    /// The maximum number of sockets to a relay.
+    sockets: u32,
     clock: Clock,
     site: Site,
     period: Period,
@@ -136,7 +181,7 @@ struct Shell<'o, 'scope, 'env, S: Surroundings> {
     inputs: Receiver<Input<S::Network>>,
 }
 
-/// Runs one period, until it ends or the operator ends it.
+/// Runs one period, until it ends or `stop` is set.
 ///
 /// # Errors
 /// The period cannot begin: the consensus is unavailable, no measurer answers, or no relay may be measured.
@@ -145,7 +190,7 @@ pub fn play<'scope, 'env, S: Surroundings>(
     surroundings: &'env S,
     observer: &mut dyn Observer<S::Network>,
     beginning: Beginning,
-    interrupt: &Interrupt,
+    stop: &AtomicBool,
 ) -> Result<PeriodEnd, Error> {
     let Beginning { config, consent, knowledge, key_seed } = beginning;
     let clock = Clock::start();
@@ -156,6 +201,7 @@ pub fn play<'scope, 'env, S: Surroundings>(
         surroundings,
         observer,
         key_seed,
+        sockets: config.params.sockets,
         clock,
         site,
         period: Period::new(now(clock), config, consent, knowledge),
@@ -164,7 +210,7 @@ pub fn play<'scope, 'env, S: Surroundings>(
         sender,
         inputs,
     };
-    shell.until_ended(interrupt)
+    shell.until_ended(stop)
 }
 
 fn now(clock: Clock) -> Now {
@@ -183,7 +229,7 @@ pub fn random<const N: usize>() -> Result<[u8; N], Error> {
 }
 
 impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
-    fn until_ended(mut self, interrupt: &Interrupt) -> Result<PeriodEnd, Error> {
+    fn until_ended(mut self, stop: &AtomicBool) -> Result<PeriodEnd, Error> {
         let mut is_winding_up = false;
         loop {
             while let Some(action) = self.period.poll_action() {
@@ -192,7 +238,7 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
                 }
                 self.act(action);
             }
-            if interrupt.is_requested() && !is_winding_up {
+            if stop.load(Ordering::Relaxed) && !is_winding_up {
                 is_winding_up = true;
                 self.period.wind_up(now(self.clock));
                 continue;
@@ -263,8 +309,10 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
                 self.ask(move || Input::Network(surroundings.network().map(Box::new)));
             }
             Action::AskMeasurer(measurer) => {
-                let surroundings = self.surroundings;
-                self.ask(move || Input::Measurer(measurer, surroundings.ask(measurer)));
+                let (surroundings, sockets) = (self.surroundings, self.sockets);
+                self.ask(move || {
+                    Input::Measurer(measurer, surroundings.team().ask(measurer, sockets))
+                });
             }
             Action::Probe { measurement, address, timeout } => {
                 self.ask(move || Input::Probe(measurement, probe(address, timeout)));
@@ -320,7 +368,7 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
             // The receiver is gone once the period is over.
             let _ = sender.send(Input::Report(measurement, measurer, round, report));
         });
-        let prepared = self.surroundings.member(measurer).and_then(|member| {
+        let prepared = self.surroundings.team().member(measurer).and_then(|member| {
             let Some(mut member) = member else { return Ok(()) };
             let prepared = member.prepare(order, reports);
             self.hands.entry(measurement).or_default().members.insert(measurer, member);

@@ -1,28 +1,26 @@
 //! Remote measurers.
 
 use super::config::{Config, ConfiguredMeasurer};
+use super::shell::Team;
 use cli::Error;
-use control::keys::PublicKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::MeasurerId;
 use coordinator::period::{Answer, MeasurerConfig};
-use measurer::member::MeasurerKey;
+use measurer::member::{MeasurerKey, MemberError};
 use measurer::{Consent, Member};
 use onion::Rate;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The measurers of a configuration, and the sessions with them.
 pub struct RemoteTeam {
     measurers: Vec<(RemoteMeasurer, Rate)>,
-    /// Their public keys, in the same order.
-    keys: Vec<PublicKey>,
     /// Each measurer's last reported number of relays that it can help to measure at once.
     at_once_max: Mutex<BTreeMap<MeasurerId, u32>>,
-    // Last, since dropping it ends the sessions.
-    remotes: Remotes,
+    // Last, since dropping it may end the sessions.
+    remotes: Arc<Remotes>,
 }
 
 impl RemoteTeam {
@@ -42,8 +40,13 @@ impl RemoteTeam {
         for (mate, bound) in config.measurers.iter().zip(bounds) {
             measurers.push((remotes.measurer(mate.address, mate.key)?, bound));
         }
-        let keys = config.measurers.iter().map(|mate| mate.key).collect();
-        Ok(Self { measurers, keys, at_once_max: Mutex::default(), remotes })
+        Ok(Self::with_sessions(Arc::new(remotes), measurers))
+    }
+
+    /// These measurers, each with its assumed maximum capacity. Their sessions end with the last owner of `remotes`.
+    #[must_use]
+    pub fn with_sessions(remotes: Arc<Remotes>, measurers: Vec<(RemoteMeasurer, Rate)>) -> Self {
+        Self { measurers, at_once_max: Mutex::default(), remotes }
     }
 
     /// Hands an opt-in list to the measurers that take it.
@@ -53,20 +56,7 @@ impl RemoteTeam {
 
     /// Its measurers' public keys, as text.
     pub fn keys(&self) -> Vec<String> {
-        self.keys.iter().map(PublicKey::to_string).collect()
-    }
-
-    /// The measurers as a period needs them.
-    pub fn configured(&self) -> Vec<MeasurerConfig> {
-        let keyed = self.measurers.iter().zip(&self.keys);
-        let configured =
-            |((remote, limit), key): (&(RemoteMeasurer, Rate), &PublicKey)| MeasurerConfig {
-                name: key.to_string(),
-                key: MeasurerKey(key.0),
-                address: remote.address(),
-                limit: *limit,
-            };
-        keyed.map(configured).collect()
+        self.measurers.iter().map(|(remote, _)| remote.key().to_string()).collect()
     }
 
     /// A measurer's address.
@@ -79,18 +69,6 @@ impl RemoteTeam {
         self.measurers.len()
     }
 
-    /// Queries a measurer's abilities, with at most this number of sockets to each relay.
-    ///
-    /// # Errors
-    /// It does not answer, or there is no such measurer.
-    pub fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
-        let (remote, _) = self.measurers.get(measurer.0).ok_or("there is no such measurer")?;
-        let abilities = remote.abilities().map_err(|error| error.to_string())?;
-        let at_once_max = abilities.at_once_max(sockets);
-        self.at_once().insert(measurer, at_once_max);
-        Ok(Answer { capacity: abilities.capacity, at_once_max })
-    }
-
     fn at_once(&self) -> MutexGuard<'_, BTreeMap<MeasurerId, u32>> {
         // No code that holds the lock panics.
         self.at_once_max.lock().unwrap_or_else(PoisonError::into_inner)
@@ -101,10 +79,28 @@ impl RemoteTeam {
         let reported = self.at_once().values().min().copied();
         reported.into_iter().chain(configured.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
     }
+}
 
-    /// A measurer for one round.
-    pub fn member(&self, measurer: MeasurerId) -> Option<Box<dyn Member>> {
-        let (remote, _) = self.measurers.get(measurer.0)?;
-        Some(Box::new(remote.member()))
+impl Team for RemoteTeam {
+    fn configured(&self) -> Vec<MeasurerConfig> {
+        let configured = |(remote, limit): &(RemoteMeasurer, Rate)| MeasurerConfig {
+            name: remote.key().to_string(),
+            key: MeasurerKey(remote.key().0),
+            address: remote.address(),
+            limit: *limit,
+        };
+        self.measurers.iter().map(configured).collect()
+    }
+
+    fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
+        let (remote, _) = self.measurers.get(measurer.0).ok_or("there is no such measurer")?;
+        let abilities = remote.abilities().map_err(|error| error.to_string())?;
+        let at_once_max = abilities.at_once_max(sockets);
+        self.at_once().insert(measurer, at_once_max);
+        Ok(Answer { capacity: abilities.capacity, at_once_max })
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        Ok(self.measurers.get(measurer.0).map(|(remote, _)| Box::new(remote.member()) as _))
     }
 }

@@ -156,7 +156,7 @@ impl RemoteMeasurer {
     /// A member for one measurement.
     #[must_use]
     pub fn member(&self) -> RemoteMember {
-        RemoteMember::new(self.at, self.key, self.commands.clone())
+        RemoteMember::new(self.commands.clone())
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Launch {
     pub allocation: Allocation,
     /// The whole team takes part, so another round could not have more capacity.
     pub is_whole_team: bool,
+    /// The team has other measurers that can reach the relay.
+    pub has_others: bool,
     /// The path of each participating measurer to the relay, in the allocation's order.
     pub vantages: Vec<MeasurerPath>,
 }
@@ -603,11 +605,14 @@ impl Campaign {
             it.runs += 1;
         });
         self.launching = waiting.machine;
+        let able = self.without_unreachable(waiting.relay, self.capacities.clone());
+        let able = able.into_iter().filter(|it| *it > Rate::ZERO).count();
+        let has_others = able > allocation.assignments.len();
         let Waiting { relay, turn, .. } = waiting;
         let participants =
             allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
         let vantages = participants.copied().collect();
-        let launch = Launch { relay, turn, allocation, is_whole_team, vantages };
+        let launch = Launch { relay, turn, allocation, is_whole_team, has_others, vantages };
         self.running.insert(relay, Running { waiting, launch: launch.clone(), is_ending: false });
         launch
     }

@@ -84,8 +84,6 @@ pub use slot_schedule::{Arrival, Counts, Due, SlotSchedule};
 pub use socket_ramp::{CompetitionTest, FAR, Schedule, SocketRampTest};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
-pub use team_measurement::{
-    OrderTerms, Progress, TeamAction, TeamMeasurement, TeamMember, TeamRequest,
-};
+pub use team_measurement::{OrderTerms, Progress};
 pub use turn::{Attempt, ROUNDS_ALLOWED};
 pub use worker_load::WorkerLoad;

@@ -123,8 +123,8 @@ pub struct Measurement {
 enum Scope {
     /// All rounds that it needs, with the same team.
     AllRounds,
-    /// One round. Whether its share is all of the team's capacity.
-    OneTurn { is_whole_team: bool },
+    /// One round. Whether its share is all of the team's capacity, and whether the team has other measurers.
+    OneTurn { is_whole_team: bool, has_others: bool },
 }
 
 /// A failure, and the measurer concerned, if any.
@@ -189,7 +189,7 @@ impl Measurement {
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
         let params = Params { max_rounds: turn.rounds_max, ..params };
-        let scope = Scope::OneTurn { is_whole_team };
+        let scope = Scope::OneTurn { is_whole_team, has_others: !is_whole_team };
         Self::begin(now, params, mode, turn, scope, residuals, Vec::new())
     }
 
@@ -205,9 +205,9 @@ impl Measurement {
         launch: &Launch,
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
-        let Launch { turn, is_whole_team, vantages, .. } = launch;
+        let Launch { turn, is_whole_team, has_others, vantages, .. } = launch;
         let params = Params { max_rounds: turn.rounds_max, ..params };
-        let scope = Scope::OneTurn { is_whole_team: *is_whole_team };
+        let scope = Scope::OneTurn { is_whole_team: *is_whole_team, has_others: *has_others };
         Self::begin(now, params, mode, *turn, scope, residuals, vantages.clone())
     }
 

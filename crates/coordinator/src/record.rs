@@ -5,7 +5,7 @@ use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
 use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
-use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, fmt_failure};
+use crate::outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime, fmt_failure};
 use crate::params::Params;
 use crate::second::{SecondRecord, SecondTotals};
 use crate::shared::Shared;
@@ -272,6 +272,33 @@ impl Record {
         let remains_valid = is_refused && matches!(self.end, End::Measured { .. });
         rounds.extend(later.rounds);
         if remains_valid { Self { rounds, ..self } } else { Self { rounds, ..later } }
+    }
+
+    /// The outcome, with the seconds of the last round.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        match &self.end {
+            End::Measured { capacity, round, inconclusive } => {
+                let decisive = self.decisive_round();
+                Outcome::Measured(Estimate {
+                    capacity: *capacity,
+                    inconclusive: *inconclusive,
+                    rounds: *round,
+                    allocated: decisive.map_or(Rate::ZERO, |round| round.allocation.total()),
+                    seconds: decisive.into_iter().flat_map(|round| self.totals(round)).collect(),
+                    spread: self.spread().unwrap_or_default(),
+                    checked_cells: decisive.map_or(0, |round| round.checked_cells),
+                    mode: self.mode,
+                    params: self.params,
+                })
+            }
+            End::Failed { reason, measurer, round, second } => Outcome::Failed {
+                reason: reason.clone(),
+                measurer: *measurer,
+                round: *round,
+                second: *second,
+            },
+        }
     }
 
     /// The verdict.

@@ -6,7 +6,7 @@
 
 mod request;
 
-pub use request::{TeamMember, TeamRequest};
+pub(crate) use request::{TeamMember, TeamRequest};
 
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ pub enum Progress {
 
 /// An action for the shell, for one measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub enum TeamAction {
+pub(crate) enum TeamAction {
     /// Ask the relay to accept this order, on a link that replaces an earlier one; answer by
     /// [`TeamMeasurement::handle_order_event`].
     GiveOrder(OrderTerms),
@@ -122,7 +122,7 @@ pub enum TeamAction {
 /// call and command, call [`poll_action`](Self::poll_action) until `None`; then wait until
 /// [`poll_timeout`](Self::poll_timeout) at most.
 #[derive(Clone, Debug)]
-pub struct TeamMeasurement {
+pub(crate) struct TeamMeasurement {
     request: TeamRequest,
     measurement: Measurement,
     /// The round that waits for the relay to accept it.
@@ -149,17 +149,11 @@ impl TeamMeasurement {
     ///
     /// # Errors
     /// As [`Measurement::new`].
-    pub fn new(now: Instant, request: TeamRequest) -> Result<Self, SetupError> {
+    pub(crate) fn new(now: Instant, request: TeamRequest) -> Result<Self, SetupError> {
         let vantages = request.vantages();
         let params = request.params_here(&vantages);
         let (mode, capacities) = (request.mode, request.capacities());
-        let measurement = match &request.launch {
-            Some(launch) => Measurement::of_launch(now, params, mode, launch, capacities),
-            None => {
-                let guess = request.guess;
-                Measurement::from_vantages(now, params, mode, guess, capacities, vantages)
-            }
-        }?;
+        let measurement = Measurement::of_launch(now, params, mode, &request.launch, capacities)?;
         let mut this = Self {
             loads: vec![None; request.members.len()],
             request,
@@ -178,33 +172,33 @@ impl TeamMeasurement {
     }
 
     /// Ends the measurement at once, as a failure.
-    pub fn cancel(&mut self, now: Instant) {
+    pub(crate) fn cancel(&mut self, now: Instant) {
         self.measurement.cancel(now);
         self.advance(now);
     }
 
     /// The current or last round, counted from one.
     #[must_use]
-    pub const fn round(&self) -> u32 {
+    pub(crate) const fn round(&self) -> u32 {
         self.measurement.round()
     }
 
     /// The time between the order to start and the start, for all measurers.
     #[must_use]
-    pub fn start_delay(&self) -> Duration {
+    pub(crate) fn start_delay(&self) -> Duration {
         let is_remote = self.request.members.iter().any(|member| member.address.is_some());
         if is_remote { START_DELAY_REMOTE } else { START_DELAY }
     }
 
     /// The data for the record besides the outcome: the finished rounds.
     #[must_use]
-    pub fn course(&self) -> RoundHistory {
+    pub(crate) fn course(&self) -> RoundHistory {
         self.measurement.course()
     }
 
     /// Each measurer's load in its last round, if it finished one.
     #[must_use]
-    pub fn loads(&self) -> &[Option<WorkerLoad>] {
+    pub(crate) fn loads(&self) -> &[Option<WorkerLoad>] {
         &self.loads
     }
 }
@@ -212,7 +206,7 @@ impl TeamMeasurement {
 // Events.
 impl TeamMeasurement {
     /// A measurer reports on a round.
-    pub fn handle_report(
+    pub(crate) fn handle_report(
         &mut self,
         now: Instant,
         measurer: MeasurerId,
@@ -269,21 +263,26 @@ impl TeamMeasurement {
     }
 
     /// The number of a measurer's open sockets has changed since it was ready.
-    pub fn handle_sockets(&mut self, now: Instant, measurer: MeasurerId, open: u32) {
+    pub(crate) fn handle_sockets(&mut self, now: Instant, measurer: MeasurerId, open: u32) {
         let round = self.measurement.round();
         self.measurement.handle_sockets(now, measurer, round, open);
         self.advance(now);
     }
 
     /// A measurer cannot get its order, or is lost.
-    pub fn handle_lost_measurer(&mut self, now: Instant, measurer: MeasurerId, detail: String) {
+    pub(crate) fn handle_lost_measurer(
+        &mut self,
+        now: Instant,
+        measurer: MeasurerId,
+        detail: String,
+    ) {
         let failure = Failure::MeasurerLost { detail };
         self.measurement.handle_failure(now, Some(measurer), failure);
         self.advance(now);
     }
 
     /// The relay answers an order of this round, or reports on it.
-    pub fn handle_order_event(&mut self, now: Instant, round: u32, event: OrderEvent) {
+    pub(crate) fn handle_order_event(&mut self, now: Instant, round: u32, event: OrderEvent) {
         if round == self.measurement.round() {
             self.take_order_event(now, round, event);
             self.report_seconds();
@@ -323,13 +322,13 @@ impl TeamMeasurement {
     }
 
     /// The coordinator's own machine cannot continue this measurement.
-    pub fn handle_own_failure(&mut self, now: Instant, detail: String) {
+    pub(crate) fn handle_own_failure(&mut self, now: Instant, detail: String) {
         self.measurement.handle_failure(now, None, Failure::CoordinatorBroken { detail });
         self.advance(now);
     }
 
     /// Whether the relay's host answers a new connection ([`TeamAction::Probe`]).
-    pub fn handle_probe(&mut self, now: Instant, is_answering: bool) {
+    pub(crate) fn handle_probe(&mut self, now: Instant, is_answering: bool) {
         self.is_probing = false;
         // The report may have arrived in the meantime.
         if self.measurement.client_report_overdue(now) {
@@ -346,7 +345,7 @@ impl TeamMeasurement {
     }
 
     /// The load starts: the relays of the group start together, or the measurers are free.
-    pub fn start_held(&mut self, now: Instant) {
+    pub(crate) fn start_held(&mut self, now: Instant) {
         self.request.awaits_start = false;
         if let Some((measurer, round, sockets)) = self.held.take() {
             self.measurement.handle_ready(now, measurer, round, sockets);
@@ -355,7 +354,7 @@ impl TeamMeasurement {
     }
 
     /// Handles the passage of time. Does nothing before [`poll_timeout`](Self::poll_timeout).
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.retries.poll_attempt(now)
             && let Some(plan) = self.ordered.take()
         {
@@ -376,13 +375,13 @@ impl TeamMeasurement {
 // Actions.
 impl TeamMeasurement {
     /// The next action. Call it until it returns `None`.
-    pub fn poll_action(&mut self) -> Option<TeamAction> {
+    pub(crate) fn poll_action(&mut self) -> Option<TeamAction> {
         self.actions.pop_front()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` once all is over, or while a probe is being answered.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let own = self.measurement.poll_timeout().filter(|_| !self.is_probing);
         own.into_iter().chain(self.retries.poll_timeout()).min()
     }

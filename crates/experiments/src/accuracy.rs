@@ -262,8 +262,9 @@ impl Grid for AccuracyGrid {
         let share = self.team_capacity(cell).as_bit_per_s().div_ceil(cell.measurers.into());
         let share = Rate::from_bit_per_s(share);
         let shares = (0..cell.measurers as usize).map(|place| (place, share));
-        let team = &mut testbed.team_of(shares, self.params())?;
-        let (request, pid, mut reports) = relays.subject(cell.relay, guess, testbed)?;
+        let team = &testbed.team_of(shares);
+        let (request, pid, mut reports) =
+            relays.subject(cell.relay, guess, self.params(), testbed)?;
         let name = &cell.to_string();
         let result = Trial { name, team, request, pid, reports: &mut reports }.run(session)?;
         Ok(result.map(|result| judge::row(cell, guess, &result)))

@@ -10,10 +10,14 @@ mod starving;
 mod timing;
 
 use crate::common::Session;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::measuring::measure;
 use crate::reporting::{self, parameter, print_case};
 use crate::testbed::{Testbed, echo_limit};
+use authority::one_relay::Request;
+use authority::shell::Team;
 use clap::Args;
+use coordinator::{Outcome, Progress};
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use terminal::{Interrupt, Output};
@@ -129,6 +133,22 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 }
 
 impl Context<'_> {
+    /// Measures a relay. A failure is judged, so the measurement is not repeated.
+    ///
+    /// # Errors
+    /// Also if the user has interrupted: then the case does not count.
+    fn measure(
+        &self,
+        team: &dyn Team,
+        request: Request,
+        on_progress: &mut dyn FnMut(Progress),
+    ) -> Result<Outcome> {
+        let request = Request { repeats_failures: false, ..request };
+        let measured = measure(team, request, on_progress, self.interrupt.requested())?;
+        let interrupted = || Error::Failed("interrupted".to_owned());
+        measured.map(|it| it.record.outcome()).ok_or_else(interrupted)
+    }
+
     /// Runs cases one after another until the user interrupts, and prints each when it ends. If a case cannot be run, its verdict is
     /// failed.
     fn each<N: Into<String>, T>(

@@ -12,19 +12,21 @@ mod subjects;
 pub use options::BenchOptions;
 
 use crate::error::{Error, Result};
+use crate::measuring::{Measured, measure_with_events};
 use crate::private_network as network;
 use crate::reporting::median;
+use authority::events;
+use authority::one_relay::Request;
+use coordinator::WorkerLoad;
+use coordinator::period::{Event, Period, Router};
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
 use link::{IdentityIssuer, Traffic, pump, unix_time_s};
-use measurer::{Approach, Defences, Request, WorkerLoad};
-use netdoc::Fingerprint;
-use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use options::{Benchmark, MeasurerBench};
 use serde_json::json;
 use subjects::arguments;
-use terminal::measuring::{self, Subject};
+use terminal::measuring;
 use terminal::{Exit, Interrupt, Output};
 
 /// Runs a benchmark.
@@ -60,33 +62,31 @@ struct Sample {
 fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     let MeasurerBench { seconds, runs, limit: limit_mbit } = options;
     let arguments = arguments(seconds, Some(100_000.0));
-    let mut team = measuring::team(&arguments, output)?;
+    let team = measuring::local_team(&arguments, output)?;
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&issuer)?;
     let network =
         network::start(&NetworkSpec::new(network::relays(Some(1), &[limit_mbit])?), output)?;
     interrupt.wind_up_in_order();
     let relay = &network.relays()[0];
-    let fingerprint = Fingerprint::from_bytes(relay.rsa());
-    let ids = Subject::ids(fingerprint, Some(relay.ed25519()));
-    let request = Request {
-        target: Target { address: relay.or_addr(), ids },
-        guess: Rate::from_mbit_per_s(arguments.guess),
-        defences: Defences::default(),
-        approach: Approach::Transit,
+    let request = Request::new(relay.target(), Rate::from_mbit_per_s(arguments.guess));
+    let router = Router { nickname: relay.nickname().to_owned(), ..request.router };
+    let request = Request { router, params: measuring::params(&arguments), ..request };
+    let mut show = |period: &Period, event| {
+        if let Event::Progress(..) | Event::MeasurementEnded(_) = event {
+            events::show(period, event, |_| None, output);
+        }
     };
-    let subject =
-        Subject { nickname: relay.nickname().to_owned(), fingerprint, limit: None, request };
 
     let mut samples = Vec::new();
     for run in 1..=runs {
-        let (result, record) = measuring::measure(&mut team, &subject, output, interrupt)?;
-        if interrupt.is_requested() {
+        let stop = interrupt.requested();
+        let measured = measure_with_events(&team, request.clone(), &mut show, stop)?;
+        let Some(Measured { record, loads, .. }) = measured else {
             network.stop()?;
             return Ok(Exit::Interrupted);
-        }
-        let load = result.loads.first().copied().flatten();
-        let Some(load) = load.filter(|_| result.outcome.estimate().is_some()) else {
+        };
+        let Some(load) = loads.first().filter(|_| record.capacity().is_some()) else {
             let why = match record.failure() {
                 Some(_) => record.to_string(),
                 None => "no load was reported".to_owned(),
@@ -94,7 +94,7 @@ fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> R
             network.stop()?;
             return Err(Error::Failed(format!("the measurement failed: {why}")));
         };
-        let sample = sample(&load, &tls)?;
+        let sample = sample(load, &tls)?;
         output.result(
             format!(
                 "run {run}: {:.0} Mbit/s; measurer {:.3}, bare pump {:.3} CPU s/GB; ratio {:.3}; \

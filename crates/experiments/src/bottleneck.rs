@@ -13,10 +13,11 @@ use crate::scheduled_actions::with_actions;
 use crate::testbed::{self, Testbed};
 use crate::trial::{Trial, TrialResult};
 use crate::wan_site::{Measurement, Site, enter, measurer_at, path_with_rtt};
+use authority::one_relay::Request;
+use authority::shell::Team;
 use clap::Args;
-use coordinator::Outcome;
+use coordinator::{Outcome, Progress};
 use lab::wan::{Congestion, HostSpec, Wan, WanPath, WanSpec};
-use measurer::Progress;
 use onion::{Duration, Rate};
 use place::{Place, QUEUE};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
@@ -171,11 +172,22 @@ impl BottleneckGrid {
     ) -> Result<Option<TrialResult>> {
         let team = |testbed: &Testbed| {
             let shares = measurers.iter().map(|it| (*it, self.capacity()));
-            testbed.team_of(shares, testbed::params(self.seconds))
+            Ok(Box::new(testbed.team_of(shares)) as Box<dyn Team>)
         };
-        let name = cell.to_string();
-        let measurement =
-            Measurement { name, relay: 0, guess: self.limit, from: COORDINATOR, team: &team };
+        let measurement = Measurement {
+            name: cell.to_string(),
+            relay: 0,
+            guess: self.limit,
+            from: COORDINATOR,
+            params: testbed::params(self.seconds),
+            team: &team,
+            // The coordinator measures again without a measurer that cannot take part.
+            adjust: &|request| Request {
+                measurers_min: 2,
+                repeats_failures: cell.narrow.is_lost(),
+                ..request
+            },
+        };
         site.measure(&measurement, run)
     }
 
@@ -223,15 +235,12 @@ impl BottleneckGrid {
         if !place.fails() {
             return Ok(Some(Measured { result, failed: None }));
         }
-        // A coordinator does the same.
-        let remaining = if place.is_lost() {
-            &measurers[..1]
-        } else {
-            mend()?;
-            &measurers
-        };
-        let failed = Some(result.outcome);
-        let again = self.trial(site, cell, remaining, |trial| trial.run(session))?;
+        let failed = Some(result.failed.clone().unwrap_or_else(|| result.outcome.clone()));
+        if place.is_lost() {
+            return Ok(Some(Measured { result, failed }));
+        }
+        mend()?;
+        let again = self.trial(site, cell, &measurers, |trial| trial.run(session))?;
         Ok(again.map(|result| Measured { result, failed }))
     }
 

@@ -13,7 +13,6 @@ use crate::reporting;
 use clap::Args;
 use coordinator::Params;
 use link::Clock;
-use measurer::TeamOptions;
 use onion::{Duration, Rate};
 use plan::{Fault, PlannedRound, Victim, planned_rounds};
 use processes::Processes;
@@ -50,7 +49,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let count = session.or(options.rounds, 12, 200);
     let limit = Rate::from_mbit_per_s(LIMIT);
     // The parameters of `flashflow measure`.
-    let params = Params { seconds: options.seconds, ..TeamOptions::default().params };
+    let params = Params { seconds: options.seconds, ..Params::default() };
     let clock = Clock::start();
     output.doing("starting a relay and measurers");
     let mut processes = Processes::new(limit, clock)?;

@@ -25,6 +25,7 @@ mod error;
 mod factor;
 mod grid;
 mod kist;
+mod measuring;
 mod mode;
 mod paper_hosts;
 pub mod private_network;

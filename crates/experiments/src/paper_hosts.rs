@@ -10,9 +10,10 @@ use crate::reporting::{list, parameter};
 use crate::testbed::Testbed;
 use crate::trial::TrialResult;
 use crate::wan_site::{Measurement, Site, enter, measurer_at, path_with_rtt};
+use authority::one_relay::Request;
+use authority::shell::Team;
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
-use measurer::TeamOptions;
 use onion::Rate;
 use plan::{Cell, HOSTS, US_SW, Vary};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
@@ -126,15 +127,20 @@ impl PaperHostsGrid {
     ) -> Result<Option<TrialResult>> {
         let team = |testbed: &Testbed| {
             let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
-            let (params, path) = (cell.params(), cell.path());
-            testbed.team_with(shares, TeamOptions { params, path, ..TeamOptions::default() })
+            Ok(Box::new(testbed.team_of(shares)) as Box<dyn Team>)
         };
         let measurement = Measurement {
             name: cell.to_string(),
             relay: cell.relay,
             guess: Rate::from_mbit_per_s(cell.limit_mbit_per_s),
             from: HOSTS[US_SW].name,
+            params: cell.params(),
             team: &team,
+            adjust: &|request| {
+                // The hosts are known to be far away.
+                let measurers_min = if cell.sockets.is_none() { 2 } else { 1 };
+                Request { path: cell.path(), measurers_min, ..request }
+            },
         };
         site.measure(&measurement, |trial| trial.run(session))
     }

@@ -8,13 +8,13 @@ use crate::background_downloads::{BackgroundDownloads, DownloadSpec, PARALLEL};
 use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::measuring::measure;
 use crate::reporting::parameter;
 use crate::testbed::echo_limit;
 use clap::Args;
-use coordinator::Params;
+use coordinator::{Params, Progress};
 use lab::load::{ClientLoad, ClientTraffic};
 use lab::witness::{Count, Witness};
-use measurer::{Progress, TeamOptions};
 use network::RatioNetwork;
 use onion::{Duration, Rate};
 use report::experiment::{CaseVerdict, ExperimentReport};
@@ -185,8 +185,7 @@ fn observe(
     if interrupt.wait(Duration::from_secs(u64::from(grid.around))) {
         return Ok(None);
     }
-    let params = Params { seconds: grid.seconds, ratio: r, ..TeamOptions::default().params };
-    let mut team = testbed.team(MEASURERS, params)?;
+    let params = Params { seconds: grid.seconds, ratio: r, ..Params::default() };
     let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
     let mut cpu = (None, None);
     let mut progress = |progress: Progress| match progress {
@@ -200,14 +199,14 @@ fn observe(
             ));
         }
     };
-    let request = testbed.echo_request(relay.target, grid.limit);
+    let request = testbed.echo_request(relay.target, grid.limit, params);
     let ordered = clock.now();
-    let result = team.measure(&request, &mut progress, interrupt.requested())?;
-    if interrupt.is_requested() {
-        return Ok(None);
-    }
-    let Some(estimate) = result.outcome.estimate() else {
-        return Err(Error::Failed(result.outcome.to_string()));
+    let team = testbed.team(MEASURERS);
+    let measured = measure(&team, request, &mut progress, interrupt.requested())?;
+    let Some(measured) = measured else { return Ok(None) };
+    let outcome = measured.record.outcome();
+    let Some(estimate) = outcome.estimate() else {
+        return Err(Error::Failed(outcome.to_string()));
     };
     output.doing(format!("r = {r}: clients only, again"));
     interrupt.wait(Duration::from_secs(u64::from(grid.around)));

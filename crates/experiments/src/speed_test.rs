@@ -4,14 +4,15 @@ mod results;
 
 use crate::common::{Session, mbit, values_or};
 use crate::error::{Error, Result};
+use crate::measuring;
 use crate::testbed::{Testbed, params, wait_until_known};
 use crate::{private_network, reporting};
+use authority::one_relay::Request;
 use clap::Args;
 use coordinator::Params;
 use lab::load::{ClientLoad, ClientTraffic};
 use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
-use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
@@ -203,19 +204,14 @@ fn measure(
 ) -> Result<Option<f64>> {
     // They do have clients.
     let params = Params { may_have_clients: true, ..params(options.seconds) };
-    let mut team = testbed.team(2, params)?;
     let guess = subject.limit.scaled(GUESS);
     let request = match subject.is_tor {
-        false => testbed.echo_request(subject.target, guess),
-        true => Request {
-            target: subject.target,
-            guess,
-            defences: Defences::default(),
-            approach: Approach::Transit,
-        },
+        false => testbed.echo_request(subject.target, guess, params),
+        true => Request { params, ..Request::new(subject.target, guess) },
     };
-    let outcome = team.measure(&request, &mut |_| {}, session.interrupt.requested())?.outcome;
-    Ok(outcome.estimate().map(|it| it.capacity.as_mbit_per_s()))
+    let stop = session.interrupt.requested();
+    let measured = measuring::measure(&testbed.team(2), request, &mut |_| {}, stop)?;
+    Ok(measured.and_then(|it| it.record.capacity()).map(Rate::as_mbit_per_s))
 }
 
 /// Content of a descriptor.

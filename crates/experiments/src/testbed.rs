@@ -1,6 +1,8 @@
 //! Relays, clients and measurers of experiments, each a process, by default on loopback.
 
 use crate::error::{Error, Result};
+use authority::RemoteTeam;
+use authority::one_relay::Request;
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
@@ -9,11 +11,11 @@ use lab::{
     TemporaryFolder,
 };
 use link::Clock;
-use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use terminal::Output;
 
 /// Time for a measurer to start, on a busy machine as well.
@@ -25,7 +27,7 @@ const LISTED: Duration = Duration::from_secs(120);
 /// A coordinator in this process, with its measurers, each a process.
 pub(crate) struct Testbed {
     // Dropped in this order: sessions, measurers, files.
-    remotes: Remotes,
+    remotes: Arc<Remotes>,
     measurers: Vec<TestbedMeasurer>,
     key: SecretKey,
     folder: TemporaryFolder,
@@ -128,7 +130,7 @@ impl Testbed {
     pub(crate) fn new() -> Result<Self> {
         let key = SecretKey::generate()?;
         let folder = temporary_folder()?;
-        let remotes = Remotes::start(key.clone())?;
+        let remotes = Arc::new(Remotes::start(key.clone())?);
         Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
     }
 
@@ -200,31 +202,18 @@ impl Testbed {
     }
 
     /// A team of the first `count` measurers.
-    pub(crate) fn team(&self, count: usize, params: Params) -> Result<Team> {
+    pub(crate) fn team(&self, count: usize) -> RemoteTeam {
         let capacities = self.measurers.iter().map(|it| it.capacity).enumerate();
-        self.team_of(capacities.take(count), params)
+        self.team_of(capacities.take(count))
     }
 
     /// A team of the measurers at these places, each with this capacity.
-    pub(crate) fn team_of(
-        &self,
-        shares: impl IntoIterator<Item = (usize, Rate)>,
-        params: Params,
-    ) -> Result<Team> {
-        self.team_with(shares, TeamOptions { params, ..TeamOptions::default() })
-    }
-
-    /// A team of the measurers at these places with options.
-    pub(crate) fn team_with(
-        &self,
-        shares: impl IntoIterator<Item = (usize, Rate)>,
-        options: TeamOptions,
-    ) -> Result<Team> {
+    pub(crate) fn team_of(&self, shares: impl IntoIterator<Item = (usize, Rate)>) -> RemoteTeam {
         let mate = |(place, capacity): (usize, Rate)| {
-            let member = Box::new(self.measurers.get(place)?.remote.member());
-            Some(Teammate { member, capacity })
+            Some((self.measurers.get(place)?.remote.clone(), capacity))
         };
-        Ok(Team::of(shares.into_iter().filter_map(mate).collect(), options)?)
+        let measurers = shares.into_iter().filter_map(mate).collect();
+        RemoteTeam::with_sessions(Arc::clone(&self.remotes), measurers)
     }
 
     /// Starts a FlashFlow relay that this testbed's coordinator may measure.
@@ -255,16 +244,15 @@ impl Testbed {
     }
 
     /// A request to measure a relay by echo, with any number of rounds.
-    pub(crate) fn echo_request(&self, target: Target, guess: Rate) -> Request {
-        let coordinator = Coordinator { key_seed: self.key.seed(), rounds_max: u32::MAX };
-        let approach = Approach::Echo(coordinator);
-        Request { target, guess, defences: Defences::default(), approach }
+    pub(crate) fn echo_request(&self, target: Target, guess: Rate, params: Params) -> Request {
+        let request = Request::new(target, guess).by_echo(self.key.seed());
+        Request { params, echo_rounds: u32::MAX, ..request }
     }
 }
 
 /// Parameters of a measurement of this length, for relays that have no clients.
 pub(crate) fn params(seconds: u32) -> Params {
-    Params { seconds, may_have_clients: false, ..TeamOptions::default().params }
+    Params { seconds, may_have_clients: false, ..Params::default() }
 }
 
 /// A relay's limit from Mbit/s. Below 20, the minimum that proposal 316 grants to clients would exceed their share.

@@ -2,12 +2,16 @@
 
 use crate::common::Session;
 use crate::error::{Error, Result};
+use crate::measuring::{Measured, measure};
 use crate::reporting::median_or_mean;
-use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
+use authority::one_relay::Request;
+use authority::shell::Team;
+use coordinator::{
+    Estimate, MeasurerBottleneck, Outcome, Percentile, Progress, Record, WorkerLoad,
+};
 use lab::RelayReports;
 use lab::processors::{Load, Reading};
 use lab::witness::{Count, Witness, mbit};
-use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentFigure, Miss, On, Role, Value};
 use std::ops::RangeInclusive;
@@ -40,7 +44,7 @@ const REPORT_GRACE: Duration = Duration::from_millis(1200);
 pub(super) struct Trial<'t, 'r> {
     /// The name in progress messages, such as `echo 10 Mbit/s, run 3`.
     pub(super) name: &'t str,
-    pub(super) team: &'t mut Team,
+    pub(super) team: &'t dyn Team,
     pub(super) request: Request,
     /// The relay's process.
     pub(super) pid: u32,
@@ -50,6 +54,8 @@ pub(super) struct Trial<'t, 'r> {
 /// The result of a trial.
 pub(super) struct TrialResult {
     pub(super) outcome: Outcome,
+    /// The outcome of the first turn that failed.
+    pub(super) failed: Option<Outcome>,
     /// The seconds of the round that the estimate is of: the last round, or an earlier one with a higher rate.
     pub(super) seconds: Vec<TrialSecond>,
     /// The load of the relay's process and of the machine in that round.
@@ -119,14 +125,14 @@ impl Trial<'_, '_> {
         let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], reports.clock());
         let witness = witness.map_err(Error::witness)?;
-        let seconds = team.options().params.seconds;
+        let seconds = request.params.seconds;
         let mut observe = |progress: Progress| {
             on_progress(&progress);
             match progress {
                 Progress::Preparing { round, allocated, .. } => {
                     output.doing(format!("{name}: round {round}: preparing {allocated}"));
                 }
-                Progress::Started { round: number, .. } => {
+                Progress::Started { round: number } => {
                     rounds.push(Round { number, ..Round::default() });
                 }
                 Progress::Second { round: number, index, of, measured } => {
@@ -144,23 +150,24 @@ impl Trial<'_, '_> {
                 }
             }
         };
-        let result = team.measure(&request, &mut observe, interrupt.requested())?;
-        if interrupt.is_requested() {
-            return Ok(None);
-        }
-        let round = Round::measured(rounds, seconds, result.outcome.estimate().is_some());
+        let measured = measure(team, request, &mut observe, interrupt.requested())?;
+        let Some(measured) = measured else { return Ok(None) };
+        let Measured { record, failed, loads: measurers } = measured;
+        let outcome = record.outcome();
+        let round = Round::measured(rounds, seconds, outcome.estimate().is_some());
         let seconds = round.seconds(reports, &witness);
         if let Some(problem) = witness.problem() {
             return Err(Error::Witness(problem));
         }
         let load = round.before.zip(round.after).map(|(before, after)| after.since(&before));
         Ok(Some(TrialResult {
-            outcome: result.outcome,
+            outcome,
+            failed: failed.map(|record| record.outcome()),
             seconds,
             load: load.unwrap_or_default(),
-            measurers: result.loads.into_iter().flatten().collect(),
-            sockets: sockets_of(&result.course, round.number),
-            bottlenecks: result.course.bottlenecks(),
+            measurers,
+            sockets: sockets_of(&record, round.number),
+            bottlenecks: record.bottlenecks(),
         }))
     }
 }
@@ -174,8 +181,8 @@ impl TrialResult {
 }
 
 /// The sockets of all measurers in this round, or in the last one if there is none with this number.
-fn sockets_of(course: &RoundHistory, number: u32) -> Option<u32> {
-    let rounds = &course.rounds;
+fn sockets_of(record: &Record, number: u32) -> Option<u32> {
+    let rounds = &record.rounds;
     let round = rounds.iter().find(|it| it.number == number).or_else(|| rounds.last())?;
     Some(round.allocation.sockets())
 }
@@ -452,6 +459,7 @@ impl TrialResult {
     pub(super) fn with_outcome(outcome: Outcome) -> Self {
         Self {
             outcome,
+            failed: None,
             seconds: Vec::new(),
             load: Load::default(),
             measurers: Vec::new(),

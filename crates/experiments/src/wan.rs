@@ -11,11 +11,13 @@ use crate::scheduled_actions::with_actions;
 use crate::testbed::{self, Testbed};
 use crate::trial::TrialResult;
 use crate::wan_site::{Measurement, Site, path_with_rtt};
+use authority::one_relay::Request;
+use authority::shell::Team;
 use clap::Args;
-use coordinator::{Params, PathParams};
+use coordinator::{Params, PathParams, Progress};
 use fault::{Fault, FaultAction, Moment};
 use lab::wan::{Congestion, Wan, WanPath, WanSpec};
-use measurer::{Progress, Team, TeamOptions};
+use measurer::{LocalTeam, TeamOptions};
 use onion::{Duration, Instant, Rate};
 use report::experiment::ExperimentReport;
 use rustix::process::{Pid, Signal, kill_process};
@@ -191,20 +193,32 @@ impl WanGrid {
         let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
         let address = site.wan.host(NEAR)?.address();
         let team = |_: &Testbed| {
-            let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
-            Ok(Team::new(TeamOptions {
+            let team = LocalTeam::new(&TeamOptions {
                 measurers: MEASURERS,
                 pumps: Some(1),
                 // Enough for a round with a doubled guess.
                 capacity: Some(guess.scaled(4.0)),
                 address: Some(address.into()),
-                params: self.params(),
-                path,
                 ..TeamOptions::default()
-            })?)
+            })?;
+            Ok(Box::new(team) as Box<dyn Team>)
         };
-        let name = cell.to_string();
-        let measurement = Measurement { name, relay: cell.relay, guess, from: NEAR, team: &team };
+        let adjust = |request| {
+            let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
+            // The failure is judged, and not what follows.
+            let repeats_failures = cell.fault.is_none();
+            let measurers_min = if cell.rtt_ms > 0 { MEASURERS } else { 1 };
+            Request { path, repeats_failures, measurers_min, ..request }
+        };
+        let measurement = Measurement {
+            name: cell.to_string(),
+            relay: cell.relay,
+            guess,
+            from: NEAR,
+            params: self.params(),
+            team: &team,
+            adjust: &adjust,
+        };
         let clock = site.testbed.clock();
         let mut start = clock.now();
         let mut broke = None;

@@ -5,18 +5,17 @@ use crate::mode::Mode;
 use crate::private_network as network;
 use crate::testbed::Testbed;
 use crate::trial::{Trial, TrialResult};
+use authority::one_relay::Request;
+use authority::shell::Team;
+use coordinator::{Defences, Params};
 use lab::wan::{Host, Wan, WanPath};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
-use measurer::{Approach, Defences, Request, Team};
-use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
-use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
 use std::net::Ipv4Addr;
 use std::{fs, thread};
 use terminal::Output;
-use terminal::measuring::Subject;
 
 /// Slightly below the priority of the emulated paths (`lab::wan`), whose packets must not be late.
 const PRIORITY: i32 = -14;
@@ -73,21 +72,24 @@ impl Relays {
         &self,
         relay: usize,
         guess: Rate,
+        params: Params,
         testbed: &Testbed,
     ) -> Result<(Request, u32, RelayReports<'_>)> {
         match self {
             Self::CTor(network, defences) => {
                 let node = &network.relays()[relay];
-                let ids = Subject::ids(Fingerprint::from_bytes(node.rsa()), Some(node.ed25519()));
-                let target = Target { address: node.or_addr(), ids };
-                let request =
-                    Request { target, guess, defences: *defences, approach: Approach::Transit };
+                let request = Request::new(node.target(), guess);
+                let request = Request { defences: *defences, params, ..request };
                 Ok((request, node.pid(), RelayReports::watch(node)?))
             }
             Self::Own(relays) => {
                 let relay = &relays[relay];
                 let reports = RelayReports::watch_own(relay, testbed.clock());
-                Ok((testbed.echo_request(relay.target, guess), relay.process.pid(), reports))
+                Ok((
+                    testbed.echo_request(relay.target, guess, params),
+                    relay.process.pid(),
+                    reports,
+                ))
             }
         }
     }
@@ -119,7 +121,11 @@ pub(crate) struct Measurement<'m> {
     pub(crate) guess: Rate,
     /// The coordinator's host.
     pub(crate) from: &'static str,
-    pub(crate) team: &'m dyn Fn(&Testbed) -> Result<Team>,
+    pub(crate) params: Params,
+    /// The measurers.
+    pub(crate) team: &'m dyn Fn(&Testbed) -> Result<Box<dyn Team>>,
+    /// Changes other choices.
+    pub(crate) adjust: &'m dyn Fn(Request) -> Request,
 }
 
 impl Site {
@@ -145,12 +151,13 @@ impl Site {
         measurement: &Measurement<'_>,
         run: impl FnOnce(Trial<'_, '_>) -> Result<Option<TrialResult>>,
     ) -> Result<Option<TrialResult>> {
-        let Measurement { name, relay, guess, from, team } = measurement;
+        let Measurement { name, relay, guess, from, params, team, adjust } = measurement;
         enter(self.wan.host(self.host)?)?;
-        let (request, pid, mut reports) = self.relays.subject(*relay, *guess, &self.testbed)?;
+        let (request, pid, mut reports) =
+            self.relays.subject(*relay, *guess, *params, &self.testbed)?;
         raise_priority(pid);
         enter(self.wan.host(from)?)?;
-        let team = &mut team(&self.testbed)?;
+        let (team, request) = (&*team(&self.testbed)?, adjust(request));
         run(Trial { name, team, request, pid, reports: &mut reports })
     }
 

@@ -5,7 +5,7 @@ mod options;
 
 pub(crate) use options::DemoOptions;
 
-use authority::shell::{self, Beginning};
+use authority::shell::{self, Beginning, FixedNetwork};
 use cli::Error;
 use coordinator::period::{Knowledge, PeriodConfig};
 use coordinator::{Consent, Params};
@@ -17,7 +17,7 @@ use measurer::LocalTeam;
 use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
-use observed::{Measured, Observed, Watched};
+use observed::{Observed, Watched};
 use onion::Rate;
 use onion::identity::RsaId;
 use onion::measure::protocol::CoordinatorKey;
@@ -85,7 +85,8 @@ pub(crate) fn run(
     };
     let all = watches.iter().map(|(id, _)| *id).collect();
     let echo = echoes.iter().map(|it| RsaId(it.rsa())).collect();
-    let surroundings = Measured { team: &team, view: authority::view(&documents, Some(all), echo) };
+    let view = authority::view(&documents, Some(all), echo);
+    let surroundings = FixedNetwork { team: &team, view };
     let mut observer = Observed::new(&documents, watches, output);
     let beginning = Beginning {
         config,
@@ -94,7 +95,7 @@ pub(crate) fn run(
         key_seed,
     };
     let end = thread::scope(|scope| {
-        shell::play(scope, &surroundings, &mut observer, beginning, interrupt)
+        shell::play(scope, &surroundings, &mut observer, beginning, interrupt.requested())
     })?;
     if end.is_interrupted {
         output.quiet();

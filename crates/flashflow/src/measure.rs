@@ -1,29 +1,22 @@
 //! `flashflow measure`: measures one relay.
 
-use authority::shell::{self, Beginning, Observer, Surroundings};
-use authority::{Config, RemoteTeam, events};
+use authority::one_relay::{self, Request};
+use authority::{Config, RemoteTeam, events, shell};
 use clap::Args;
 use cli::Error;
-use coordinator::journal::Entry;
-use coordinator::period::{
-    Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
-    Router, SlotSeed,
-};
-use coordinator::{Consent, Defences, Inconclusive, MeasurerId, Params, ROUNDS_ALLOWED, Verdict};
+use coordinator::period::{Event, Period, Router};
+use coordinator::{Consent, Defences, Inconclusive, Mode, Params, ROUNDS_ALLOWED, Verdict};
 use documents::Source;
 use link::unix_time_s;
-use measurer::member::MemberError;
-use measurer::{LocalTeam, Member};
+use measurer::LocalTeam;
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use report::RelayReport;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::thread;
 use terminal::measuring;
 use terminal::{Exit, Interrupt, Output, TeamArguments, socket_address};
 
@@ -84,10 +77,8 @@ pub(crate) fn run(
     };
     // Before any key is made or a measurer contacted.
     consent.check(relay.router.ids.rsa, relay.router.address.ip())?;
-    let params = measuring::params(&options.team);
-    let params = Params { may_have_clients: !options.no_clients, ..params };
-    let guess = Rate::from_mbit_per_s(options.team.guess);
-    let id = relay.router.ids.rsa;
+    let Relay { router, defences, source } = relay;
+    let id = router.ids.rsa;
     // The sessions end when the team is dropped.
     let (team, echo_rounds, key_seed, takes_part) = match &options.coordinator {
         None => {
@@ -97,43 +88,35 @@ pub(crate) fn run(
         Some(path) => {
             measuring::check(&options.team)?;
             let config = Config::read(path)?;
-            let team = Team::Remote(Box::new(RemoteTeam::new(&config)?), params.sockets);
-            let takes_part = config.takes_part(id, &relay.router.nickname);
+            let takes_part = config.takes_part(id, &router.nickname);
+            let team = Team::Remote(Box::new(RemoteTeam::new(&config)?));
             (team, config.echo_rounds, config.secret.seed(), takes_part)
         }
     };
     interrupt.wind_up_in_order();
     // One line per second, also in a log.
     output.log_progress();
-    let config = authority::one_by_one(params, guess, team.configured(), echo_rounds)?;
-    let config = PeriodConfig { always_authenticate: options.team.authenticate, ..config };
-    let knowledge = Knowledge::default();
-    let beginning = Beginning { config, consent, knowledge, key_seed };
-    let surroundings = OneRelay {
-        team,
-        view: NetworkView {
-            valid_after_unix_s: 0,
-            source: relay.source,
-            signers: None,
-            routers: vec![relay.router],
-            named: Some(BTreeSet::from([id])),
-            echo: takes_part.then_some(id).into_iter().collect(),
-            families: Vec::new(),
-            defences: relay.defences,
-        },
+    let params = measuring::params(&options.team);
+    let request = Request {
+        router,
+        source,
+        defences,
+        mode: if takes_part { Mode::Echo } else { Mode::Transit },
+        guess: Rate::from_mbit_per_s(options.team.guess),
+        params: Params { may_have_clients: !options.no_clients, ..params },
+        path: None,
+        always_authenticate: options.team.authenticate,
+        measurers_min: 1,
+        repeats_failures: true,
+        key_seed,
+        echo_rounds,
+        consent,
     };
-    let mut observer = Shown { team: &surroundings.team, output };
-    let end = thread::scope(|scope| {
-        shell::play(scope, &surroundings, &mut observer, beginning, interrupt)
-    })?;
+    let mut show = |period: &Period, event| team.show(period, event, output);
+    let record = one_relay::measure(team.team(), request, &mut show, interrupt.requested())?;
     output.quiet();
-    if end.is_interrupted {
-        return Ok(output.interrupted());
-    }
-    let Some(record) = end.records.first() else {
-        return Err(Error::Failed("the relay was not measured: no measurer is left".to_owned()));
-    };
-    let report = RelayReport::from(record);
+    let Some(record) = record else { return Ok(output.interrupted()) };
+    let report = RelayReport::from(&record);
     let relays = std::slice::from_ref(&report);
     let mut parts = vec![report::table(relays)];
     parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|text| !text.is_empty()));
@@ -184,81 +167,29 @@ fn advice(verdict: Verdict<'_>, report: &RelayReport) -> Option<String> {
 enum Team {
     /// Threads of this process.
     Local(LocalTeam),
-    /// The measurers of a coordinator's configuration, with at most this number of sockets to the relay.
-    Remote(Box<RemoteTeam>, u32),
+    /// The measurers of a coordinator's configuration.
+    Remote(Box<RemoteTeam>),
 }
 
 impl Team {
-    fn configured(&self) -> Vec<MeasurerConfig> {
+    fn team(&self) -> &dyn shell::Team {
         match self {
-            Self::Local(team) => team.configured(),
-            Self::Remote(team, _) => team.configured(),
-        }
-    }
-}
-
-/// A network that consists of the relay.
-struct OneRelay {
-    team: Team,
-    view: NetworkView,
-}
-
-impl Surroundings for OneRelay {
-    type Network = NetworkView;
-
-    fn network(&self) -> Result<NetworkView, Error> {
-        Ok(self.view.clone())
-    }
-
-    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String> {
-        match &self.team {
-            Team::Local(team) => Ok(team.abilities()),
-            Team::Remote(team, sockets) => team.ask(measurer, *sockets),
+            Self::Local(team) => team,
+            Self::Remote(team) => &**team,
         }
     }
 
-    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
-        match &self.team {
-            Team::Local(team) => team.member(measurer),
-            Team::Remote(team, _) => Ok(team.member(measurer)),
-        }
-    }
-}
-
-/// Prints events, and stores nothing.
-struct Shown<'a> {
-    team: &'a Team,
-    output: &'a Output,
-}
-
-impl Observer<NetworkView> for Shown<'_> {
-    fn take_network(&mut self, network: NetworkView) -> (NetworkView, Option<SlotSeed>) {
-        (network, None)
-    }
-
-    fn show_network_failure(&mut self, error: &Error) {
-        self.output.error(error);
-    }
-
-    fn note(&mut self, _: Entry) {}
-
-    fn publish(&mut self, _: &Period, _: &[PublishedRelay]) {}
-
-    fn show(&mut self, period: &Period, event: Event) {
-        let address = |id| match self.team {
-            Team::Local(_) => None,
-            Team::Remote(team, _) => team.address(id),
+    fn show(&self, period: &Period, event: Event, output: &Output) {
+        let address = |id| match self {
+            Self::Local(_) => None,
+            Self::Remote(team) => team.address(id),
         };
-        match (event, self.team) {
+        match (event, self) {
             // The table shows the result, and a local team has shown its capacity.
             (Event::RelayDone(_) | Event::Planned { .. }, _)
-            | (Event::Measurer(_, Ok(_)), Team::Local(_)) => {}
-            (event, _) => events::show(period, event, address, self.output),
+            | (Event::Measurer(_, Ok(_)), Self::Local(_)) => {}
+            (event, _) => events::show(period, event, address, output),
         }
-    }
-
-    fn reloaded_consent(&mut self) -> Option<Consent> {
-        None
     }
 }
 

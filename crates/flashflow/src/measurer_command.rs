@@ -8,10 +8,10 @@ use clap::Args;
 use cli::Error;
 use control::keys::SecretKey;
 use control::{HandedList, MeasurerServer, Rules, ServerOptions};
-use coordinator::is_local;
+use coordinator::{Params, is_local};
 use measurer::member::MemberError;
 use measurer::{
-    Consent, LocalMember, LocalOptions, PortRange, Site, Team, TeamOptions, free_cores,
+    Consent, LocalMember, LocalOptions, LocalTeam, PortRange, Site, TeamOptions, free_cores,
 };
 use onion::{Duration, Rate};
 use schemars::JsonSchema;
@@ -238,7 +238,7 @@ impl Checked {
             ));
         }
         let descriptors = link::raise_descriptor_limit();
-        let (sockets, needed) = (sockets_max(descriptors), TeamOptions::default().params.sockets);
+        let (sockets, needed) = (sockets_max(descriptors), Params::default().sockets);
         if sockets < needed {
             warnings.push(format!(
                 "the limit of {descriptors} file descriptors allows {}, and the measurement of a relay uses up to {needed}: set \
@@ -426,7 +426,7 @@ fn sockets_max(descriptors: u32) -> u32 {
 /// The capacity of this machine.
 fn own_capacity(pumps: u32) -> Result<Rate, Error> {
     let options = TeamOptions { measurers: 1, pumps: Some(pumps), ..TeamOptions::default() };
-    Ok(Team::new(options)?.capacity())
+    Ok(LocalTeam::new(&options)?.capacity())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! - a [`Member`] is one measurer, local or remote; a [`LocalMember`] is threads of this process, each driving an
 //!   [`onion::measure::load::LoadGenerator`] over real sockets;
 //! - a [`LocalTeam`] is some of those, for a [`coordinator::period::Period`];
-//! - [`Team`] runs a single measurement without a period, for benchmarks and experiments;
+//! - [`give_order`] orders a participating relay to be measured;
 //! - [`capacity`] measures the send and receive rates of the measurers themselves.
 
 pub mod capacity;
@@ -13,18 +13,15 @@ mod local;
 mod local_team;
 pub mod member;
 mod opt_in;
+mod order;
 mod plan;
 mod ports;
-mod team;
 
 pub use coordinator::{Consent, ConsentError, Defences, WorkerLoad};
 pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
-pub use local_team::LocalTeam;
+pub use local_team::{LocalTeam, TeamError, TeamOptions};
 pub use member::Member;
 pub use opt_in::{OptInError, read_opt_in};
+pub use order::{OrderReport, give as give_order};
 pub use plan::{Load, probe};
 pub use ports::{BadPortRange, PortRange};
-pub use team::ordering::{OrderReport, give as give_order};
-pub use team::{
-    Approach, Coordinator, Progress, Request, Team, TeamError, TeamOptions, TeamResult, Teammate,
-};

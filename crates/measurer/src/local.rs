@@ -5,11 +5,11 @@ mod landings;
 mod round;
 mod worker;
 
-use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundMode, RoundOrder};
+use crate::member::{Member, MemberError, Reports, RoundMode, RoundOrder};
 use crate::plan::{Load, round_trip};
 use crate::ports::PortRange;
 use coordinator::{FEW_SOCKETS_ONE_IN, few_sockets};
-use landings::{Landings, Lease, address_towards, check_address};
+use landings::{Landings, Lease, address_towards};
 use link::tls::TlsConfigs;
 use link::{Clock, IdentityIssuer, IssueError, unix_time_s};
 use onion::measure::load::{FewCircuits, HeldBack, LoadConfig, ReturnPath};
@@ -18,7 +18,6 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 use round::Sums;
 use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use worker::Worker;
 
@@ -163,21 +162,6 @@ impl LocalMember {
 }
 
 impl Member for LocalMember {
-    fn key(&self) -> MeasurerKey {
-        MeasurerKey::of_seed(&self.options.key_seed)
-    }
-
-    fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
-        if let RoundMode::Transit { .. } = order.mode {
-            check_address(self.own_address(order)?)?;
-            let load = Load::plan(order, order.rtt.unwrap_or_default());
-            // All members that share the address are here, and share the landings.
-            let count = load.sockets.saturating_mul(order.sharing.max(1)) as usize;
-            self.site.landings.make(count, load.must_authenticate, cancel)?;
-        }
-        Ok(())
-    }
-
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         self.stop();
         let rtt = order.rtt.unwrap_or_else(|| round_trip(order.target.address));

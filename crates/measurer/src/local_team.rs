@@ -2,7 +2,7 @@
 
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{MeasurerKey, Member, MemberError};
-use crate::team::{TeamError, TeamOptions};
+use crate::ports::PortRange;
 use coordinator::MeasurerId;
 use coordinator::period::{Answer, MeasurerConfig};
 use link::pump;
@@ -11,7 +11,40 @@ use onion::cell::CELLS_PER_RECORD;
 use onion::{Duration, Rate};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Choices for a team.
+#[derive(Clone, Debug)]
+pub struct TeamOptions {
+    /// Measurers of this process.
+    pub measurers: u32,
+    /// Pumps of each, a thread for each; an even share of the free processors if `None`.
+    pub pumps: Option<u32>,
+    /// The send and receive rate of each; measured with TLS over loopback if `None`.
+    pub capacity: Option<Rate>,
+    /// Address of our landings, as seen by the target. If `None`, the address from which the target is reached.
+    pub address: Option<IpAddr>,
+    /// Ports of our landings; any if `None`.
+    pub landing_ports: Option<PortRange>,
+}
+
+impl Default for TeamOptions {
+    /// Two measurers.
+    fn default() -> Self {
+        Self { measurers: 2, pumps: None, capacity: None, address: None, landing_ports: None }
+    }
+}
+
+/// The reason why a team cannot work: this machine or its configuration is to blame, never the relay.
+#[derive(Debug, thiserror::Error)]
+pub enum TeamError {
+    /// No keys, certificates or random bytes.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The own capacity cannot be measured.
+    #[error("cannot measure this machine's capacity: {0}")]
+    LoadGenerator(#[from] pump::PumpError),
+}
 
 /// Measurers of this process.
 pub struct LocalTeam {

@@ -1,9 +1,7 @@
 //! The coordinator's view of a measurer, local or remote.
 
 use onion::Duration;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 pub use coordinator::{FailureKind, MemberReport, RoundMode, RoundOrder, WorkerLoad};
 pub use onion::measure::load::Target;
@@ -15,26 +13,6 @@ pub use onion::measure::protocol::{MeasurerKey, Nonce};
 /// [`MemberReport::Failed`] ends it at any time. No command blocks on the target or the network: results arrive as
 /// reports.
 pub trait Member: Send {
-    /// Its public key.
-    fn key(&self) -> MeasurerKey;
-
-    /// The address from which the target sees it, if known; `None` for this machine.
-    ///
-    /// Members at one address share the relay's limits for a single address.
-    fn address(&self) -> Option<IpAddr> {
-        None
-    }
-
-    /// Performs slow preparation before a round's clock runs, such as generating keys. `order` is the expected round.
-    /// May take seconds, and ends early if `cancel` is set.
-    ///
-    /// # Errors
-    /// [`MemberError`]: it cannot measure.
-    fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
-        let (_, _) = (order, cancel);
-        Ok(())
-    }
-
     /// Opens sockets and circuits for a round without sending yet; results arrive as reports. Replaces an earlier
     /// round, which sends no more reports after this call returns.
     ///

@@ -1,16 +1,10 @@
-//! Measures one relay with a team, and prints and records the result.
+//! The team of a command, and the display of a measurement.
 
 use crate::arguments::TeamArguments;
 use crate::error::Error;
-use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{
-    Account, Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport, Waited,
-};
-use link::unix_time_s;
-use measurer::{LocalTeam, Progress, Request, Team, TeamError, TeamOptions, TeamResult};
-use netdoc::Fingerprint;
-use onion::measure::load::Target;
+use coordinator::{Account, Observations, Params, ProcessorTime, Record, RelaySelfReport, Waited};
+use measurer::{LocalTeam, TeamOptions};
 use onion::{Duration, Instant, Rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -78,7 +72,7 @@ pub fn params(arguments: &TeamArguments) -> Params {
         sockets: arguments.sockets,
         check_share: arguments.check_share,
         may_have_clients: !arguments.no_clients,
-        ..TeamOptions::default().params
+        ..Params::default()
     }
 }
 
@@ -106,28 +100,14 @@ fn options(arguments: &TeamArguments) -> TeamOptions {
         capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
         landing_ports: arguments.landing_ports.clone(),
-        params: params(arguments),
-        always_authenticate: arguments.authenticate,
-        ..TeamOptions::default()
+        pumps: None,
     }
 }
 
-/// The team that the arguments describe, for single measurements.
+/// The team that the arguments describe.
 ///
 /// # Errors
 /// [`Error`] if the arguments are invalid, or measurers are not available.
-pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
-    check(arguments)?;
-    output.doing("making keys, and measuring the capacity of this machine");
-    let team = Team::new(options(arguments))?;
-    show_team(arguments.measurers, team.capacities().next().unwrap_or_default(), output);
-    Ok(team)
-}
-
-/// The team that the arguments describe, for a period.
-///
-/// # Errors
-/// As for [`team`].
 pub fn local_team(arguments: &TeamArguments, output: &Output) -> Result<LocalTeam, Error> {
     check(arguments)?;
     output.doing("making keys, and measuring the capacity of this machine");
@@ -142,36 +122,6 @@ fn show_team(measurers: u32, each: Rate, output: &Output) {
         1 => format!("team: one measurer of {each:.0} Mbit/s"),
         count => format!("team: {count} measurers of {each:.0} Mbit/s each"),
     });
-}
-
-/// The measured relay, in the user's terms.
-#[derive(Clone, Debug)]
-pub struct Subject {
-    /// Its nickname, or its fingerprint.
-    pub nickname: String,
-    /// Its RSA identity.
-    pub fingerprint: Fingerprint,
-    /// Its known limit.
-    pub limit: Option<Rate>,
-    /// How it is measured.
-    pub request: Request,
-}
-
-impl Subject {
-    /// The identities that links must prove.
-    #[must_use]
-    pub fn ids(fingerprint: Fingerprint, ed25519: Option<[u8; 32]>) -> onion::identity::RelayIds {
-        onion::identity::RelayIds {
-            rsa: onion::identity::RsaId(*fingerprint.as_bytes()),
-            ed25519: ed25519.map(onion::identity::Ed25519Id),
-        }
-    }
-
-    /// Its address and identities.
-    #[must_use]
-    pub const fn target(&self) -> &Target {
-        &self.request.target
-    }
 }
 
 /// Processor time of a process.
@@ -196,42 +146,6 @@ pub trait RelayWitness {
 
     /// The relay's forwarded traffic in the second that ends nearest to `end`, if that was reported.
     fn second_ending(&self, end: Instant) -> Option<Rate>;
-}
-
-/// Measures one relay with a separate team, and prints each second.
-///
-/// # Errors
-/// [`TeamError`] if the team cannot measure. A failed measurement is a result and no error.
-pub fn measure(
-    team: &mut Team,
-    subject: &Subject,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<(TeamResult, Record), TeamError> {
-    let (name, id) = (&subject.nickname, subject.fingerprint.to_string());
-    let mut starts = Vec::new();
-    let mut on_progress = |progress| {
-        let progress = match progress {
-            Progress::Preparing { round, allocated, sockets, .. } => {
-                coordinator::Progress::Preparing { round, allocated, sockets }
-            }
-            Progress::Started { round, unix_time_s } => {
-                starts.push((round, unix_time_s));
-                coordinator::Progress::Started { round }
-            }
-            Progress::Second { round, index, of, measured } => {
-                coordinator::Progress::Second { round, index, of, measured }
-            }
-        };
-        show_progress(name, &id, progress, output);
-    };
-    let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
-    let Target { address, ids } = *subject.target();
-    let relay = coordinator::Subject { nickname: name.clone(), ids, address, limit: subject.limit };
-    let facts = Facts { relay, ended_unix_s: unix_time_s(), starts };
-    let record = Record::new(facts, result.course.clone(), &result.outcome);
-    show_accounts(&record, output);
-    Ok((result, record))
 }
 
 /// Shows the progress of the measurement of the relay with this nickname and identity.

@@ -1,9 +1,7 @@
 use super::session_task::{Command, ReportSink, RoundKey};
-use crate::keys::PublicKey;
 use measurer::Member;
-use measurer::member::{MeasurerKey, MemberError, Reports, RoundOrder};
+use measurer::member::{MemberError, Reports, RoundOrder};
 use onion::Duration;
-use std::net::{IpAddr, SocketAddr};
 use tokio::sync::mpsc;
 
 /// A remote measurer in one measurement. No method blocks on the network.
@@ -11,8 +9,6 @@ use tokio::sync::mpsc;
 /// A session that is lost, refused or cannot be made is reported as
 /// [`Broken`](measurer::member::FailureKind::Broken); the next round tries again. Dropping it ends its round.
 pub struct RemoteMember {
-    at: SocketAddr,
-    key: PublicKey,
     commands: mpsc::UnboundedSender<Command>,
     round: Option<Round>,
 }
@@ -23,24 +19,12 @@ struct Round {
 }
 
 impl RemoteMember {
-    pub(super) const fn new(
-        at: SocketAddr,
-        key: PublicKey,
-        commands: mpsc::UnboundedSender<Command>,
-    ) -> Self {
-        Self { at, key, commands, round: None }
+    pub(super) const fn new(commands: mpsc::UnboundedSender<Command>) -> Self {
+        Self { commands, round: None }
     }
 }
 
 impl Member for RemoteMember {
-    fn key(&self) -> MeasurerKey {
-        MeasurerKey(self.key.0)
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        (!self.at.ip().is_loopback()).then(|| self.at.ip())
-    }
-
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         self.stop();
         let (key, sink) = (RoundKey::new(), ReportSink::new(reports));

@@ -3,9 +3,7 @@
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
 use crate::{HandedList, MeasurerServer, RemoteMeasurer, Remotes, Rules, ServerOptions, tls};
-use measurer::member::{
-    FailureKind, MeasurerKey, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad,
-};
+use measurer::member::{FailureKind, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad};
 use measurer::{Consent, Member};
 use onion::measure::Second;
 use onion::{Duration, Rate};
@@ -40,10 +38,6 @@ pub(super) enum Command {
 struct ScriptedMember(Sender<Command>);
 
 impl Member for ScriptedMember {
-    fn key(&self) -> MeasurerKey {
-        MeasurerKey(public(MEASURER).0)
-    }
-
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         self.0
             .send(Command::Prepared(Box::new(order), reports))

@@ -214,7 +214,7 @@ impl Measurement {
     pub(super) fn next_turn(&self, seen: Rate) -> Result<Attempt, Inconclusive> {
         let is_exhausted = match self.scope {
             Scope::AllRounds => self.allocation.is_exhausted(),
-            Scope::OneTurn { is_whole_team } => is_whole_team,
+            Scope::OneTurn { is_whole_team, .. } => is_whole_team,
         };
         if is_exhausted {
             let needed = seen.scaled(self.params.excess_factor());

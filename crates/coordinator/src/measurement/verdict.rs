@@ -179,8 +179,8 @@ impl Measurement {
 
     /// The turn in which measurers without a bottleneck of their own have a larger load, if there are such.
     fn turn_of_others(&self, bottlenecks: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
-        if let Scope::OneTurn { is_whole_team } = self.scope {
-            if is_whole_team {
+        if let Scope::OneTurn { is_whole_team, has_others } = self.scope {
+            if is_whole_team || !has_others {
                 return None;
             }
             // The campaign assigns a larger load to the others. If it has already done so, and that was not enough, the
@@ -204,7 +204,7 @@ impl Measurement {
         let is_alone = self.allocation.assignments.len() == 1;
         let has_others = match self.scope {
             Scope::AllRounds => self.residuals.iter().filter(|it| **it > Rate::ZERO).count() > 1,
-            Scope::OneTurn { is_whole_team } => !is_whole_team,
+            Scope::OneTurn { has_others, .. } => has_others,
         };
         series.queues().into_iter().find(|_| is_alone && has_others)
     }

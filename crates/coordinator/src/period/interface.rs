@@ -6,12 +6,13 @@ use crate::campaign::RelayIndex;
 use crate::consent::ConsentError;
 use crate::history::{History, HistoryPolicy};
 use crate::journal::{Entry, Past};
-use crate::params::Params;
+use crate::params::{Params, PathParams};
 use crate::plan::{Seed, TeamRoom};
 use crate::record::Record;
 use crate::round::RoundOrder;
 use crate::slot_schedule::Counts;
 use crate::team_measurement::{OrderTerms, Progress};
+use crate::worker_load::WorkerLoad;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -98,6 +99,13 @@ pub struct PeriodConfig {
     pub echo_rounds: u32,
     /// Whether measurers authenticate their links as a relay does, even where that is not needed.
     pub always_authenticate: bool,
+    /// The requirements of all paths; derived from the round trip to each relay if `None`.
+    pub path: Option<PathParams>,
+    /// The minimum number of measurers of a relay's first turn, if the team has them. Relays that are known to be far from
+    /// the measurers have at least two in any case.
+    pub measurers_min: u32,
+    /// Whether a measurement that failed by a measurer's fault is repeated.
+    pub repeats_failures: bool,
     /// Pairs of relays that share a host, as declared by the operator.
     pub certain: Vec<(RsaId, RsaId)>,
     /// The interval at which the consensus is read and results are published.
@@ -207,6 +215,8 @@ pub enum Event {
     Counts(Counts),
     /// The progress of a measurement.
     Progress(RelayIndex, Progress),
+    /// The loads of the measurers that finished the round of the measurement that has just ended.
+    Loads(RelayIndex, Vec<WorkerLoad>),
     /// A measurement has ended.
     MeasurementEnded(Box<Record>),
     /// A relay is done: all its measurements of the period, as one record.

@@ -300,14 +300,13 @@ impl Period {
         let launch = &running.launch;
         let request = TeamRequest {
             target: relay.target(),
-            guess: launch.turn.guess,
             defences: relay.defences,
             mode: relay.mode,
             always_authenticate: self.config.always_authenticate,
             params: self.params(relay),
-            path: None,
+            path: self.config.path,
             members: launch.allocation.assignments.iter().filter_map(member).collect(),
-            launch: Some(launch.clone()),
+            launch: launch.clone(),
             rtt,
             secret: self.secret_of(measurement),
             awaits_start: self.groups.contains(running.relay) || running.not_before.is_some(),
@@ -370,6 +369,8 @@ impl Period {
                 }
                 TeamAction::Done(outcome) => {
                     let course = team.course();
+                    let loads = team.loads().iter().copied().flatten().collect();
+                    self.event(Event::Loads(relay, loads));
                     return self.finish(now, measurement, &outcome, course);
                 }
             };
@@ -437,6 +438,8 @@ impl Period {
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, outcome);
         // Without slots there is no other time.
         let follows = follows.filter(|it| self.slots.is_some() || !it.is_after_decline);
+        let follows =
+            follows.filter(|_| self.config.repeats_failures || record.failure().is_none());
         self.event(Event::MeasurementEnded(Box::new(record.clone())));
         self.look_after_measurers(now, lost, &record);
         if let Some(slots) = &mut self.slots {

@@ -4,6 +4,7 @@ use super::{Event, Now, Period, Relay, SlotSeed, Timing};
 use crate::campaign::RelayTurn;
 use crate::plan::{Seed, TeamRoom};
 use crate::slot_schedule::{Arrival, SlotSchedule};
+use crate::turn::Attempt;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -49,6 +50,8 @@ impl Period {
         let arrival = |relay: &Relay| {
             let past = self.pasts.get(&relay.id());
             let first = relay.first_turn(self.rounds_max(relay));
+            let measurers_min = first.measurers_min.max(self.config.measurers_min);
+            let first = Attempt { measurers_min, ..first };
             // Without slots there is no secret time at which a fall could be confirmed.
             let has_slots = self.config.timing.has_slots();
             let first = if has_slots { first.with_recent(relay.guess.recent) } else { first };

@@ -62,7 +62,7 @@ fn not_now() -> Failure {
 /// The record of a conclusive estimate of 50 Mbit/s, under this limit, with this share of a core.
 fn watched(limit: Option<f64>, percent: Option<u64>) -> Record {
     let plain = record(measured(mbit(50.0), None));
-    let estimate = crate::Estimate {
+    let estimate = Estimate {
         capacity: mbit(50.0),
         inconclusive: None,
         rounds: 1,

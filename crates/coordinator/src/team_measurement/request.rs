@@ -7,7 +7,6 @@ use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::params::{Params, PathParams};
 use crate::round::{RoundMode, RoundOrder};
-use crate::turn::Attempt;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::num::NonZeroU32;
@@ -17,43 +16,40 @@ use onion::{Duration, Instant, Rate};
 
 /// A measurer that takes part.
 #[derive(Clone, Copy, Debug)]
-pub struct TeamMember {
+pub(crate) struct TeamMember {
     /// Its public key, which a participating relay gets.
-    pub key: MeasurerKey,
+    pub(crate) key: MeasurerKey,
     /// Its address as seen by the relay; `None` for one on this machine.
-    pub address: Option<IpAddr>,
+    pub(crate) address: Option<IpAddr>,
     /// Its maximum rate to this relay.
-    pub capacity: Rate,
+    pub(crate) capacity: Rate,
 }
 
 /// A measurement, and the team for it.
 #[derive(Clone, Debug)]
-pub struct TeamRequest {
+pub(crate) struct TeamRequest {
     /// The relay.
-    pub target: Target,
-    /// Its expected capacity.
-    pub guess: Rate,
+    pub(crate) target: Target,
     /// Its limits for a single address.
-    pub defences: Defences,
+    pub(crate) defences: Defences,
     /// How it is loaded.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// In transit: links authenticate as a relay's even if that has no advantage.
-    pub always_authenticate: bool,
+    pub(crate) always_authenticate: bool,
     /// Parameters, within the relay's limits. `path` is replaced by the requirements of the distance.
-    pub params: Params,
+    pub(crate) params: Params,
     /// Replaces the requirements of the distance.
-    pub path: Option<PathParams>,
+    pub(crate) path: Option<PathParams>,
     /// The measurers that take part. [`MeasurerId`]s are places in this list.
-    pub members: Vec<TeamMember>,
-    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it,
-    /// this measurement has all the relay's rounds.
-    pub launch: Option<Launch>,
+    pub(crate) members: Vec<TeamMember>,
+    /// The turn of the campaign. `members` are those of its allocation, in that order.
+    pub(crate) launch: Launch,
     /// Round trip from the coordinator to the relay.
-    pub rtt: Duration,
+    pub(crate) rtt: Duration,
     /// Secret of this measurement, from which the nonces of its orders are derived.
-    pub secret: [u8; 32],
+    pub(crate) secret: [u8; 32],
     /// Whether the start waits for [`TeamMeasurement::start_held`](super::TeamMeasurement::start_held).
-    pub awaits_start: bool,
+    pub(crate) awaits_start: bool,
 }
 
 impl TeamRequest {
@@ -63,7 +59,7 @@ impl TeamRequest {
             found.and_then(|place| u32::try_from(place).ok())
         };
         let vantage = |(place, member): (usize, &TeamMember)| {
-            let known = self.launch.as_ref().and_then(|it| it.vantages.get(place));
+            let known = self.launch.vantages.get(place);
             MeasurerPath { host: first(&member.address), ..known.copied().unwrap_or_default() }
         };
         self.members.iter().enumerate().map(vantage).collect()
@@ -71,10 +67,6 @@ impl TeamRequest {
 
     pub(super) fn capacities(&self) -> Vec<Rate> {
         self.members.iter().map(|it| it.capacity).collect()
-    }
-
-    fn expected(&self) -> Rate {
-        self.launch.as_ref().map_or(self.guess, |it| it.turn.guess)
     }
 
     /// The parameters for this distance and these defences.
@@ -90,32 +82,9 @@ impl TeamRequest {
         let distance =
             if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
         let team: Rate = self.members.iter().map(|it| it.capacity).sum();
-        let rate = self.expected().scaled(params.excess_factor()).min(team);
+        let rate = self.launch.turn.guess.scaled(params.excess_factor()).min(team);
         let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
         Params { path: self.path.unwrap_or_else(by_distance), ..params }
-    }
-
-    /// The expected orders of the first round, for preparation by the measurers.
-    #[must_use]
-    pub fn expected_orders(&self) -> Vec<(MeasurerId, RoundOrder)> {
-        let vantages = self.vantages();
-        let params = self.params_here(&vantages);
-        let first = |launch: &Launch| launch.turn;
-        let turn = self.launch.as_ref().map_or_else(|| Attempt::first(self.guess, 1), first);
-        let plan = RoundPlan {
-            round: turn.round,
-            assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
-            seconds: params.seconds,
-            held_back_s: None,
-            few_circuits_s: params.path.few_circuits_s,
-            check_share: params.check_share,
-            nonce: Nonce([0; 32]),
-            deadline: Instant::ORIGIN,
-        };
-        let order = |it: &Assignment| {
-            (it.measurer, self.order(&plan, it, params.setup_timeout, params.report_grace))
-        };
-        plan.assignments.iter().map(order).collect()
     }
 
     fn address(&self, measurer: MeasurerId) -> Option<IpAddr> {

@@ -1,11 +1,13 @@
 //! Measurers that report more bytes than they received.
 
+use authority::RemoteTeam;
+use authority::shell::Team;
+use coordinator::MeasurerId;
+use coordinator::period::{Answer, MeasurerConfig};
 use measurer::Member;
-use measurer::member::{MeasurerKey, MemberError, MemberReport, Reports, RoundOrder};
+use measurer::member::{MemberError, MemberReport, Reports, RoundOrder};
 use onion::measure::Second;
 use onion::{Duration, Rate};
-use std::net::IpAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a measurer reports.
@@ -19,11 +21,36 @@ pub(super) enum Claim {
     Saved,
 }
 
-/// A measurer that reports a claim instead of its counts, and records the counts.
-pub(super) struct Inflating<M> {
-    pub(super) honest: M,
+/// Measurers that record their counts, and of which the first reports a claim instead.
+pub(super) struct InflatingTeam<'n> {
+    pub(super) honest: RemoteTeam,
     pub(super) claim: Claim,
-    pub(super) notes: Notes,
+    /// Of each measurer.
+    pub(super) notes: &'n [Notes],
+}
+
+impl Team for InflatingTeam<'_> {
+    fn configured(&self) -> Vec<MeasurerConfig> {
+        self.honest.configured()
+    }
+
+    fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
+        self.honest.ask(measurer, sockets)
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        let honest = self.honest.member(measurer)?;
+        let claim = if measurer.0 == 0 { self.claim } else { Claim::Times(1) };
+        let notes = self.notes.get(measurer.0).cloned().unwrap_or_default();
+        Ok(honest.map(|honest| Box::new(Inflating { honest, claim, notes }) as _))
+    }
+}
+
+/// A measurer that reports a claim instead of its counts, and records the counts.
+struct Inflating {
+    honest: Box<dyn Member>,
+    claim: Claim,
+    notes: Notes,
 }
 
 /// The order of a measurer's last round, and its true counts. Clones share them.
@@ -73,19 +100,7 @@ impl Claim {
     }
 }
 
-impl<M: Member> Member for Inflating<M> {
-    fn key(&self) -> MeasurerKey {
-        self.honest.key()
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        self.honest.address()
-    }
-
-    fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
-        self.honest.anticipate(order, cancel)
-    }
-
+impl Member for Inflating {
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
         let (claim, notes) = (self.claim, self.notes.clone());
         notes.begin(order.rate);

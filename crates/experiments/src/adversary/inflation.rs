@@ -1,12 +1,11 @@
 //! Measurers that inflate their counts. They gain nothing, because the relay reports what it sent to each measurer.
 
 use super::Context;
-use super::inflating::{Claim, Inflating, Notes};
+use super::inflating::{Claim, InflatingTeam, Notes};
 use super::relays::{params, start};
 use crate::error::Result;
 use crate::reporting::median;
 use coordinator::{Failure, Outcome, Violation};
-use measurer::{Member, Team, TeamOptions, Teammate};
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict};
 
@@ -61,17 +60,11 @@ fn run(
     target: onion::measure::load::Target,
 ) -> Result<Measured> {
     let all: Vec<Notes> = context.testbed.measurers().iter().map(|_| Notes::default()).collect();
-    let mates =
-        context.testbed.measurers().iter().zip(&all).enumerate().map(|(place, (it, notes))| {
-            let claim = if place == 0 { part.claim } else { Claim::Times(1) };
-            let (honest, notes) = (it.remote.member(), notes.clone());
-            let member: Box<dyn Member> = Box::new(Inflating { honest, claim, notes });
-            Teammate { member, capacity: it.capacity }
-        });
-    let options = TeamOptions { params: params(context), ..TeamOptions::default() };
-    let mut team = Team::of(mates.collect(), options)?;
-    let request = context.testbed.echo_request(target, context.settings.limit.scaled(GUESS));
-    let outcome = team.measure(&request, &mut |_| {}, context.interrupt.requested())?.outcome;
+    let team =
+        InflatingTeam { honest: context.testbed.team(all.len()), claim: part.claim, notes: &all };
+    let guess = context.settings.limit.scaled(GUESS);
+    let request = context.testbed.echo_request(target, guess, params(context));
+    let outcome = context.measure(&team, request, &mut |_| {})?;
     let middle = |notes: &Notes| {
         let received = notes.round().received;
         median(received.into_iter().map(Rate::as_mbit_per_s)).unwrap_or_default()

@@ -3,11 +3,10 @@
 use super::{Context, GAIN, MEASURERS, RATIO, TOLERANCE};
 use crate::error::{Error, Result};
 use crate::reporting::median;
-use coordinator::{Blame, Outcome, Params};
+use coordinator::{Blame, Outcome, Params, Progress};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use lab::load::{ClientLoad, ClientTraffic};
 use link::unix_time_s;
-use measurer::{Progress, TeamOptions};
 use onion::measure::protocol::CoordinatorKey;
 use onion::measure::target::TargetParams;
 use onion::router::{RateLimit, RouterEvent};
@@ -127,7 +126,7 @@ pub(super) fn random() -> Result<[u8; 32]> {
 
 /// The parameters of all measurements of this experiment.
 pub(super) fn params(context: &Context<'_>) -> Params {
-    Params { seconds: context.settings.seconds, ratio: RATIO, ..TeamOptions::default().params }
+    Params { seconds: context.settings.seconds, ratio: RATIO, ..Params::default() }
 }
 
 /// The names of the relays.
@@ -163,8 +162,9 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
         }
         false => None,
     };
-    let mut team = context.testbed.team(MEASURERS, params(context))?;
-    let request = context.testbed.echo_request(relay.target(), limit.scaled(GUESS));
+    let team = context.testbed.team(MEASURERS);
+    let guess = limit.scaled(GUESS);
+    let request = context.testbed.echo_request(relay.target(), guess, params(context));
     let mut progress = |progress: Progress| {
         if let Progress::Second { round, index, of, measured } = progress {
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
@@ -173,7 +173,7 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
             context.output.doing(message);
         }
     };
-    let outcome = team.measure(&request, &mut progress, context.interrupt.requested())?.outcome;
+    let outcome = context.measure(&team, request, &mut progress)?;
     let client_failure = clients.as_ref().and_then(ClientLoad::failure);
     let sent = median_sent(&relay, context.settings.seconds);
     drop(clients);

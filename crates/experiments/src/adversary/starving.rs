@@ -5,9 +5,9 @@ use super::{Context, GAIN, MEASURERS, RATIO, TOLERANCE};
 use crate::error::Result;
 use crate::testbed;
 use crate::wan_site::Relays;
-use coordinator::{Outcome, Params};
+use authority::one_relay::Request;
+use coordinator::{Outcome, Params, Progress};
 use lab::load::{ClientLoad, ClientTraffic};
-use measurer::{Approach, Defences, Progress, Request};
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
@@ -139,7 +139,8 @@ pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>
     own.stop()?;
     let (mode, address) = (crate::mode::Mode::Transit, Ipv4Addr::LOCALHOST);
     let tor = Relays::start(mode, &[Some(limit)], address, context.testbed, context.output)?;
-    let target = tor.subject(0, limit, context.testbed)?.0.target;
+    let (request, ..) = tor.subject(0, limit, Params::default(), context.testbed)?;
+    let target = Target { address: request.router.address, ids: request.router.ids };
     cases.extend(run("C tor", target));
     tor.stop()?;
     Ok(cases)
@@ -166,15 +167,10 @@ fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured
         may_have_clients: way != Way::TransitAsserted,
         ..testbed::params(SECONDS_MIN)
     };
-    let mut team = context.testbed.team(MEASURERS, params)?;
+    let guess = limit.scaled(GUESS);
     let request = match way {
-        Way::Echo => context.testbed.echo_request(target, limit.scaled(GUESS)),
-        Way::Transit | Way::TransitAsserted => Request {
-            target,
-            guess: limit.scaled(GUESS),
-            defences: Defences::default(),
-            approach: Approach::Transit,
-        },
+        Way::Echo => context.testbed.echo_request(target, guess, params),
+        Way::Transit | Way::TransitAsserted => Request { params, ..Request::new(target, guess) },
     };
     let mut progress = |progress: Progress| match progress {
         Progress::Started { .. } => clients.flow(),
@@ -185,7 +181,8 @@ fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured
         }
         Progress::Preparing { .. } => {}
     };
-    let outcome = team.measure(&request, &mut progress, context.interrupt.requested())?.outcome;
+    let team = context.testbed.team(MEASURERS);
+    let outcome = context.measure(&team, request, &mut progress)?;
     Ok(Measured { outcome, failure: clients.failure() })
 }
 

@@ -2,12 +2,15 @@
 
 use super::median_of;
 use crate::error::{Error, Result};
+use crate::measuring::measure;
 use crate::private_network as network;
 use crate::testbed;
+use authority::one_relay::Request;
 use control::keys::SecretKey;
+use coordinator::Progress;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
-use measurer::{Approach, Coordinator, Defences, Progress, Request, Team};
+use measurer::LocalTeam;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
@@ -113,12 +116,11 @@ pub(super) fn median_gbit_per_cpu_s(samples: &[Sample], subject: Subject) -> f64
 
 /// A private network with one C tor relay, our relay, and a team of one measurer.
 pub(super) struct BenchNetwork {
-    team: Team,
+    team: LocalTeam,
     network: Network,
     pub(super) ours: OwnRelay,
     key: SecretKey,
-    guess: Rate,
-    seconds: u32,
+    arguments: TeamArguments,
     pub(super) clock: Clock,
     _folder: TemporaryFolder,
 }
@@ -132,7 +134,7 @@ impl BenchNetwork {
         interrupt: &Interrupt,
     ) -> Result<Self> {
         let arguments = arguments(seconds, capacity_mbit);
-        let team = measuring::team(&arguments, output)?;
+        let team = measuring::local_team(&arguments, output)?;
         let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
         interrupt.wind_up_in_order();
         let folder = testbed::temporary_folder()?;
@@ -141,8 +143,7 @@ impl BenchNetwork {
         let spec = OwnRelaySpec::new("ours", key.public());
         let clock = Clock::start();
         let ours = OwnRelay::start(spec, folder.path(), clock)?;
-        let guess = Rate::from_mbit_per_s(arguments.guess);
-        Ok(Self { team, network, ours, key, guess, seconds, clock, _folder: folder })
+        Ok(Self { team, network, ours, key, arguments, clock, _folder: folder })
     }
 
     /// The address and identity of a subject.
@@ -168,8 +169,8 @@ impl BenchNetwork {
 
     /// Limits what the measurer sends.
     pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<()> {
-        let arguments = arguments(self.seconds, Some(rate.as_mbit_per_s()));
-        self.team = measuring::team(&arguments, output)?;
+        self.arguments = arguments(self.arguments.seconds, Some(rate.as_mbit_per_s()));
+        self.team = measuring::local_team(&self.arguments, output)?;
         Ok(())
     }
 
@@ -213,15 +214,14 @@ impl BenchNetwork {
     ) -> Result<Sample> {
         let what = format!("run {run}, {} in {}", subject.relay(), subject.mode());
         output.doing(format!("{what}: preparing"));
-        let approach = match subject {
-            Subject::OursEcho => {
-                Approach::Echo(Coordinator { key_seed: self.key.seed(), rounds_max: u32::MAX })
-            }
-            Subject::Tor | Subject::OursTransit => Approach::Transit,
+        let guess = Rate::from_mbit_per_s(self.arguments.guess);
+        let request = Request::new(self.target(subject), guess);
+        let request = match subject {
+            Subject::OursEcho => request.by_echo(self.key.seed()),
+            Subject::Tor | Subject::OursTransit => request,
         };
-        let defences = Defences::default();
-        let request =
-            Request { target: self.target(subject), guess: self.guess, defences, approach };
+        let params = measuring::params(&self.arguments);
+        let request = Request { params, echo_rounds: u32::MAX, ..request };
         let pid = self.pid(subject);
         let clock = self.clock;
         let mut readings: Vec<(Rate, Option<Duration>, Instant)> = Vec::new();
@@ -234,8 +234,10 @@ impl BenchNetwork {
                 output.doing(format!("{what}: second {second} of {of}: {mbit:.0} Mbit/s"));
             }
         };
-        let outcome = self.team.measure(&request, &mut progress, interrupt.requested())?.outcome;
+        let measured = measure(&self.team, request, &mut progress, interrupt.requested())?;
         let failed = |why: String| Error::Failed(format!("{what}: the measurement failed: {why}"));
+        let Some(measured) = measured else { return Err(failed("interrupted".to_owned())) };
+        let outcome = measured.record.outcome();
         let estimate = outcome.estimate().ok_or_else(|| failed(outcome.to_string()))?.capacity;
         let looked_at = readings.get(1..readings.len().saturating_sub(1)).unwrap_or_default();
         let before = readings.first().and_then(|(_, cpu, _)| *cpu);

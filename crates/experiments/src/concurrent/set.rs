@@ -5,10 +5,11 @@ use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::testbed::Testbed;
 use crate::trial::{Trial, TrialResult};
+use authority::RemoteTeam;
+use authority::one_relay::Request;
 use coordinator::{Campaign, Priority, RelayIndex};
 use lab::{OwnRelay, RelayReports};
 use link::Clock;
-use measurer::{Request, Team};
 use onion::Rate;
 use std::ops::Range;
 use std::thread;
@@ -33,18 +34,18 @@ struct Ready<'r> {
     // Exclusive, because a process's output has a single reader.
     relay: &'r mut OwnRelay,
     measurers: usize,
-    team: Team,
+    team: RemoteTeam,
     request: Request,
     clock: Clock,
 }
 
 impl Ready<'_> {
-    fn measure(mut self, at_once: usize, session: Session<'_>) -> Option<OneOf> {
+    fn measure(self, at_once: usize, session: Session<'_>) -> Option<OneOf> {
         let Self { place, measurers, .. } = self;
         let name = format!("{at_once} at once, relay {}", place + 1);
         let trial = Trial {
             name: &name,
-            team: &mut self.team,
+            team: &self.team,
             request: self.request,
             pid: self.relay.process.pid(),
             reports: &mut RelayReports::watch_own(self.relay, self.clock),
@@ -95,10 +96,11 @@ impl Set {
         for place in places {
             campaign.add(RelayIndex(place as usize), Priority::Known, limit, 1);
         }
-        let mut teams: Vec<Option<(usize, Team)>> = self.relays.iter().map(|_| None).collect();
+        let mut teams: Vec<Option<(usize, RemoteTeam)>> =
+            self.relays.iter().map(|_| None).collect();
         while let Some(launch) = campaign.poll_launch() {
             let shares = &launch.allocation.assignments;
-            let team = testbed.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)), params)?;
+            let team = testbed.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)));
             if let Some(place) = teams.get_mut(launch.relay.0) {
                 *place = Some((shares.len(), team));
             }
@@ -112,7 +114,7 @@ impl Set {
         let mut ready = Vec::new();
         for (place, (relay, team)) in (0..).zip(self.relays.iter_mut().zip(teams)) {
             let Some((measurers, team)) = team else { continue };
-            let request = testbed.echo_request(relay.target, limit);
+            let request = testbed.echo_request(relay.target, limit, params);
             ready.push(Ready { place, relay, measurers, team, request, clock });
         }
         Ok(ready)

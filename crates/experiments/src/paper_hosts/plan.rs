@@ -6,7 +6,6 @@ use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
 use lab::wan::{Access, Bottleneck, Queue};
-use measurer::TeamOptions;
 use onion::{Duration, Rate};
 use serde::Serialize;
 use std::fmt;
@@ -99,8 +98,7 @@ impl Cell {
     pub(super) fn params(&self) -> Params {
         let (multiplier, seconds) = (self.multiplier, self.seconds);
         let may_have_clients = false;
-        let params =
-            Params { multiplier, seconds, may_have_clients, ..TeamOptions::default().params };
+        let params = Params { multiplier, seconds, may_have_clients, ..Params::default() };
         match self.sockets {
             None => params,
             Some(sockets) => Params { sockets, max_rounds: 1, ..params },

@@ -4,10 +4,12 @@ use super::client::{DownloadSchedule, Results, ScheduledClient};
 use super::simulated::stop_if_asked;
 use super::{Measured, Measuring, Observed, RelayStats, RunConditions, World};
 use crate::error::{Error, Result};
+use crate::measuring::measure;
+use authority::one_relay::Request;
 use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanPath, WanSpec};
 use link::{Clock, DriverOptions, NodeThread, unix_time_s};
-use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};
+use measurer::{LocalTeam, TeamOptions};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitPlan, Client, Server};
@@ -117,26 +119,26 @@ impl World for RealSockets {
             ..TargetParams::default()
         };
         let relay = start_relay(&mut nodes, &wan, &measuring.relay, &network, target)?;
+        let target = Target { address: relay.hop.address, ids: relay.hop.ids };
         let request = Request {
-            target: Target { address: relay.hop.address, ids: relay.hop.ids },
-            guess: measuring.guess(),
-            defences: Defences::default(),
-            approach: Approach::Echo(Coordinator { key_seed: COORDINATOR, rounds_max: u32::MAX }),
+            params: measuring.params,
+            path: Some(measuring.params.path),
+            echo_rounds: u32::MAX,
+            ..Request::new(target, measuring.guess()).by_echo(COORDINATOR)
         };
         let options = TeamOptions {
             measurers: 1,
             pumps: Some(1),
             capacity: Some(measuring.measurer.1),
-            params: measuring.params,
-            path: Some(measuring.params.path),
             ..TeamOptions::default()
         };
         // Threads and sockets inherit the namespace of the thread that starts them.
         let result = wan
             .host(&site.name)?
-            .run(|| Team::new(options)?.measure(&request, &mut |_| (), conditions.stop))?;
+            .run(|| measure(&LocalTeam::new(&options)?, request, &mut |_| (), conditions.stop))?;
         stop_if_asked(conditions)?;
-        let outcome = result?.outcome;
+        let Some(measured) = result? else { return Err(Error::Failed("stopped".to_owned())) };
+        let outcome = measured.record.outcome();
         let late = Duration::from_micros(wan.unintended_losses()?.worst_lateness_us);
         Ok(match outcome.estimate() {
             Some(it) => Measured {

@@ -1,9 +1,8 @@
 //! Faults of paths and relays.
 
 use clap::ValueEnum;
-use coordinator::{Blame, Failure};
+use coordinator::{Blame, Failure, Progress};
 use lab::wan::{Jitter, Reordering, WanPath};
-use measurer::Progress;
 use onion::Duration;
 use serde::{Serialize, Serializer};
 
@@ -172,9 +171,8 @@ mod tests {
 
     #[test]
     fn a_moment_is_reached_when_the_measurement_has_progressed_that_far() {
-        let preparing =
-            Progress::Preparing { round: 1, allocated: Rate::ZERO, sockets: 8, circuits: 8 };
-        let started = Progress::Started { round: 1, unix_time_s: 0 };
+        let preparing = Progress::Preparing { round: 1, allocated: Rate::ZERO, sockets: 8 };
+        let started = Progress::Started { round: 1 };
         let second = |index| Progress::Second { round: 1, index, of: 3, measured: Rate::ZERO };
         let moments = [Moment::SetUp, Moment::Lead, Moment::Middle, Moment::Late];
         // Two seconds of lead, and sixteen measured: the middle is after ten, three quarters after fourteen.

@@ -1,42 +1,18 @@
-//! The period of the demo: its team and its relays, and what becomes of the results.
+//! What becomes of the results of the demo's period.
 
-use authority::shell::{Observer, Surroundings};
+use authority::shell::Observer;
 use cli::Error;
 use coordinator::journal::Entry;
-use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
-use coordinator::{Consent, MeasurerId, Record};
+use coordinator::period::{Event, NetworkView, Period, PublishedRelay, SlotSeed};
+use coordinator::{Consent, Record};
 use documents::Documents;
 use lab::{CpuReading, RelayReports};
-use measurer::member::MemberError;
-use measurer::{LocalTeam, Member};
 use netdoc::bwfile;
 use onion::identity::RsaId;
 use onion::{Instant, Rate};
 use report::RelayReport;
 use terminal::Output;
 use terminal::measuring::{self, ProcessorReading, RelayWitness, Watch};
-
-/// Measurers of this process, and the relays of the private network.
-pub(super) struct Measured<'a> {
-    pub(super) team: &'a LocalTeam,
-    pub(super) view: NetworkView,
-}
-
-impl Surroundings for Measured<'_> {
-    type Network = NetworkView;
-
-    fn network(&self) -> Result<NetworkView, Error> {
-        Ok(self.view.clone())
-    }
-
-    fn ask(&self, _: MeasurerId) -> Result<Answer, String> {
-        Ok(self.team.abilities())
-    }
-
-    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
-        self.team.member(measurer)
-    }
-}
 
 /// Takes the results, and what the relays themselves report.
 pub(super) struct Observed<'a> {

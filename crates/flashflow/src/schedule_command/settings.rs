@@ -6,7 +6,7 @@ use cli::Error;
 use coordinator::Params;
 use coordinator::plan::TeamRoom;
 use documents::Source;
-use measurer::{Consent, TeamOptions};
+use measurer::Consent;
 use onion::Rate;
 use onion::identity::RsaId;
 use std::num::NonZeroU32;
@@ -33,7 +33,7 @@ pub(super) struct Settings {
 
 impl Settings {
     pub(super) fn of(options: &ScheduleOptions) -> Result<Self, Error> {
-        let defaults = TeamOptions::default().params;
+        let defaults = Params::default();
         let settings = match &options.config {
             Some(path) => Self::of_coordinator(Config::read(path)?)?,
             None => Self {

@@ -7,7 +7,6 @@ use onion::{Duration, Instant};
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Identities and listening sockets of our second hops, created on demand and then kept.
@@ -133,29 +132,6 @@ impl Landings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates identities for two rounds of `count` landings, and the same number for links if those authenticate. That
-    /// takes a while; it ends early if `cancel` is set.
-    pub(super) fn make(
-        &self,
-        count: usize,
-        authenticate: bool,
-        cancel: &AtomicBool,
-    ) -> Result<(), LandingError> {
-        let mut pool = self.pool();
-        while pool.slots.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
-            let slot = pool.add()?;
-            pool.free.push_front((None, slot));
-        }
-        let Pool { issuer, slots, .. } = &mut *pool;
-        for slot in slots.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
-            if cancel.load(Ordering::Relaxed) {
-                break;
-            }
-            slot.authenticating(issuer)?;
-        }
-        Ok(())
-    }
-
     /// `count` landings at `address`, and the same number of other identities if links authenticate.
     pub(super) fn lease(
         self: &Arc<Self>,
@@ -258,12 +234,6 @@ impl Slot {
         };
         Ok(identity.certified(issuer)?)
     }
-}
-
-/// Whether landings can listen at this address.
-pub(super) fn check_address(address: IpAddr) -> Result<(), LandingError> {
-    let bound = TcpListener::bind((address, 0));
-    bound.map(drop).map_err(|source| LandingError::Listen { address, source })
 }
 
 /// The source address of packets from this machine to `target`. Sends nothing.

@@ -7,12 +7,12 @@
 mod defences;
 
 use crate::common::{
-    Claims, Observed, Stranger, exclusive, failure, ids, measure, network, now, observe, options,
-    own_connections_to, request, team, threads_and_files,
+    Claims, Observed, Options, Stranger, Team, exclusive, failure, ids, measure, measure_or_cancel,
+    network, now, observe, options, own_connections_to, request, team, threads_and_files,
 };
-use coordinator::{Blame, Estimate, Failure, Inconclusive, Outcome, Params};
+use authority::one_relay::Request;
+use coordinator::{Blame, Estimate, Inconclusive, Params, Progress};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
-use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::identity::Ed25519Id;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, Signal, kill_process};
@@ -33,7 +33,7 @@ fn relay<'n>(network: &'n Network, nickname: &str) -> &'n Node {
 fn impatient_team() -> Team {
     let base = options(2);
     let params = Params { sockets: 2, setup_timeout: Duration::from_secs(4), ..base.params };
-    team(TeamOptions { measurers: 1, params, ..base })
+    team(Options { measurers: 1, params, ..base })
 }
 
 /// Asserts that an estimate is conclusive and agrees with the relay's own reports, whose seconds differ slightly and
@@ -86,12 +86,12 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
     let network = network(&spec);
     let mut claims = Claims::default();
 
-    let mut small_team = team(options(6));
+    let small_team = team(options(6));
     claims.claim(
         "the estimate of a limited relay is conclusive and agrees with its own report",
         || {
             let node = relay(&network, "limited");
-            let seen = observe(&mut small_team, &request(node, 25.0), node, &mut |_| {});
+            let seen = observe(&small_team, &request(node, 25.0), node, &mut |_| {});
             assert_close(&seen);
             let outcome = seen.result.outcome.estimate().expect("just seen");
             assert!(outcome.checked_cells > 0);
@@ -107,9 +107,8 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
     claims.claim(
         "an unmodified relay that gets an order is reported as unable to participate",
         || {
-            let approach = Approach::Echo(Coordinator::new([7; 32]));
-            let request = Request { approach, ..request(relay(&network, "limited"), 25.0) };
-            let text = failure(&measure(&mut impatient_team(), &request, &mut |_, _| {}));
+            let request = request(relay(&network, "limited"), 25.0).by_echo([7; 32]);
+            let text = failure(&measure(&impatient_team(), &request, &mut |_| {}));
             assert!(text.contains("does not speak FlashFlow"), "{text}");
         },
     );
@@ -118,7 +117,7 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
     });
     claims.claim("a tor that is killed during a round gives a failure of the relay", || {
         let node = relay(&network, "victim");
-        let result = measure(&mut small_team, &request(node, 25.0), &mut |progress, _| {
+        let result = measure(&small_team, &request(node, 25.0), &mut |progress| {
             if let Progress::Second { index: 2, .. } = progress {
                 node.kill();
             }
@@ -132,8 +131,8 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
         let pid = Pid::from_raw(i32::try_from(node.pid()).expect("small")).expect("not zero");
         let base = options(10);
         let params = Params { report_grace: Duration::from_secs(3), ..base.params };
-        let mut team = team(TeamOptions { measurers: 1, params, ..base });
-        let result = measure(&mut team, &request(node, 25.0), &mut |progress, _| {
+        let team = team(Options { measurers: 1, params, ..base });
+        let result = measure(&team, &request(node, 25.0), &mut |progress| {
             if let Progress::Second { .. } = progress {
                 kill_process(pid, Signal::STOP).expect("stopped");
             }
@@ -152,7 +151,7 @@ fn c_tor_is_measured_correctly_and_failures_give_no_estimate() {
     );
     claims.claim("a relay that may not extend to private addresses gives its reason", || {
         let node = relay(&network, "strict");
-        let result = measure(&mut impatient_team(), &request(node, 25.0), &mut |_, _| {});
+        let result = measure(&impatient_team(), &request(node, 25.0), &mut |_| {});
         let text = failure(&result);
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
         assert!(text.contains("circuit closed by the relay: "), "{text}");
@@ -180,8 +179,8 @@ fn links_authenticate_if_requested(node: &Node) {
     // The network's other relays also authenticate, if they connect during the test.
     let nodes = 10;
     let before = authenticated(node);
-    let mut anonymous = team(options(3));
-    let seen = observe(&mut anonymous, &request(node, 25.0), node, &mut |_| {});
+    let anonymous = team(options(3));
+    let seen = observe(&anonymous, &request(node, 25.0), node, &mut |_| {});
     seen.estimate_and_report();
     let links = authenticated(node) - before;
     eprintln!("  {before} links authenticated before, {links} then");
@@ -189,8 +188,8 @@ fn links_authenticate_if_requested(node: &Node) {
 
     let before = before + links;
     let base = options(6);
-    let mut named = team(TeamOptions { always_authenticate: true, ..base });
-    let seen = observe(&mut named, &request(node, 25.0), node, &mut |_| {});
+    let named = team(Options { always_authenticate: true, ..base });
+    let seen = observe(&named, &request(node, 25.0), node, &mut |_| {});
     let named_links = authenticated(node) - before;
     eprintln!("  {named_links} of {} links authenticated", seen.sockets);
     assert_close(&seen);
@@ -202,10 +201,10 @@ fn links_authenticate_if_requested(node: &Node) {
 fn unlimited(node: &Node) {
     // One round, so that the relay's report has nothing of an earlier one.
     let base = options(6);
-    let mut team = team(TeamOptions { params: Params { max_rounds: 1, ..base.params }, ..base });
+    let team = team(Options { params: Params { max_rounds: 1, ..base.params }, ..base });
     // Totals, not events: on a busy machine, events are late and cover more or less than a second.
     let before = written_bytes(node);
-    let seen = observe(&mut team, &request(node, 1400.0), node, &mut |_| {});
+    let seen = observe(&team, &request(node, 1400.0), node, &mut |_| {});
     let written = (written_bytes(node) - before) as f64;
     let (estimate, reported) = seen.estimate_and_report();
     let measured: f64 = seen.series.iter().map(|rate| rate.as_byte_per_s() as f64).sum();
@@ -230,35 +229,33 @@ fn written_bytes(node: &Node) -> u64 {
 
 fn wrong_identities(network: &Network) {
     let (node, other) = (relay(network, "limited"), relay(network, "named"));
-    let mut team = impatient_team();
+    let team = impatient_team();
     let right = request(node, 25.0);
-    let mut wrong_ed25519 = right;
-    wrong_ed25519.target.ids.ed25519 = Some(Ed25519Id(other.ed25519()));
-    let mut wrong_rsa = right;
-    wrong_rsa.target.ids.rsa = ids(other).rsa;
+    let mut wrong_ed25519 = right.clone();
+    wrong_ed25519.router.ids.ed25519 = Some(Ed25519Id(other.ed25519()));
+    let mut wrong_rsa = right.clone();
+    wrong_rsa.router.ids.rsa = ids(other).rsa;
     for wrong in [wrong_ed25519, wrong_rsa] {
-        let result = measure(&mut team, &wrong, &mut |_, _| {});
+        let result = measure(&team, &wrong, &mut |_| {});
         let text = failure(&result);
         assert!(text.contains("wrong relay: expected"), "{text}");
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
     }
     // With the right identity it is measured.
-    let result = measure(&mut self::team(options(2)), &right, &mut |_, _| {});
+    let result = measure(&self::team(options(2)), &right, &mut |_| {});
     assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
 }
 
 fn no_relay() {
-    let mut team = impatient_team();
-    let mut failure_at = |address: SocketAddr| {
+    let team = impatient_team();
+    let failure_at = |address: SocketAddr| {
         let started = now();
         let target = onion::measure::load::Target {
             address,
             ids: onion::identity::RelayIds { rsa: onion::identity::RsaId([7; 20]), ed25519: None },
         };
-        let guess = Rate::from_mbit_per_s(25.0);
-        let request =
-            Request { target, guess, defences: Defences::default(), approach: Approach::Transit };
-        let result = measure(&mut team, &request, &mut |_, _| {});
+        let request = Request::new(target, Rate::from_mbit_per_s(25.0));
+        let result = measure(&team, &request, &mut |_| {});
         let text = failure(&result);
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
         assert!(started.elapsed() < Duration::from_secs(20), "{text}");
@@ -284,9 +281,9 @@ fn no_relay() {
 
 fn cancelled(node: &Node) {
     let before = threads_and_files();
-    let mut team = team(options(60));
+    let team = team(options(60));
     let (mut sockets, mut cancelled_at) = (0, None);
-    let result = measure(&mut team, &request(node, 25.0), &mut |progress, cancel| {
+    let result = measure_or_cancel(&team, &request(node, 25.0), &mut |progress, cancel| {
         if let Progress::Preparing { sockets: planned, .. } = progress {
             sockets = planned;
         }
@@ -300,8 +297,7 @@ fn cancelled(node: &Node) {
     });
     let took = cancelled_at.expect("the round started").elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}");
-    let Outcome::Failed { reason, .. } = &result.outcome else { panic!("{}", result.outcome) };
-    assert_eq!(*reason, Failure::Cancelled);
+    assert!(result.is_none(), "cancelled");
     assert_eq!(own_connections_to(node.or_addr()), 0);
     drop(team);
     let (threads, files) = threads_and_files();

@@ -2,12 +2,12 @@
 
 use super::{limited, relay};
 use crate::common::{
-    Claims, exclusive, heartbeat, log, measure, network, observe, options, own_connections_to,
-    request, team, wait_for, warnings_since,
+    Claims, Options, Team, exclusive, heartbeat, log, measure, network, observe, options,
+    own_connections_to, request, team, wait_for, warnings_since,
 };
-use coordinator::Params;
+use authority::one_relay::Request;
+use coordinator::{Defences, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
-use measurer::{Defences, Progress, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use onion::Duration;
 use std::net::TcpStream;
@@ -47,27 +47,23 @@ fn a_relay_with_the_live_networks_defences_is_measured_without_triggering_them()
         let node = relay(&network, "limited");
         let base = options(4);
         let params = Params { sockets: 160, ..base.params };
-        let mut team = team(TeamOptions { params, ..base });
-        undisturbed(&mut team, &Request { defences, ..request(node, 220.0) }, node);
+        let team = team(Options { params, ..base });
+        undisturbed(&team, &Request { defences, ..request(node, 220.0) }, node);
     });
     claims.claim("if more circuits are needed than a client may open, links authenticate as a relay's, and none is refused", || {
         let node = relay(&network, "free");
-        let mut team = team(TeamOptions { measurers: 4, ..options(4) });
-        let circuits = undisturbed(&mut team, &Request { defences, ..request(node, 2500.0) }, node);
+        let team = team(Options { measurers: 4, ..options(4) });
+        let circuits = undisturbed(&team, &Request { defences, ..request(node, 2500.0) }, node);
         assert!(circuits > 60, "{circuits} circuits show nothing");
     });
     claims.claim("the relay refuses circuits of a team that ignores the limits", || {
         let node = relay(&network, "flooded");
         let base = options(4);
         let params = Params { setup_timeout: Duration::from_secs(10), ..base.params };
-        let mut team = team(TeamOptions { measurers: 4, params, ..base });
+        let team = team(Options { measurers: 4, params, ..base });
         let careless = request(node, 2500.0);
-        let mut circuits = 0;
-        let result = measure(&mut team, &careless, &mut |progress, _| {
-            if let Progress::Preparing { circuits: planned, .. } = progress {
-                circuits = planned;
-            }
-        });
+        let result = measure(&team, &careless, &mut |_| {});
+        let circuits = team.circuits();
         let after = heartbeat(node).defences;
         eprintln!("  {circuits} circuits: {}; {after}", result.outcome);
         assert!(circuits > 60, "{circuits} circuits show nothing");
@@ -100,8 +96,8 @@ fn is_calm(defences: &str) -> bool {
 
 /// Measures, and asserts that all sockets and circuits were still open in the third-last second and that the relay logged
 /// no warning. Returns the number of circuits.
-fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
-    let seconds = team.options().params.seconds;
+fn undisturbed(team: &Team, request: &Request, node: &Node) -> u32 {
+    let seconds = team.options.params.seconds;
     let log_before = log(node).len();
     let mut alive = None;
     let seen = observe(team, request, node, &mut |second| {
@@ -144,15 +140,15 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
     // One socket and less than twice the relay's rate: few circuits, whose windows fill.
     let base = options(4);
     let params = Params { sockets: 1, max_rounds: 1, ..base.params };
-    let mut team = team(TeamOptions { measurers: 1, params, ..base });
+    let team = team(Options { measurers: 1, params, ..base });
 
     claims.claim("a limited relay, whose queues fill, kills no circuit", || {
         let node = relay(&network, "limited");
-        undisturbed(&mut team, &Request { defences, ..request(node, 25.0) }, node);
+        undisturbed(&team, &Request { defences, ..request(node, 25.0) }, node);
     });
     claims.claim("an unlimited relay kills no circuit", || {
         let node = relay(&network, "free");
-        undisturbed(&mut team, &Request { defences, ..request(node, 800.0) }, node);
+        undisturbed(&team, &Request { defences, ..request(node, 800.0) }, node);
     });
     claims.claim("the limit is in force: larger windows get circuits killed", || {
         let node = relay(&network, "killer");
@@ -161,7 +157,7 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
         // If measurer and relay compete for a processor, a queue may not fill at once.
         for _ in 0..5 {
             let before = log(node).len();
-            let result = measure(&mut team, &careless, &mut |_, _| {});
+            let result = measure(&team, &careless, &mut |_| {});
             let after = heartbeat(node).defences;
             eprintln!("  {}; {:?}\n  {after}", result.outcome, warnings_since(node, before));
             let is_calm = is_calm(&after);

@@ -1,9 +1,10 @@
 //! A team of several pumps measures the router of `onion` over real sockets, by echo and in transit.
 
-use coordinator::{Account, Blame, Failure, Outcome, Params};
+use crate::common::{self, Options, Team};
+use authority::one_relay::Request;
+use coordinator::{Account, Blame, Failure, Mode, Outcome, Params, Progress};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
-use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::crypto::Keystream;
 use onion::identity::{Ed25519Id, RelayIds};
 use onion::measure::load::Target;
@@ -61,12 +62,8 @@ impl<C: Behavior + Send + 'static> Relay<C> {
 
     /// A request to measure it for the coordinator that it allows.
     fn request(&self, guess: f64) -> Request {
-        Request {
-            target: Target { address: self.address, ids: self.ids },
-            guess: Rate::from_mbit_per_s(guess),
-            defences: Defences::default(),
-            approach: Approach::Echo(Coordinator::new(COORDINATOR)),
-        }
+        let target = Target { address: self.address, ids: self.ids };
+        Request::new(target, Rate::from_mbit_per_s(guess)).by_echo(COORDINATOR)
     }
 }
 
@@ -91,15 +88,13 @@ fn team_with_setup_timeout(setup_timeout: Duration) -> Team {
 }
 
 fn team_for(seconds: u32, setup_timeout: Duration) -> Team {
-    let params = Params { seconds, setup_timeout, ..TeamOptions::default().params };
-    let capacity = Some(Rate::from_mbit_per_s(60.0));
-    let options = TeamOptions { pumps: Some(2), capacity, params, ..TeamOptions::default() };
-    Team::new(options).expect("this machine can measure")
+    let params = Params { seconds, setup_timeout, ..Params::default() };
+    let (pumps, capacity) = (Some(2), Rate::from_mbit_per_s(60.0));
+    common::team(Options { pumps, capacity, params, ..common::options(seconds) })
 }
 
-fn measure(team: &mut Team, request: &Request) -> Outcome {
-    let never = AtomicBool::new(false);
-    team.measure(request, &mut |_| {}, &never).expect("this machine can measure").outcome
+fn measure(team: &Team, request: &Request) -> Outcome {
+    common::measure(team, request, &mut |_| {}).outcome
 }
 
 /// The failure, and its text.
@@ -114,7 +109,7 @@ fn failure(outcome: &Outcome) -> (&Failure, String) {
 #[test]
 fn a_participating_relay_is_measured_conclusively() {
     let relay = Relay::run(Honest, 20.0, allowed());
-    let outcome = measure(&mut team(), &relay.request(30.0));
+    let outcome = measure(&team(), &relay.request(30.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     assert!(estimate.is_conclusive(), "{estimate}");
     assert!(estimate.capacity > Rate::ZERO);
@@ -128,37 +123,34 @@ fn a_participating_relay_is_measured_conclusively() {
 #[test]
 fn a_relay_is_measured_in_transit_without_its_participation() {
     let relay = Relay::run(Honest, 20.0, TargetParams::default());
-    let request = Request { approach: Approach::Transit, ..relay.request(8.0) };
-    let never = AtomicBool::new(false);
-    let mut rounds = 0;
+    let request = Request { mode: Mode::Transit, ..relay.request(8.0) };
+    let (team, mut rounds) = (team(), 0);
+    let mut sockets = 0;
     let mut on_progress = |progress| {
-        if let Progress::Preparing { sockets, circuits, .. } = progress {
-            assert!(sockets >= 8 && circuits >= sockets, "{circuits} on {sockets}");
+        if let Progress::Preparing { sockets: planned, .. } = progress {
+            sockets = planned;
             rounds += 1;
         }
     };
-    let result = team().measure(&request, &mut on_progress, &never);
-    let outcome = result.expect("this machine can measure").outcome;
+    let outcome = common::measure(&team, &request, &mut on_progress).outcome;
+    let circuits = team.circuits();
+    assert!(sockets >= 8 && circuits >= sockets, "{circuits} on {sockets}");
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     assert!(estimate.capacity > Rate::ZERO && estimate.checked_cells > 0);
     assert!(estimate.capacity < Rate::from_mbit_per_s(21.0), "{estimate}: more than it sends");
     assert_eq!(rounds, estimate.rounds);
     // An echo requires the relay's permission.
-    let outcome = measure(&mut team(), &relay.request(8.0));
+    let outcome = measure(&team, &relay.request(8.0));
     let (_, text) = failure(&outcome);
     assert!(text.contains("allows no measurements (error 1)"), "{text}");
 }
 
 /// The accounts of a relay's last round, measured in transit or as an echo, and the total returned bytes.
-fn accounts(
-    relay: &Relay<impl Behavior + Send + 'static>,
-    approach: Approach,
-) -> (Vec<Account>, u64) {
-    let request = Request { approach, ..relay.request(30.0) };
-    let result = team().measure(&request, &mut |_| {}, &AtomicBool::new(false));
-    let result = result.expect("this machine can measure");
+fn accounts(relay: &Relay<impl Behavior + Send + 'static>, mode: Mode) -> (Vec<Account>, u64) {
+    let request = Request { mode, ..relay.request(30.0) };
+    let result = common::measure(&team(), &request, &mut |_| {});
     assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
-    let round = result.course.rounds.last().expect("a round");
+    let round = result.record.rounds.last().expect("a round");
     let measurers = round.allocation.assignments.len();
     assert!(round.seconds.iter().all(|it| it.accounts.len() == measurers), "{round:?}");
     let returned = round.seconds.iter().flat_map(|it| it.returned_bytes.iter().flatten()).sum();
@@ -168,9 +160,8 @@ fn accounts(
 #[test]
 fn the_kernels_account_shows_where_cells_waited_in_each_second() {
     let relay = Relay::run(Honest, 20.0, allowed());
-    let ways = [Approach::Transit, Approach::Echo(Coordinator::new(COORDINATOR))];
-    for approach in ways {
-        let (accounts, returned) = accounts(&relay, approach);
+    for mode in [Mode::Transit, Mode::Echo] {
+        let (accounts, returned) = accounts(&relay, mode);
         assert!(!accounts.is_empty());
         // The relay is busy: outstanding cells wait there, and not on the path.
         let sum = |count: fn(&Account) -> u64| accounts.iter().map(count).sum::<u64>();
@@ -195,12 +186,12 @@ fn the_kernels_account_shows_where_cells_waited_in_each_second() {
 #[test]
 fn each_round_is_a_separate_order_and_the_relay_counts_them() {
     let relay = Relay::run(Honest, 40.0, allowed());
-    let mut team = team();
+    let team = team();
     // The guess is far too low, so there are all the rounds that the relay allows.
-    let outcome = measure(&mut team, &relay.request(1.0));
+    let outcome = measure(&team, &relay.request(1.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     assert_eq!((estimate.rounds, estimate.is_conclusive()), (2, false), "{estimate}");
-    let outcome = measure(&mut team, &relay.request(40.0));
+    let outcome = measure(&team, &relay.request(40.0));
     let (reason, text) = failure(&outcome);
     assert!(matches!(reason, Failure::RelayNotNow { .. }), "{text}");
     assert!(text.contains("used up its measurements"), "{text}");
@@ -213,8 +204,7 @@ fn a_busy_relay_is_asked_again_until_the_other_measurement_ends() {
     let coordinators = [COORDINATOR, theirs].map(|seed| CoordinatorKey::of_seed(&seed));
     let params = TargetParams { coordinators: coordinators.to_vec(), ..allowed() };
     let relay = Relay::run(Honest, 20.0, params);
-    let other = Approach::Echo(Coordinator { rounds_max: 1, ..Coordinator::new(theirs) });
-    let other = Request { approach: other, ..relay.request(30.0) };
+    let other = Request { echo_rounds: 1, ..relay.request(30.0).by_echo(theirs) };
     let (sender, started) = channel();
     thread::scope(|scope| {
         scope.spawn(move || {
@@ -223,14 +213,13 @@ fn a_busy_relay_is_asked_again_until_the_other_measurement_ends() {
                     sender.send(()).expect("a receiver");
                 }
             };
-            let result = team().measure(&other, &mut on_progress, &AtomicBool::new(false));
-            let outcome = result.expect("this machine can measure").outcome;
+            let outcome = common::measure(&team(), &other, &mut on_progress).outcome;
             assert!(outcome.estimate().is_some(), "{outcome}");
         });
         started.recv().expect("it starts");
         // The other measurement runs for two seconds; ours waits.
-        let mut team = team_with_setup_timeout(Duration::from_secs(60));
-        let outcome = measure(&mut team, &relay.request(30.0));
+        let team = team_with_setup_timeout(Duration::from_secs(60));
+        let outcome = measure(&team, &relay.request(30.0));
         assert!(outcome.estimate().is_some(), "{outcome}");
     });
 }
@@ -238,9 +227,8 @@ fn a_busy_relay_is_asked_again_until_the_other_measurement_ends() {
 #[test]
 fn a_coordinator_that_is_not_allowed_gets_the_reason() {
     let relay = Relay::run(Honest, 20.0, allowed());
-    let stranger = Coordinator::new([8; 32]);
-    let request = Request { approach: Approach::Echo(stranger), ..relay.request(20.0) };
-    let (_, text) = failure(&measure(&mut team(), &request));
+    let request = relay.request(20.0).by_echo([8; 32]);
+    let (_, text) = failure(&measure(&team(), &request));
     assert!(text.contains("does not allow this coordinator (error 2)"), "{text}");
 }
 
@@ -248,11 +236,11 @@ fn a_coordinator_that_is_not_allowed_gets_the_reason() {
 fn an_order_without_an_ed25519_identity_names_the_proven_one() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let mut request = relay.request(30.0);
-    request.target.ids.ed25519 = None;
-    let outcome = measure(&mut team(), &request);
+    request.router.ids.ed25519 = None;
+    let outcome = measure(&team(), &request);
     assert!(outcome.estimate().is_some(), "{outcome}");
-    request.target.ids.ed25519 = Some(Ed25519Id([9; 32]));
-    let (_, text) = failure(&measure(&mut team(), &request));
+    request.router.ids.ed25519 = Some(Ed25519Id([9; 32]));
+    let (_, text) = failure(&measure(&team(), &request));
     assert!(text.contains("wrong relay"), "{text}");
 }
 
@@ -266,7 +254,7 @@ impl Behavior for SkipsDecryption {
 #[test]
 fn a_relay_that_skips_decryption_gets_no_estimate() {
     let relay = Relay::run(SkipsDecryption, 20.0, allowed());
-    let outcome = measure(&mut team(), &relay.request(20.0));
+    let outcome = measure(&team(), &relay.request(20.0));
     let (reason, text) = failure(&outcome);
     assert!(matches!(reason, Failure::ContentCheck { .. }), "{text}");
     assert_eq!(outcome.blame(), Some(Blame::Relay));
@@ -284,7 +272,7 @@ impl Behavior for InflatesClients {
 #[test]
 fn a_relay_that_inflates_its_client_traffic_gains_at_most_a_third() {
     let relay = Relay::run(InflatesClients, 20.0, allowed());
-    let outcome = measure(&mut team(), &relay.request(30.0));
+    let outcome = measure(&team(), &relay.request(30.0));
     let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
     for second in &estimate.seconds {
         assert_eq!(second.client_reported, Some(u64::MAX));
@@ -296,16 +284,14 @@ fn a_relay_that_inflates_its_client_traffic_gains_at_most_a_third() {
 fn a_relay_that_dies_during_a_round_gets_no_estimate() {
     let mut relay = Relay::run(Honest, 20.0, allowed());
     let request = relay.request(30.0);
-    let never = AtomicBool::new(false);
     let mut on_progress = |progress: Progress| {
         if let Progress::Second { index: 0, .. } = progress {
             relay.end();
         }
     };
     // Long enough that it dies before the end, even if the report of the first second is late.
-    let mut team = team_for(30, Duration::from_secs(15));
-    let result = team.measure(&request, &mut on_progress, &never);
-    let outcome = result.expect("this machine can measure").outcome;
+    let team = team_for(30, Duration::from_secs(15));
+    let outcome = common::measure(&team, &request, &mut on_progress).outcome;
     let (_, text) = failure(&outcome);
     assert_eq!(outcome.blame(), Some(Blame::Relay), "{text}");
 }
@@ -313,15 +299,14 @@ fn a_relay_that_dies_during_a_round_gets_no_estimate() {
 #[test]
 fn a_measurement_that_is_cancelled_leaves_the_relay_free_for_the_next() {
     let relay = Relay::run(Honest, 20.0, allowed());
-    let (mut team, cancel) = (team(), AtomicBool::new(false));
+    let (team, cancel) = (team(), AtomicBool::new(false));
     let mut on_progress = |progress| {
         if let Progress::Started { .. } = progress {
             cancel.store(true, Ordering::Relaxed);
         }
     };
     let result = team.measure(&relay.request(30.0), &mut on_progress, &cancel);
-    let outcome = result.expect("this machine can measure").outcome;
-    assert!(matches!(failure(&outcome).0, Failure::Cancelled));
-    let outcome = measure(&mut team, &relay.request(30.0));
+    assert!(result.is_none(), "cancelled");
+    let outcome = measure(&team, &relay.request(30.0));
     assert!(outcome.estimate().is_some(), "{outcome}");
 }

@@ -2,17 +2,20 @@
 
 #![expect(clippy::print_stderr, reason = "a long test prints its progress")]
 
-use coordinator::{Outcome, Params};
+use authority::one_relay::{self, Request};
+use authority::shell;
+use coordinator::period::{Answer, Event, MeasurerConfig, Period};
+use coordinator::{MeasurerId, Outcome, Params, Progress, Record};
 use lab::control::BwWatch;
 use lab::{Network, NetworkSpec, Node};
-use measurer::{Approach, Defences, Progress, Request, Team, TeamOptions, TeamResult};
+use measurer::member::{MemberError, Reports, RoundOrder};
+use measurer::{Load, LocalTeam, Member, TeamOptions};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -65,40 +68,141 @@ impl Claims {
     }
 }
 
+/// A team, and how it measures.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) measurers: u32,
+    pub(crate) pumps: Option<u32>,
+    pub(crate) capacity: Rate,
+    pub(crate) params: Params,
+    pub(crate) always_authenticate: bool,
+}
+
 /// A team of two measurers, for measurements of this length.
-pub(crate) fn options(seconds: u32) -> TeamOptions {
-    let base = TeamOptions::default();
-    TeamOptions {
-        capacity: Some(Rate::from_mbit_per_s(2000.0)),
-        params: Params { seconds, may_have_clients: false, ..base.params },
-        ..base
+pub(crate) fn options(seconds: u32) -> Options {
+    Options {
+        measurers: 2,
+        pumps: None,
+        capacity: Rate::from_mbit_per_s(2000.0),
+        params: Params { seconds, may_have_clients: false, ..Params::default() },
+        always_authenticate: false,
     }
 }
 
-pub(crate) fn team(options: TeamOptions) -> Team {
-    Team::new(options).expect("this machine can measure")
+/// Measurers of this process, which count the circuits of their orders.
+pub(crate) struct Team {
+    local: LocalTeam,
+    pub(crate) options: Options,
+    /// Circuits of the round that is being prepared, and of the last one that was.
+    circuits: Arc<AtomicU32>,
+    planned: AtomicU32,
+}
+
+pub(crate) fn team(options: Options) -> Team {
+    let Options { measurers, pumps, capacity, .. } = options;
+    let capacity = Some(capacity);
+    let local = TeamOptions { measurers, pumps, capacity, ..TeamOptions::default() };
+    let local = LocalTeam::new(&local).expect("this machine can measure");
+    Team { local, options, circuits: Arc::default(), planned: AtomicU32::default() }
+}
+
+impl Team {
+    /// The planned number of circuits of the last round.
+    pub(crate) fn circuits(&self) -> u32 {
+        self.planned.load(Ordering::Relaxed)
+    }
+
+    /// Measures a relay with the parameters of this team. Returns `None` if `stop` was set.
+    pub(crate) fn measure(
+        &self,
+        request: &Request,
+        on_progress: &mut dyn FnMut(Progress),
+        stop: &AtomicBool,
+    ) -> Option<TeamResult> {
+        let Options { params, always_authenticate, .. } = self.options;
+        let request = Request { params, always_authenticate, ..request.clone() };
+        let mut show = |_: &Period, event| {
+            let Event::Progress(_, progress) = event else { return };
+            if let Progress::Preparing { .. } = progress {
+                self.planned.store(self.circuits.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+            }
+            on_progress(progress);
+        };
+        let record = one_relay::measure(self, request, &mut show, stop);
+        let record = record.unwrap_or_else(|error| panic!("cannot measure: {error}"))?;
+        Some(TeamResult { outcome: record.outcome(), record })
+    }
+}
+
+impl shell::Team for Team {
+    fn configured(&self) -> Vec<MeasurerConfig> {
+        self.local.configured()
+    }
+
+    fn ask(&self, _: MeasurerId, _: u32) -> Result<Answer, String> {
+        Ok(self.local.abilities())
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        let circuits = &self.circuits;
+        let counting = |member| Box::new(Counting { member, circuits: Arc::clone(circuits) }) as _;
+        Ok(self.local.member(measurer)?.map(counting))
+    }
+}
+
+/// A member that counts the circuits of its orders.
+struct Counting {
+    member: Box<dyn Member>,
+    circuits: Arc<AtomicU32>,
+}
+
+impl Member for Counting {
+    fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
+        let load = Load::plan(&order, order.rtt.unwrap_or_default());
+        self.circuits.fetch_add(load.sockets * load.circuits_per_socket, Ordering::Relaxed);
+        self.member.prepare(order, reports)
+    }
+
+    fn start(&mut self, delay: Duration) {
+        self.member.start(delay);
+    }
+
+    fn stop(&mut self) {
+        self.member.stop();
+    }
+}
+
+/// The result of a measurement.
+pub(crate) struct TeamResult {
+    pub(crate) outcome: Outcome,
+    pub(crate) record: Record,
 }
 
 /// A relay of a network without defences, with the first guess in Mbit/s.
 pub(crate) fn request(node: &Node, guess: f64) -> Request {
-    Request {
-        target: Target { address: node.or_addr(), ids: ids(node) },
-        guess: Rate::from_mbit_per_s(guess),
-        defences: Defences::default(),
-        approach: Approach::Transit,
-    }
+    Request::new(node.target(), Rate::from_mbit_per_s(guess))
 }
 
 pub(crate) fn ids(node: &Node) -> RelayIds {
     RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) }
 }
 
-/// Measures a relay, and ends the test if that hangs. `on_progress` may cancel.
+/// Measures a relay, and ends the test if that hangs.
 pub(crate) fn measure(
-    team: &mut Team,
+    team: &Team,
+    request: &Request,
+    on_progress: &mut dyn FnMut(Progress),
+) -> TeamResult {
+    let result = measure_or_cancel(team, request, &mut |progress, _| on_progress(progress));
+    result.expect("not cancelled")
+}
+
+/// Measures a relay, and ends the test if that hangs. `on_progress` may cancel: then returns `None`.
+pub(crate) fn measure_or_cancel(
+    team: &Team,
     request: &Request,
     on_progress: &mut dyn FnMut(Progress, &AtomicBool),
-) -> TeamResult {
+) -> Option<TeamResult> {
     let cancel = AtomicBool::new(false);
     let (done, watched) = channel::<()>();
     let timed_out =
@@ -117,7 +221,7 @@ pub(crate) fn measure(
         let mut on_progress = |progress| on_progress(progress, cancel);
         let result = team.measure(request, &mut on_progress, cancel);
         drop(done);
-        result.expect("this machine can measure")
+        result
     })
 }
 
@@ -167,18 +271,18 @@ fn median(rates: &[Rate]) -> Rate {
 
 /// Measures a relay and records its own reports; `on_second` is called after each second.
 pub(crate) fn observe(
-    team: &mut Team,
+    team: &Team,
     request: &Request,
     node: &Node,
     on_second: &mut dyn FnMut(u32),
 ) -> Observed {
     let watch = node.watch_bandwidth().expect("an answer of the relay");
     let mut samples: Vec<(Instant, u64)> = Vec::new();
-    let (mut sockets, mut circuits, mut series) = (0, 0, Vec::new());
+    let (mut sockets, mut series) = (0, Vec::new());
     let (mut started, mut cpu_before) = (now(), Duration::ZERO);
-    let result = measure(team, request, &mut |progress, _| match progress {
-        Progress::Preparing { sockets: planned, circuits: of_them, .. } => {
-            (sockets, circuits) = (planned, of_them);
+    let result = measure(team, request, &mut |progress| match progress {
+        Progress::Preparing { sockets: planned, .. } => {
+            sockets = planned;
             series.clear();
         }
         Progress::Started { .. } => {
@@ -191,14 +295,14 @@ pub(crate) fn observe(
             on_second(index);
         }
     });
-    let length = Duration::from_secs(u64::from(team.options().params.seconds));
+    let length = Duration::from_secs(u64::from(team.options.params.seconds));
     let cpu = node.cpu_time().unwrap_or_default().saturating_sub(cpu_before);
     samples.extend(take(&watch, started + length + Duration::from_millis(1500)));
     let half = Duration::from_millis(500);
     let within = |at: Instant| at >= started + half && at < started + length + half;
     let reported = samples.iter().filter(|(at, _)| within(*at));
     let reported = reported.map(|(_, bytes)| Rate::from_byte_per_s(*bytes)).collect();
-    Observed { result, sockets, circuits, series, reported, cpu }
+    Observed { result, sockets, circuits: team.circuits(), series, reported, cpu }
 }
 
 /// The samples of written bytes that arrive until `end`.
