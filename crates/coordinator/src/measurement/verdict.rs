@@ -180,7 +180,8 @@ impl Measurement {
     /// The turn in which measurers without a bottleneck of their own have a larger load, if there are such.
     fn turn_of_others(&self, bottlenecks: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
         if let Scope::OneTurn { is_whole_team, has_others } = self.scope {
-            if is_whole_team || !has_others {
+            let is_one_free = bottlenecks.len() < self.allocation.assignments.len();
+            if is_whole_team || !(has_others || is_one_free) {
                 return None;
             }
             // The campaign assigns a larger load to the others. If it has already done so, and that was not enough, the

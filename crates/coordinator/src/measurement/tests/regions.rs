@@ -81,6 +81,14 @@ fn a_path_that_has_improved_is_used_again() {
 }
 
 #[test]
+fn a_distant_relay_is_measured_conclusively_by_a_team_of_one() {
+    let scene = Scene::of(200.0, &paths([40, 40, 40], 0)[..1]);
+    let mut coordinator = Coordinator::new(&TEAM[..1], &[1]);
+    let found = coordinator.measure(1, &scene, 200.0, params());
+    assert!(found.estimate.is_conclusive() && found.turns.len() == 1, "{}", found.record);
+}
+
+#[test]
 fn the_link_of_a_host_with_several_measurers_is_not_taken_for_the_relays() {
     let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0));
     scene.paths[1].host = 1;
