@@ -14,7 +14,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit> {
-    let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
+    let stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
     stage.stop()?;
     let Some(samples) = samples else { return Ok(Exit::Interrupted) };

@@ -176,7 +176,7 @@ impl BenchNetwork {
 
     /// Measures the subjects in turn in each run; `None` if interrupted.
     pub(super) fn run(
-        &mut self,
+        &self,
         subjects: &[Subject],
         runs: RangeInclusive<u32>,
         output: &Output,
@@ -206,7 +206,7 @@ impl BenchNetwork {
     /// Measures one relay once, and reads its processor time from the end of the first second to the end of the last
     /// but one, which excludes the start and the end of the measurement.
     pub(super) fn sample(
-        &mut self,
+        &self,
         subject: Subject,
         run: u32,
         output: &Output,
