@@ -79,7 +79,7 @@ impl CompetitionTest {
         let growth_max = if times < 1.5 {
             COMPETITION_MAX
         } else {
-            COMPETITION_UNSEEN.mul_add(times - 1.0, 1.0).min(COMPETITION_MAX)
+            COMPETITION_MAX.min(1.0 + COMPETITION_UNSEEN * (times - 1.0))
         };
         quotient(self.all, self.few) > growth_max
     }

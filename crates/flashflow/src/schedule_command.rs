@@ -454,6 +454,9 @@ fn sufficient_team(
     }
     while high.as_mbit_per_s() > 1.01 * low.as_mbit_per_s() {
         let middle = Rate::from_mbit_per_s(low.as_mbit_per_s().midpoint(high.as_mbit_per_s()));
+        if middle <= low || middle >= high {
+            break;
+        }
         if fits(middle) { high = middle } else { low = middle }
     }
     Some(high)
