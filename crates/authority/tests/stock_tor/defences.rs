@@ -61,7 +61,8 @@ fn a_relay_with_the_live_networks_defences_is_measured_without_triggering_them()
         let base = options(4);
         let params = Params { setup_timeout: Duration::from_secs(10), ..base.params };
         let team = team(Options { measurers: 4, params, ..base });
-        let careless = request(node, 2500.0);
+        // Repetitions would fail in the same way.
+        let careless = Request { repeats_failures: false, ..request(node, 2500.0) };
         let result = measure(&team, &careless, &mut |_| {});
         let circuits = team.circuits();
         let after = heartbeat(node).defences;
@@ -153,22 +154,19 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
     claims.claim("the limit is in force: larger windows get circuits killed", || {
         let node = relay(&network, "killer");
         let careless = Request { defences: Defences::default(), ..request(node, 100.0) };
-        let mut last = None;
+        let mut after = String::new();
         // If measurer and relay compete for a processor, a queue may not fill at once.
         for _ in 0..5 {
             let before = log(node).len();
             let result = measure(&team, &careless, &mut |_| {});
-            let after = heartbeat(node).defences;
+            after = heartbeat(node).defences;
             eprintln!("  {}; {:?}\n  {after}", result.outcome, warnings_since(node, before));
-            let is_calm = is_calm(&after);
-            last = Some((result, after));
-            if !is_calm {
+            if !is_calm(&after) {
                 break;
             }
         }
-        let (result, after) = last.expect("measured");
+        // The measurement goes on while half of its circuits are left.
         assert!(!is_calm(&after), "{after}");
-        assert!(result.outcome.estimate().is_none(), "{}", result.outcome);
     });
     drop(team);
     network.stop().expect("nothing left");
