@@ -79,7 +79,7 @@ struct Measurer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// In slots that are drawn from a secret seed, at times that nothing before tells.
+    /// In slots that are drawn from a secret seed, at times that no relay can predict from its earlier measurements.
     #[default]
     Randomised,
     /// Each relay in one slot of each period, drawn from a secret seed; new relays in the first one with room.
@@ -312,7 +312,8 @@ fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
 
 /// The default length of a slot: the load of a measurement. It is set up while the measurement before it ends.
 pub fn slot_s(params: &Params) -> u64 {
-    /// The load before the seconds that count, for most relays. The few that need more delay the next ones.
+    /// The longest load before the seconds that count of a relay less than 200 ms away
+    /// ([`PathParams::at_distance`](coordinator::PathParams::at_distance)). Farther ones delay the next measurements.
     const LEAD_S: u64 = 3;
     LEAD_S + u64::from(params.seconds)
 }

@@ -86,7 +86,7 @@ impl Observer<Network> for Daemon<'_, '_> {
             Event::Planned { relays, .. } => Some(relays),
             _ => None,
         };
-        events::show(period, event, |it| team.address(it), output);
+        events::show(period, event, |measurer| team.address(measurer), output);
         match (planned, self.seeds) {
             (Some(_), Some(_)) => self.look_for_suspects(period),
             (Some(relays), None) => tracing::info!("{relays} relays to be measured"),

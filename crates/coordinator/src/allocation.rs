@@ -85,7 +85,7 @@ pub struct Allocation {
 /// One socket of a measurer in this number sends while only few circuits do.
 ///
 /// A relay serves the circuit next that has sent least, but one whose rate is limited divides that among its links:
-/// *k* links of ours get *k*/(*k*+*L*) beside *L* links of others.
+/// if others have *L* links, *k* links of a measurement get *k*/(*k*+*L*).
 pub const FEW_SOCKETS_ONE_IN: NonZeroU32 = NonZeroU32::MIN.saturating_add(3);
 
 /// The sockets of a measurer that send while only few circuits do.
@@ -110,7 +110,8 @@ impl Allocation {
     /// How many times as many sockets send as while [only few](few_sockets) do.
     #[must_use]
     pub(crate) fn times_few_sockets(&self) -> f64 {
-        let few: u32 = self.assignments.iter().map(|it| few_sockets(it.sockets)).sum();
+        let few: u32 =
+            self.assignments.iter().map(|assignment| few_sockets(assignment.sockets)).sum();
         f64::from(self.sockets()) / f64::from(few.max(1))
     }
 

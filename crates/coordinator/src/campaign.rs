@@ -110,9 +110,9 @@ const PASSED_OVER_MAX: u32 = 8;
 /// Concurrent measurements of many relays by one team.
 ///
 /// A state machine without a clock. A relay starts when the team has *f·z₀* left for it, or all of the team's capacity.
-/// Its share is reserved until its measurement ends, or [is about to](Campaign::handle_ending), and never exceeds what each
-/// measurer has left, so no measurer exceeds its capacity. Old relays come first, the largest of them before the others. A relay that fits may overtake
-/// one that does not, up to a limit, so none starves.
+/// Its share is reserved until its measurement ends, or [is about to](Self::handle_ending), and never exceeds what each
+/// measurer has left, so no measurer exceeds its capacity. Old relays come first, the largest of them before the others.
+/// A relay that fits may overtake one that does not, up to a limit, so none starves.
 ///
 /// Measurers are chosen by residual capacity, most first, wherever the relay is. There are two exceptions. A measurer
 /// that its path held back is assigned little more than it achieved, if others have the rest. A relay that is far from
@@ -187,8 +187,22 @@ struct MachineLoad {
 struct Running {
     waiting: Waiting,
     launch: Launch,
-    /// Its share of the measurers is free for launches that wait for its end.
+    /// Its share was given back: launches that have it wait for its end.
     is_ending: bool,
+}
+
+impl Running {
+    /// Gives its share back, once.
+    fn free(&mut self, used: &mut [Rate]) {
+        if core::mem::replace(&mut self.is_ending, true) {
+            return;
+        }
+        for assignment in &self.launch.allocation.assignments {
+            if let Some(used) = used.get_mut(assignment.measurer.0) {
+                *used = *used - assignment.rate;
+            }
+        }
+    }
 }
 
 impl Campaign {
@@ -341,35 +355,23 @@ impl Campaign {
         self.end(relay, next).is_none()
     }
 
-    /// The load of a relay's measurement ends soon, and its share is free for others. The caller starts the load of
-    /// later launches that have some of its measurers only after that. So they set up meanwhile.
+    /// Handles a measurement whose load ends soon: later launches may have its share, and are set up meanwhile. The
+    /// caller must not start their load before this one has ended. The limit on relays at once counts both.
     pub fn handle_ending(&mut self, relay: RelayIndex) {
-        let running = self.running.get_mut(&relay).filter(|running| !running.is_ending);
-        if let Some(running) = running {
-            running.is_ending = true;
-            let allocation = running.launch.allocation.clone();
-            self.free(&allocation);
-        }
-    }
-
-    fn free(&mut self, allocation: &Allocation) {
-        for assignment in &allocation.assignments {
-            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
-                *used = *used - assignment.rate;
-            }
+        if let Some(running) = self.running.get_mut(&relay) {
+            running.free(&mut self.used);
         }
     }
 
     /// The turn that follows, which is queued unless the caller schedules it.
     fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
-        let Running { waiting, launch, is_ending } = self.running.remove(&relay)?;
+        let mut running = self.running.remove(&relay)?;
+        running.free(&mut self.used);
+        let Running { waiting, launch, .. } = running;
         self.update_machine(waiting.machine, |it| {
             it.running = it.running.saturating_sub(waiting.turn.guess);
             it.runs -= 1;
         });
-        if !is_ending {
-            self.free(&launch.allocation);
-        }
         let turn = match next {
             Next::Enlarged(turn)
                 if !launch.is_whole_team
@@ -606,7 +608,7 @@ impl Campaign {
         });
         self.launching = waiting.machine;
         let able = self.without_unreachable(waiting.relay, self.capacities.clone());
-        let able = able.into_iter().filter(|it| *it > Rate::ZERO).count();
+        let able = able.into_iter().filter(|capacity| *capacity > Rate::ZERO).count();
         let has_others = able > allocation.assignments.len();
         let Waiting { relay, turn, .. } = waiting;
         let participants =

@@ -274,12 +274,6 @@ impl Measurement {
         self.turn.round
     }
 
-    /// The number of seconds of this round, with those before it that do not count.
-    #[must_use]
-    pub const fn round_s(&self) -> u32 {
-        self.params.round_s()
-    }
-
     /// *z₀*: the capacity that this round expects.
     #[must_use]
     pub const fn guess(&self) -> Rate {

@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Beside *L* links of others, the links of a measurement get *k*/(*k*+*L*) of a rate limit.
+    /// If others have *L* links, *k* links of a measurement get *k*/(*k*+*L*) of a rate limit.
     #[test]
     fn competition_that_takes_a_tenth_of_a_rate_limit_shows_with_any_team() {
         for (few, all) in [(2.0, 8.0), (3.0, 8.0), (4.0, 8.0), (40.0, 160.0)] {

@@ -440,7 +440,7 @@ impl TeamMeasurement {
                 let round = self.measurement.round();
                 let estimate = outcome.estimate().filter(|estimate| estimate.rounds == round);
                 let seconds = estimate.map_or(&[][..], |estimate| &estimate.seconds);
-                let of = self.measurement.round_s();
+                let of = self.measurement.params().round_s();
                 for totals in seconds.iter().skip(self.seconds_reported as usize) {
                     let measured = Rate::from_byte_per_s(totals.total());
                     let second = Progress::Second { round, index: totals.second, of, measured };
@@ -500,7 +500,7 @@ impl TeamMeasurement {
 
     /// Reports the seconds that have become complete.
     fn report_seconds(&mut self) {
-        let (round, of) = (self.measurement.round(), self.measurement.round_s());
+        let (round, of) = (self.measurement.round(), self.measurement.params().round_s());
         for totals in self.measurement.seconds().skip(self.seconds_reported as usize) {
             let measured = Rate::from_byte_per_s(totals.total());
             let second = Progress::Second { round, index: totals.second, of, measured };

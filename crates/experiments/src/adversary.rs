@@ -146,7 +146,7 @@ impl Context<'_> {
         let request = Request { repeats_failures: false, ..request };
         let measured = measure(team, request, on_progress, self.interrupt.requested())?;
         let interrupted = || Error::Failed("interrupted".to_owned());
-        measured.map(|it| it.record.outcome()).ok_or_else(interrupted)
+        measured.map(|measured| measured.record.outcome()).ok_or_else(interrupted)
     }
 
     /// Runs cases one after another until the user interrupts, and prints each when it ends. If a case cannot be run, its verdict is

@@ -211,7 +211,7 @@ fn measure(
     };
     let stop = session.interrupt.requested();
     let measured = measuring::measure(&testbed.team(2), request, &mut |_| {}, stop)?;
-    Ok(measured.and_then(|it| it.record.capacity()).map(Rate::as_mbit_per_s))
+    Ok(measured.and_then(|measured| measured.record.capacity()).map(Rate::as_mbit_per_s))
 }
 
 /// Content of a descriptor.

@@ -204,7 +204,8 @@ impl WanGrid {
             Ok(Box::new(team) as Box<dyn Team>)
         };
         let adjust = |request| {
-            let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
+            let path =
+                sockets.map(|first_sockets| PathParams { first_sockets, ..PathParams::default() });
             // The failure is judged, and not what follows.
             let repeats_failures = cell.fault.is_none();
             let measurers_min = if cell.rtt_ms > 0 { MEASURERS } else { 1 };

@@ -153,7 +153,7 @@ pub(crate) struct Summary {
     slots: u32,
     /// What all relays need, in slots of the smallest team.
     bound_slots: f64,
-    /// The same in hours: no plan of one measurement for each relay is shorter.
+    /// `bound_slots` in hours. No plan of one measurement for each relay is shorter.
     bound_hours: f64,
     /// The capacity of the smallest team that measures all relays in the period, 1.1 times each in the mean. Absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -54,7 +54,7 @@ pub struct Answer {
 pub enum Timing {
     /// As early as possible, the largest first; the period ends when all are done.
     Greedy,
-    /// In slots that are drawn from a secret seed, at times that nothing before tells
+    /// In slots that are drawn from a secret seed, at times that no relay can predict from its earlier measurements
     /// ([`Plan::memoryless`](crate::plan::Plan::memoryless)). The period ends at its [end](Bounds::end_unix_s).
     Slots,
     /// Each in one such slot, and new relays in the first slot with room (paper, §4.3).

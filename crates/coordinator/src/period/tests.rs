@@ -57,8 +57,10 @@ fn options() -> impl Strategy<Value = WorldOptions> {
     ];
     let happenings = prop::collection::vec((1u64..PERIOD_S, happening), 0..5);
     let timing = prop_oneof![3 => Just(Timing::Slots), 1 => Just(Timing::Greedy)];
-    let lengths =
-        (prop::sample::select(vec![45_u64, 8, 5]), prop::sample::select(vec![20_u64, 1500, 3900]));
+    let lengths = (
+        prop::sample::select(vec![45_u64, 8, 5]),
+        prop::sample::select(vec![20_u64, 1500, 3900, 8000]),
+    );
     (any::<u64>(), timing, happenings, lengths).prop_map(
         |(seed, timing, happenings, (slot_s, setup_ms))| WorldOptions {
             timing,

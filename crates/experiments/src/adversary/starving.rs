@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::testbed;
 use crate::wan_site::Relays;
 use authority::one_relay::Request;
-use coordinator::{Outcome, Params, Progress};
+use coordinator::{Mode, Outcome, Params, PathParams, Progress};
 use lab::load::{ClientLoad, ClientTraffic};
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
@@ -245,8 +245,10 @@ pub(super) fn figure(cases: &[Case]) -> Option<ExperimentFigure> {
     if ours.is_empty() && tor.is_empty() {
         return None;
     }
-    let share =
-        |count: f64| (count, MEASUREMENT_LINKS / (MEASUREMENT_LINKS + count.min(LINKS.into())));
+    // A rate limit is divided among links.
+    let near = PathParams::at_distance(Mode::Transit, Rate::ZERO, Duration::ZERO, SECONDS_MIN);
+    let own = f64::from(near.first_sockets);
+    let share = |count: f64| (count, own / (own + count.min(LINKS.into())));
     let steps = (0..=60u32).map(|step| most.powf(f64::from(step) / 60.0));
     let x = Axis::new("client circuits").log();
     let y = Axis::new("estimate ÷ truth").showing(0.0, 1.1);
@@ -262,13 +264,10 @@ pub(super) fn figure(cases: &[Case]) -> Option<ExperimentFigure> {
     Some(figure)
 }
 
-/// The links of the measurement (`coordinator::PathParams::at_distance`). A rate limit is divided among links.
-const MEASUREMENT_LINKS: f64 = 8.0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coordinator::{Estimate, Inconclusive, Mode, Spread};
+    use coordinator::{Estimate, Inconclusive, Spread};
 
     fn measured(mbit: f64, inconclusive: Option<Inconclusive>) -> Measured {
         let capacity = Rate::from_mbit_per_s(mbit);

@@ -100,7 +100,7 @@ impl Set {
             self.relays.iter().map(|_| None).collect();
         while let Some(launch) = campaign.poll_launch() {
             let shares = &launch.allocation.assignments;
-            let team = testbed.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)));
+            let team = testbed.team_of(shares.iter().map(|share| (share.measurer.0, share.rate)));
             if let Some(place) = teams.get_mut(launch.relay.0) {
                 *place = Some((shares.len(), team));
             }

@@ -117,11 +117,11 @@ fn render(results: &[Outcome]) -> String {
     parts.join("\n\n")
 }
 
-fn surroundings(it: &Outcome) -> String {
-    match &it.conditions {
-        Some(conditions) => format!("{}; {conditions}", it.machine),
-        None => it.machine.clone(),
-    }
+/// Where and how the result was obtained. One without a target was not written by `results record`.
+fn surroundings(outcome: &Outcome) -> String {
+    let typed = outcome.target.is_none().then_some("transcribed by hand");
+    let parts = [Some(outcome.machine.as_str()), outcome.conditions.as_deref(), typed];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn command(it: &Outcome) -> String {
@@ -219,7 +219,9 @@ mod tests {
         let claim = folder.path().join("relay");
         fs::create_dir(&claim).expect("new");
         outcome("2026-11-25", &["1"], "Old.").write(&claim.join("a.json")).expect("room");
-        outcome("2026-11-26", &["1"], "New.").write(&claim.join("b.json")).expect("room");
+        let target = Some("x86_64-unknown-linux-gnu".to_owned());
+        let recorded = Outcome { target, ..outcome("2026-11-26", &["1"], "New.") };
+        recorded.write(&claim.join("b.json")).expect("room");
         let mut claims = Claims::read(folder.path()).expect("results");
         assert_eq!(claims.hidden(), Some("relay"));
         let page = "# Relay\n\n<!-- results: relay -->\nstale\n<!-- end -->\n\nText.\n";
@@ -236,7 +238,7 @@ mod tests {
                 "| Date | Commit | Machine | of 1 |",
                 "|---|---|---|---|",
                 "| 2026-11-26 |  | two cores | 1 |",
-                "| 2026-11-25 |  | two cores | 1 |",
+                "| 2026-11-25 |  | two cores; transcribed by hand | 1 |",
                 "New.",
                 "Old.",
                 "<!-- end -->",

@@ -167,6 +167,21 @@ fn a_failure_keeps_the_estimate_and_its_reason_is_counted() {
     assert!(causes[0].example.contains("refused"), "{causes:?}");
 }
 
+#[test]
+fn a_measurement_that_another_one_follows_is_not_the_last_state_of_its_relay() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let down = Failure::RelayUnreachable { detail: "refused".to_owned() };
+    let before = failed(relay(1), NOW - DAY, 1, down);
+    let continued = MeasurementFinished { is_final: false, ..closed(relay(1), NOW, 1, 5_000_000) };
+    store
+        .write(&[before, continued].map(|measurement| Entry::Finished(Box::new(measurement))))
+        .expect("room");
+    let row = store.relay(relay(1).rsa).expect("read").expect("known");
+    assert_eq!(row.last_state, Some(State::Failed));
+    assert!(row.last_ended_unix_s < Some(NOW), "{row:?}");
+}
+
 proptest! {
     /// Otherwise a coordinator would continue differently after a restart.
     #[test]
