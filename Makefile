@@ -7,11 +7,16 @@ DATA ?= ../shared/data
 # The program of private networks and benchmarks.
 LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 
-.PHONY: help deps cargo demo test test-cluster test-python quick lint bench release
+# Names the Rust that is needed.
+MANIFEST = Cargo.toml
+test-all test-cluster: MANIFEST = crates/archive/Cargo.toml
+
+.PHONY: help deps cargo demo test test-all test-cluster test-python quick lint bench release
 
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
-	@echo 'make test   format, lints, house rules, all tests, documentation'
+	@echo 'make test   format, lints, house rules, documentation; all tests but those of the next line'
+	@echo 'make test-all  floods, long waits for tor, separate networks, the query engine of archives'
 	@echo 'make test-cluster  of these, only errors and SQL queries of archives on a cluster on loopback'
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: a minute after a build'
 	@echo 'make lint   format, lints and house rules only'
@@ -25,9 +30,12 @@ deps: cargo
 
 cargo:
 	@command -v cargo >/dev/null || { \
-	  echo 'There is no cargo in PATH. Install Rust 1.92 or newer from https://rustup.rs :' >&2; \
+	  echo 'There is no cargo in PATH. Install stable Rust from https://rustup.rs :' >&2; \
 	  echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; \
 	  echo 'then open a new shell, or run: . "$$HOME/.cargo/env"' >&2; exit 1; }
+	@needed=$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' $(MANIFEST)); has=$$(rustc --version | cut -d ' ' -f 2); \
+	printf '%s\n' "$$needed" "$$has" | sort -CV || { \
+	  echo "Rust $$needed or newer is needed, and this is $$has. With rustup: rustup update stable" >&2; exit 1; }
 
 demo: deps
 	cargo build --release --locked
@@ -35,6 +43,9 @@ demo: deps
 
 test: deps
 	@scripts/test
+
+test-all: deps
+	@scripts/test --all
 
 test-cluster: deps
 	@scripts/test-cluster

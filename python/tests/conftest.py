@@ -76,7 +76,7 @@ def simulated(tmp_path_factory, networks) -> dict[str, tuple[Path, list[dict]]]:
         folder = tmp_path_factory.mktemp("runs") / name
         printed = call(
             "flashflow-lab", "sim", "run", "--network", network, "--seconds", 61, "--warm-up", 0,
-            "--out", folder, "--parquet", "--json",
+            "--out", folder, "--json",
         )
         made[name] = folder, [json.loads(line) for line in printed.splitlines()]
     return made

@@ -102,7 +102,9 @@ impl Dataset {
         if folder.join(MANIFEST).is_file() {
             return Ok(Self { folder: folder.to_owned() });
         }
-        let problem = "not a dataset: there is no manifest.jsonl; create one with `flashflow-lab archive import`".to_owned();
+        let problem =
+            "not a dataset: there is no manifest.jsonl; create one with `flashflow-archive import`"
+                .to_owned();
         Err(ArchiveError::Source { path: folder.to_owned(), problem })
     }
 

@@ -6,7 +6,6 @@ use crate::dataset::{Dataset, FileState};
 use crate::error::ArchiveError;
 use crate::relay_hours::RelayHours;
 use crate::rows;
-#[cfg(feature = "cluster")]
 use ballista_core::extension::SessionConfigExt as _;
 use datafusion::arrow::array::AsArray;
 pub use datafusion::arrow::array::RecordBatch;
@@ -110,7 +109,6 @@ pub(crate) enum Runner {
     /// In this process.
     Here,
     /// On a cluster.
-    #[cfg(feature = "cluster")]
     Cluster(crate::cluster::Scheduler),
 }
 
@@ -120,7 +118,6 @@ impl Runner {
     fn configured(&self, config: SessionConfig) -> SessionConfig {
         match self {
             Self::Here => config,
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => config.upgrade_for_ballista(),
         }
     }
@@ -136,7 +133,6 @@ impl Runner {
         match self {
             // DataFusion alone does not know Ballista's option.
             Self::Here => &ALL[..3],
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => &ALL,
         }
     }
@@ -147,7 +143,6 @@ impl Runner {
     ) -> Result<Vec<RecordBatch>, DataFusionError> {
         match self {
             Self::Here => frame.collect().await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(scheduler) => scheduler.collect(frame).await,
         }
     }
@@ -178,7 +173,6 @@ impl Engine {
     ///
     /// # Errors
     /// As for `open`, or the scheduler does not answer.
-    #[cfg(feature = "cluster")]
     pub fn on_cluster(
         dataset: Dataset,
         limits: Limits,

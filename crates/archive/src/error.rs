@@ -1,7 +1,6 @@
 //! Errors of archives and datasets.
 
 use arrow_schema::ArrowError;
-#[cfg(feature = "engine")]
 use datafusion::error::DataFusionError;
 use std::io;
 use std::path::PathBuf;
@@ -38,12 +37,10 @@ pub enum ArchiveError {
     /// The dataset lacks what the command needs.
     #[error("{0}")]
     Missing(String),
-    #[cfg(feature = "engine")]
     /// The query is invalid, or failed.
     #[error("{}", brief(.0))]
     Query(#[from] DataFusionError),
     /// A process of the cluster failed.
-    #[cfg(feature = "cluster")]
     #[error("{0}")]
     Cluster(String),
     /// A value cannot be printed.
@@ -51,7 +48,6 @@ pub enum ArchiveError {
     Arrow(#[from] ArrowError),
 }
 
-#[cfg(feature = "engine")]
 /// The error without the engine's internal context.
 fn brief(error: &DataFusionError) -> String {
     match error.find_root() {

@@ -20,7 +20,6 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
-#[cfg(feature = "cluster")]
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
@@ -296,7 +295,6 @@ impl RelayHoursExec {
     }
 
     /// The range numbers left in `ranges`, if it is a table in memory.
-    #[cfg(feature = "cluster")]
     pub(crate) fn numbers(&self) -> Option<Vec<u64>> {
         let source = self.ranges.downcast_ref::<DataSourceExec>()?.data_source().as_ref();
         let source: &dyn std::any::Any = source;

@@ -1,11 +1,9 @@
 //! Section 3.4 of the paper: the effect of a speed test of all relays on advertised bandwidths and weights, from the authors' data or from
 //! any dataset and interval.
 
-#[cfg(feature = "engine")]
 mod interval;
 pub mod simulated;
 
-#[cfg(feature = "engine")]
 pub use interval::of_interval;
 
 use crate::dataset::Dataset;

@@ -47,7 +47,6 @@ use clap::{Args, Subcommand};
 use common::{Common, Session};
 pub use error::Error;
 use report::experiment::ExperimentReport;
-pub use reporting::machine;
 pub use simulated::Interval;
 use terminal::{Exit, Interrupt, Output};
 

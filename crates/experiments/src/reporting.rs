@@ -3,8 +3,9 @@
 use crate::error::{Error, Result};
 use link::unix_time_s;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
+use report::machine;
+use std::env;
 use std::path::Path;
-use std::{env, fs, thread};
 use terminal::Output;
 
 /// A report with the title, question and notes of its page in docs/experiments.
@@ -121,19 +122,6 @@ pub(super) fn median_or_mean(values: impl IntoIterator<Item = f64>) -> Option<f6
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
     let mean = values.iter().sum::<f64>() / f64::from(count);
     median(values).map(|median| median.min(mean))
-}
-
-/// Processor and kernel of this machine, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
-#[must_use]
-pub fn machine() -> String {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = processors
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
-        .map_or("an unknown processor", |(_, model)| model.trim());
-    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{cores} cores of {model}, Linux {}", kernel.trim())
 }
 
 /// The command line.

@@ -1,8 +1,6 @@
 //! The commands.
 
 use crate::anonymity_command::{self, AnonymityOptions};
-#[cfg(feature = "archive")]
-use crate::archive_command;
 use crate::client_command::{self, ClientOptions};
 use crate::demo::{self, DemoOptions};
 use crate::lab_command::{self, LabOptions};
@@ -15,6 +13,7 @@ use cli::{Commands, CompletionsOptions, Error, ManualOptions};
 use experiments::bench::BenchOptions;
 use experiments::{ExperimentOptions, bench};
 use std::error::Error as StdError;
+use std::ffi::OsString;
 use terminal::{Exit, Interrupt, Output};
 
 #[derive(Debug, Subcommand)]
@@ -29,8 +28,12 @@ pub(crate) enum Command {
     Probe(ProbeOptions),
     Model(ModelOptions),
     Anonymity(AnonymityOptions),
-    #[cfg(feature = "archive")]
-    Archive(archive_command::ArchiveOptions),
+    /// A program of its own: flashflow-archive.
+    #[command(hide = true, disable_help_flag = true)]
+    Archive {
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        arguments: Vec<OsString>,
+    },
     Completions(CompletionsOptions),
     /// For packagers.
     #[command(hide = true)]
@@ -48,8 +51,6 @@ impl Commands for Command {
         ("Private networks", &["demo", "lab"]),
         ("Experiments and simulations", &["experiment", "bench", "sim", "results"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
-        #[cfg(feature = "archive")]
-        ("Tor's archives", &["archive"]),
         ("Other", &["completions", "help"]),
     ];
 
@@ -64,8 +65,7 @@ impl Commands for Command {
             Self::Probe(options) => probe_command::run(options, output, interrupt),
             Self::Model(options) => model_command::run(&options.action, output, interrupt),
             Self::Anonymity(options) => anonymity_command::run(options, output),
-            #[cfg(feature = "archive")]
-            Self::Archive(options) => archive_command::run(options, output, interrupt),
+            Self::Archive { arguments } => Err(Error::Usage(moved(arguments))),
             Self::Sim(options) => sim_command::run(&options.action, output, interrupt),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
             Self::Manual(options) => options.run::<Self>(output),
@@ -81,6 +81,16 @@ impl Commands for Command {
     }
 }
 
+/// Where the archive analysis is.
+fn moved(arguments: &[OsString]) -> String {
+    let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    format!(
+        "archives are analysed by a program of their own: flashflow-archive {} (package flashflow-archive, or cargo build \
+         --release -p flashflow-archive)",
+        arguments.join(" ")
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,8 +102,6 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_documentation_and_of_the_help_parse() {
-        // A build without the feature has no such command.
-        let missing = if cfg!(feature = "archive") { &[][..] } else { &["archive"] };
-        testbin::manual::assert_commands_parse(&cli::command::<Command>(), missing, 60);
+        testbin::manual::assert_commands_parse(&cli::command::<Command>(), 60);
     }
 }

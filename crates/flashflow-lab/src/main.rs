@@ -2,14 +2,11 @@
 //! experiment are processes of `flashflow`.
 
 mod anonymity_command;
-#[cfg(feature = "archive")]
-mod archive_command;
 mod authorities;
 mod choosing;
 mod client_command;
 mod commands;
 mod demo;
-mod json_line;
 mod lab_command;
 mod model_command;
 mod probe_command;

@@ -8,10 +8,10 @@ mod page;
 
 use clap::{Args, Subcommand};
 use cli::Error;
-use experiments::machine;
 use link::unix_time_s;
 use outcome::Outcome;
 use page::Claims;
+use report::machine;
 use serde_json::json;
 use std::env;
 use std::fs;

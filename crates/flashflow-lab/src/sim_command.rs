@@ -5,7 +5,6 @@ mod figures;
 mod sample;
 mod truth;
 
-use crate::json_line::tagged;
 use clap::{Args, Subcommand};
 use cli::Error;
 use experiments::batch::{self, BatchOptions, ReportOptions};
@@ -15,7 +14,7 @@ use sample::SampleOptions;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Interrupt, Output, tagged};
 use tornet::network::Network;
 use tornet::results::{SUMMARY, SizeFigures, Summary, check_is_free, finish};
 use tornet::run::{Plan, run as run_network};
@@ -77,9 +76,6 @@ pub(crate) struct RunOptions {
     /// Write transfers.csv, relays.csv, seconds.csv and summary.json to this folder. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Also write transfers.parquet, relays.parquet and seconds.parquet.
-    #[arg(long, requires = "out")]
-    parquet: bool,
 }
 
 pub(crate) fn run(
@@ -131,9 +127,6 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
     let outcome = run_network(&network, &plan(options), interrupt.requested(), &progress)?;
     output.quiet();
     let summary = finish(&network, &plan(options), &outcome, options.out.as_deref())?;
-    if let Some(folder) = options.out.as_deref().filter(|_| options.parquet) {
-        tornet::results::write_parquet(&network, &outcome, folder)?;
-    }
     if let Some(folder) = &options.out {
         write_summary(folder, options, &summary, output)?;
     }
@@ -161,7 +154,7 @@ fn write_summary(
     fields["load"] = json!(options.load);
     fields["scale"] = json!(options.scale);
     fields["version"] = json!(output.version());
-    fields["machine"] = json!(experiments::machine());
+    fields["machine"] = json!(report::machine());
     let path = folder.join(SUMMARY);
     let written = files::replace(&path, format!("{fields:#}\n").as_bytes(), files::Access::Umask);
     written.map_err(|source| Error::File { what: "write", path, source })

@@ -1,9 +1,4 @@
-//! The command line of `flashflow-lab`, on private networks of C tor.
-//!
-//! Each run has a separate folder for temporary files, so that leftovers are found.
-
-mod demo;
-mod lab;
+//! The command line of `flashflow-lab`: what is refused, help, manual. `demo` and `networks` have what starts a network.
 
 use std::process::Command;
 use testbin::{Running, Scratch};
@@ -54,6 +49,13 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         scratch.assert_clean();
         assert!(!scratch.path("net").exists(), "{arguments:?}");
     }
+}
+
+#[test]
+fn the_analysis_of_archives_is_said_to_be_another_program() {
+    let ended = Scratch::new().run(&["archive", "errors", "tor.dataset", "--out", "errors"]);
+    ended.assert_refused(&["flashflow-archive errors tor.dataset --out errors"]);
+    assert_eq!(ended.code, Some(2));
 }
 
 #[test]

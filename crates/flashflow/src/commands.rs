@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_documentation_and_of_the_help_parse() {
-        testbin::manual::assert_commands_parse(&cli::command::<Command>(), &[], 60);
+        testbin::manual::assert_commands_parse(&cli::command::<Command>(), 60);
     }
 
     #[test]

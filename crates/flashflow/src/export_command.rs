@@ -4,12 +4,8 @@ use clap::{Args, ValueEnum};
 use cli::Error;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
-#[cfg(feature = "parquet")]
-use report::rows::Row;
 use report::rows::{write_csv, write_json_lines};
-// In a workspace build, another program may enable Parquet in `report`, while the rows of `store` lack it.
-#[cfg(not(feature = "parquet"))]
-use serde::Serialize as Row;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
@@ -20,7 +16,7 @@ use store::{Measurement, Reader, RelayQuery, StoreError};
 use terminal::times::time;
 use terminal::{Exit, Output};
 
-/// Export a coordinator's store as JSON lines, CSV or Parquet.
+/// Export a coordinator's store as JSON lines or CSV.
 ///
 /// The coordinator may be running. Rates are in bytes per second, times in Unix seconds. Slots are exported once their period has
 /// begun, seeds once it has ended.
@@ -39,7 +35,7 @@ pub(crate) struct ExportOptions {
     /// Table to export.
     #[arg(long, value_enum, default_value_t = What::Measurements)]
     what: What,
-    /// Output format. Records can be exported as JSON lines only. Parquet needs a build with `--features parquet`.
+    /// Output format. Records can be exported as JSON lines only. `flashflow-archive convert` makes Parquet of CSV.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
     /// Only measurements that ended at this time or later: Unix seconds, a date, or a date and time in UTC.
@@ -77,8 +73,6 @@ enum Format {
     Jsonl,
     /// Comma-separated values with a header.
     Csv,
-    /// Apache Parquet.
-    Parquet,
 }
 
 /// The reason that an export ended early.
@@ -105,10 +99,6 @@ type Emitted = Result<(), Failed>;
 pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Error> {
     if options.what == What::Records && options.format != Format::Jsonl {
         return Err(Error::Usage("records are not a table: use --format jsonl".to_owned()));
-    }
-    if options.format == Format::Parquet && cfg!(not(feature = "parquet")) {
-        let problem = "--format parquet: this program was built without it; build it with `--features parquet`";
-        return Err(Error::Usage(problem.to_owned()));
     }
     let reader = Reader::open(&options.store)?;
     let lines = match &options.out {
@@ -149,7 +139,7 @@ fn file_error(path: &Path, source: io::Error) -> Error {
 }
 
 /// Writes the table. Returns the number of rows.
-fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Result<u64, Failed> {
+fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u64, Failed> {
     let relay = options.relay.map(|relay| RsaId(*relay.as_bytes()));
     let format = options.format;
     match options.what {
@@ -191,18 +181,14 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Re
 }
 
 /// Writes the rows that `feed` passes to its argument. Returns their number.
-fn table<T: Row>(
+fn table<T: Serialize>(
     format: Format,
-    out: impl Write + Send,
+    out: impl Write,
     feed: impl FnOnce(&mut dyn FnMut(T) -> Emitted) -> Emitted,
 ) -> Result<u64, Failed> {
     match format {
         Format::Jsonl => write_json_lines(out, feed),
         Format::Csv => write_csv(out, feed),
-        #[cfg(feature = "parquet")]
-        Format::Parquet => report::rows::write_parquet(out, feed),
-        #[cfg(not(feature = "parquet"))]
-        Format::Parquet => Err(io::Error::other("built without Parquet").into()),
     }
 }
 

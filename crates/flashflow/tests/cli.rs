@@ -41,8 +41,7 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["keys"], &["--out", "--show"]),
         (&["dashboard", "--store", "s", "--listen", "0.0.0.0:0"], &["--listen", "--allow-others"]),
         (&["export", "--store", "s", "--what", "records", "--format", "csv"], &["jsonl"]),
-        #[cfg(not(feature = "parquet"))]
-        (&["export", "--store", "s", "--format", "parquet"], &["parquet"]),
+        (&["export", "--store", "s", "--format", "parquet"], &["jsonl", "csv"]),
         (&["bwfile", "check"], &["FILE"]),
         (&["frobnicate"], &["frobnicate"]),
         // The most similar command comes first, and a negative number is a value.

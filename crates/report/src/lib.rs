@@ -11,6 +11,7 @@ pub mod experiment;
 mod figure;
 mod html;
 mod line;
+mod machine;
 mod model;
 mod plots;
 mod record;
@@ -23,6 +24,7 @@ mod write;
 
 pub use account::RoundAccount;
 pub use line::line;
+pub use machine::machine;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
 pub use table::{sockets, table};
 pub use text::plural;

@@ -1,13 +1,7 @@
-//! Writes rows of a table as JSON lines, CSV or, with the feature `parquet`, Parquet.
+//! Writes rows of a table as JSON lines or CSV.
 //!
-//! A writer passes a function to its argument `feed`, which calls it for each row. So at most one group of rows is in memory, and
+//! A writer passes a function to its argument `feed`, which calls it for each row. So at most one row is in memory, and
 //! errors of the caller, such as those of a database, are returned.
-
-#[cfg(feature = "parquet")]
-mod parquet;
-
-#[cfg(feature = "parquet")]
-pub use parquet::{Row, write_parquet};
 
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};

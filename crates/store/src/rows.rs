@@ -1,4 +1,4 @@
-//! Tables as rows of plain values, for other programs: JSON, CSV and Parquet. Rates are in bytes per second, times in
+//! Tables as rows of plain values, for other programs: JSON and CSV. Rates are in bytes per second, times in
 //! Unix seconds.
 
 use crate::{Measurement, PathEntry, PeriodSummary, RelayRow, Second, State, Suspect, mode_word};
@@ -9,7 +9,6 @@ use serde::Serialize;
 
 /// A measurement, without its seconds.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct MeasurementLine {
     fingerprint: String,
     nickname: String,
@@ -30,7 +29,6 @@ pub struct MeasurementLine {
 
 /// A second of a measurement.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct SecondLine {
     fingerprint: String,
     ended_unix_s: Option<u64>,
@@ -45,7 +43,6 @@ pub struct SecondLine {
 
 /// A relay.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct RelayLine {
     fingerprint: String,
     nickname: String,
@@ -64,7 +61,6 @@ pub struct RelayLine {
 
 /// A period.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct PeriodLine {
     begin_unix_s: u64,
     length_s: u64,
@@ -77,7 +73,6 @@ pub struct PeriodLine {
 
 /// Two relays that may share a machine.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct SuspicionLine {
     fingerprint: String,
     nickname: String,
@@ -164,7 +159,6 @@ impl From<&PeriodSummary> for PeriodLine {
 
 /// A measurer's observations of its path to a relay.
 #[derive(Serialize, JsonSchema)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct PathLine {
     fingerprint: String,
     /// The measurer's public key.

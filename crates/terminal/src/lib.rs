@@ -18,4 +18,4 @@ pub use error::Error;
 pub use exit::Exit;
 pub use hangup::Hangup;
 pub use interrupt::Interrupt;
-pub use output::{End, ErrorStream, Output, is_journal, note};
+pub use output::{End, ErrorStream, Output, is_journal, note, tagged};

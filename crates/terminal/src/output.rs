@@ -4,6 +4,7 @@ use crate::exit::Exit;
 use indicatif::{ProgressBar, ProgressStyle};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::env;
 use std::fmt::Display;
 use std::fs::File;
@@ -39,6 +40,17 @@ pub enum End {
         /// The reason.
         error: String,
     },
+}
+
+/// The fields of `value` as a line of results: a JSON object with the given `type`.
+#[must_use]
+pub fn tagged(kind: &str, value: &impl Serialize) -> Value {
+    let mut line = json!({"type": kind});
+    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(value))
+    {
+        line.extend(rest);
+    }
+    line
 }
 
 /// Standard error for a log whose lines do not break the progress display.

@@ -2,15 +2,11 @@
 
 mod figures;
 mod files;
-#[cfg(feature = "parquet")]
-mod parquet;
 mod rows;
 mod transfers;
 mod waits;
 
 pub use figures::{SizeFigures, Summary, peak_memory_mib};
-#[cfg(feature = "parquet")]
-pub use parquet::write_parquet;
 pub use transfers::{Transfers, Unfinished, transfers};
 pub use waits::{Plateau, Waits};
 
@@ -23,15 +19,7 @@ use std::path::Path;
 pub const SUMMARY: &str = "summary.json";
 
 /// The files of a run.
-const FILES: [&str; 7] = [
-    SUMMARY,
-    "transfers.csv",
-    "relays.csv",
-    "seconds.csv",
-    "transfers.parquet",
-    "relays.parquet",
-    "seconds.parquet",
-];
+const FILES: [&str; 4] = [SUMMARY, "transfers.csv", "relays.csv", "seconds.csv"];
 
 /// Checks that a folder contains no earlier run, which would be overwritten.
 ///

@@ -34,7 +34,7 @@ struct Head {
 
 fn broken(error: impl std::fmt::Display) -> DataFusionError {
     DataFusionError::Plan(format!(
-        "a node of relay_hours cannot be read ({error}): run one version of flashflow-lab on all machines of the cluster"
+        "a node of relay_hours cannot be read ({error}): run one version of flashflow-archive on all machines of the cluster"
     ))
 }
 

@@ -8,7 +8,6 @@ use sim::world::{Ending, HostFigures, Record};
 
 /// A transfer.
 #[derive(Serialize)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub(super) struct TransferRow<'a> {
     client: &'a str,
     begun_ns: u64,
@@ -56,7 +55,6 @@ pub(super) fn transfers<'a>(
 
 /// A relay, over the whole run.
 #[derive(Serialize)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub(super) struct RelayRow<'a> {
     relay: &'a str,
     weight: u64,
@@ -113,7 +111,6 @@ fn micros(seconds: f64) -> u64 {
 
 /// The bytes that a relay has sent in a second.
 #[derive(Serialize)]
-#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub(super) struct SecondRow<'a> {
     relay: &'a str,
     second: u32,

@@ -1,34 +1,24 @@
-//! `flashflow-lab archive`: its command line.
+//! The commands.
 
 mod run;
 mod series;
 
-#[cfg(feature = "archive-cluster")]
 use archive::cluster::Scheduler;
 use archive::engine::Period;
 use archive::times;
 use clap::{Args, Subcommand, ValueEnum};
+use cli::{Commands, CompletionsOptions, Error, ManualOptions};
 use netdoc::Fingerprint;
-#[cfg(feature = "archive-cluster")]
+use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-
-pub(crate) use run::run;
-
-/// Analyse Tor's archives: capacities, weights and their errors over years.
-///
-/// The command imports archives into a dataset of Parquet files, one per month, which pandas, polars and DuckDB can also read. Queries
-/// are SQL. See archives.md in the documentation.
-#[derive(Debug, Args)]
-pub(crate) struct ArchiveOptions {
-    #[command(subcommand)]
-    action: Action,
-}
+use terminal::{Exit, Interrupt, Output};
 
 #[derive(Debug, Subcommand)]
-enum Action {
+pub(crate) enum Command {
     Import(Import),
     Check(CheckCommand),
+    Synth(SynthCommand),
     Errors(ErrorsCommand),
     Speedtest(SpeedtestCommand),
     Staging(StagingCommand),
@@ -36,50 +26,94 @@ enum Action {
     Summary(SummaryCommand),
     Relay(RelayCommand),
     Query(QueryCommand),
-    Synth(SynthCommand),
-    #[cfg(feature = "archive-cluster")]
-    #[command(subcommand)]
-    Cluster(ClusterCommand),
+    Convert(ConvertCommand),
+    Scheduler(SchedulerCommand),
+    Executor(ExecutorCommand),
+    Completions(CompletionsOptions),
+    /// For packagers.
+    #[command(hide = true)]
+    Manual(ManualOptions),
 }
 
-/// Run a scheduler or an executor of a cluster, for queries with --cluster.
+impl Commands for Command {
+    const NAME: &'static str = "flashflow-archive";
+    const ABOUT: &'static str = "Tor's archives: capacities, weights and their errors over years";
+    const LONG_ABOUT: &'static str = "Imports archives into a dataset of Parquet files, one per month, which pandas, polars and DuckDB \
+        can also read. Queries are SQL. See archives.md in the documentation.";
+    const EXAMPLES: &'static str = "Example:
+  flashflow-archive synth --to tor.dataset
+  flashflow-archive errors tor.dataset --out errors";
+    const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
+        ("Datasets", &["import", "check", "synth", "convert"]),
+        ("Questions", &["errors", "speedtest", "staging", "schedule", "summary", "relay", "query"]),
+        ("Clusters", &["scheduler", "executor"]),
+        ("Other", &["completions", "help"]),
+    ];
+
+    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+        match self {
+            Self::Import(options) => options.run(output, interrupt),
+            Self::Check(options) => options.run(output),
+            Self::Synth(options) => options.run(output, interrupt),
+            Self::Errors(options) => options.run(output),
+            Self::Speedtest(options) => options.run(output),
+            Self::Staging(options) => options.run(output),
+            Self::Schedule(options) => options.run(output, interrupt),
+            Self::Summary(options) => options.run(output),
+            Self::Relay(options) => options.run(output),
+            Self::Query(options) => options.run(output),
+            Self::Convert(options) => options.run(output),
+            Self::Scheduler(options) => options.run(output),
+            Self::Executor(options) => options.run(output),
+            Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
+            Self::Manual(options) => options.run::<Self>(output),
+        }
+    }
+
+    /// Errors of the library are never errors of the command line.
+    fn is_usage(_: &(dyn StdError + Send + Sync + 'static)) -> bool {
+        false
+    }
+}
+
+/// Run the scheduler of a cluster, which divides queries among executors, until it is interrupted.
 ///
 /// A cluster has one scheduler, and executors on any number of machines. Connections are neither encrypted nor authenticated: anybody
 /// who reaches a port can run any plan, which can read and write files. Use a private network, and --allow-others.
-#[cfg(feature = "archive-cluster")]
-#[derive(Debug, Subcommand)]
-enum ClusterCommand {
-    /// Run the scheduler, which divides queries among executors, until it is interrupted.
-    Scheduler {
-        /// Address for clients and executors. It must be a loopback address, unless --allow-others is given.
-        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50050")]
-        listen: SocketAddr,
-        /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
-        #[arg(long)]
-        allow_others: bool,
-    },
-    /// Run an executor until it is interrupted.
-    Executor {
-        /// Address of the scheduler.
-        #[arg(long, value_name = "df://HOST:PORT", default_value = "df://127.0.0.1:50050")]
-        scheduler: Scheduler,
-        /// Address at which other executors and clients fetch results. It must be a loopback address, unless --allow-others is given, and
-        /// not a wildcard such as 0.0.0.0.
-        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
-        listen: SocketAddr,
-        /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
-        #[arg(long)]
-        allow_others: bool,
-        /// Folder for intermediate results. It is created if it does not exist.
-        #[arg(long, value_name = "DIR")]
-        work: PathBuf,
-        /// Number of threads. By default the number of processors.
-        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
-        threads: Option<u16>,
-        /// Memory for sorting and joining, of all threads together, in MiB.
-        #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
-        memory: u32,
-    },
+#[derive(Debug, Args)]
+pub(crate) struct SchedulerCommand {
+    /// Address for clients and executors. It must be a loopback address, unless --allow-others is given.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50050")]
+    listen: SocketAddr,
+    /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
+    #[arg(long)]
+    allow_others: bool,
+}
+
+/// Run an executor of a cluster until it is interrupted.
+///
+/// Queries with --cluster run on the executors of the cluster. Connections are neither encrypted nor authenticated: see `scheduler`.
+#[derive(Debug, Args)]
+pub(crate) struct ExecutorCommand {
+    /// Address of the scheduler.
+    #[arg(long, value_name = "df://HOST:PORT", default_value = "df://127.0.0.1:50050")]
+    scheduler: Scheduler,
+    /// Address at which other executors and clients fetch results. It must be a loopback address, unless --allow-others is given, and
+    /// not a wildcard such as 0.0.0.0.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
+    listen: SocketAddr,
+    /// Allow connections from other machines. Whoever reaches the port can read and write all files of this user.
+    #[arg(long)]
+    allow_others: bool,
+    /// Folder for intermediate results. It is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// Number of threads. By default the number of processors.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// Memory for sorting and joining, of all threads together, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    memory: u32,
 }
 
 /// Import archives into a dataset.
@@ -91,16 +125,16 @@ enum ClusterCommand {
 /// waits until this one ends.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow-lab archive import --to tor.dataset consensuses-2019-07.tar.xz
-  flashflow-lab archive import --to tor.dataset server-descriptors-2019-0*.tar.xz
-  flashflow-lab archive import --to tor.dataset --geoip GeoLite2-Country.mmdb --geoip GeoLite2-ASN.mmdb server-descriptors-2026-07.tar.xz
+  flashflow-archive import --to tor.dataset consensuses-2019-07.tar.xz
+  flashflow-archive import --to tor.dataset server-descriptors-2019-0*.tar.xz
+  flashflow-archive import --to tor.dataset --geoip GeoLite2-Country.mmdb --geoip GeoLite2-ASN.mmdb server-descriptors-2026-07.tar.xz
 
 With --json: one line of `type` imported for each source, and a last one of `type` summary.
 
 Exit status: 0 all documents of all sources are imported, or of kinds that no table needs; 1 a source is truncated, refused or
 unreadable, or documents are damaged (all others are imported), or the dataset cannot be written; 2 wrong arguments; 130 interrupted
 (completed sources are imported).")]
-struct Import {
+pub(crate) struct Import {
     /// Files and folders to import.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
@@ -128,7 +162,7 @@ struct Import {
 
 Exit status: 0 all files are as an import wrote them; 1 a file is damaged, missing or unknown; 2 wrong arguments."
 )]
-struct CheckCommand {
+pub(crate) struct CheckCommand {
     /// The dataset.
     dataset: PathBuf,
 }
@@ -142,9 +176,8 @@ struct Resources {
     /// Memory for sorting and joining, in MiB. Queries that need more use temporary files.
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
-    /// Run queries on the cluster of this scheduler (see `archive cluster`). All machines of the cluster must have the dataset at the same
+    /// Run queries on the cluster of this scheduler (see `scheduler`). All machines of the cluster must have the dataset at the same
     /// path as this machine. --threads is then the number of parts into which the work is divided.
-    #[cfg(feature = "archive-cluster")]
     #[arg(long, value_name = "df://HOST:PORT")]
     cluster: Option<Scheduler>,
 }
@@ -170,11 +203,11 @@ struct Choice {
 /// The page has figures 1, 2, 3, 4, 10a and 10b and a table that compares with the paper's numbers. Definitions are in archives.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow-lab archive errors tor.dataset --out errors
-  flashflow-lab archive errors tor.dataset --periods day,week --until 2019-08-01 --json
+  flashflow-archive errors tor.dataset --out errors
+  flashflow-archive errors tor.dataset --periods day,week --until 2019-08-01 --json
 
 Exit status: 0 computed; 1 the dataset lacks consensuses or descriptors, or cannot be read; 2 wrong arguments.")]
-struct ErrorsCommand {
+pub(crate) struct ErrorsCommand {
     /// The dataset.
     dataset: PathBuf,
     #[command(flatten)]
@@ -208,12 +241,12 @@ enum WarmUpName {
 /// hour by hour over two weeks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow-lab archive speedtest authors.dataset --out figure-5
-  flashflow-lab archive speedtest --simulated --out simulated
-  flashflow-lab archive speedtest tor.dataset --from 2026-03-01 --until 2026-03-03 --relays measured.txt
+  flashflow-archive speedtest authors.dataset --out figure-5
+  flashflow-archive speedtest --simulated --out simulated
+  flashflow-archive speedtest tor.dataset --from 2026-03-01 --until 2026-03-03 --relays measured.txt
 
 Exit status: 0 computed; 1 the dataset has no relays at that time, or cannot be read; 2 wrong arguments.")]
-struct SpeedtestCommand {
+pub(crate) struct SpeedtestCommand {
     /// The dataset. With --simulated it is optional: its capacities are those of the authors' test or of a staged network.
     #[arg(required_unless_present = "simulated")]
     dataset: Option<PathBuf>,
@@ -254,7 +287,7 @@ struct SpeedtestCommand {
 #[command(
     after_help = "Exit status: 0 computed; 1 the dataset has no staged network, or cannot be read; 2 wrong arguments."
 )]
-struct StagingCommand {
+pub(crate) struct StagingCommand {
     /// The dataset.
     dataset: PathBuf,
     #[command(flatten)]
@@ -266,7 +299,7 @@ struct StagingCommand {
 #[command(after_help = "With --json: one line of `type` day for each day.
 
 Exit status: 0 computed; 1 the dataset is empty or cannot be read; 2 wrong arguments.")]
-struct SummaryCommand {
+pub(crate) struct SummaryCommand {
     /// The dataset.
     dataset: PathBuf,
     /// Use the relays of this origin.
@@ -281,7 +314,7 @@ struct SummaryCommand {
 #[command(
     after_help = "Exit status: 0 written; 1 the dataset does not have the relay, or a file cannot be read or written; 2 wrong arguments."
 )]
-struct RelayCommand {
+pub(crate) struct RelayCommand {
     /// The dataset.
     dataset: PathBuf,
     /// The relay's fingerprint: 40 hex digits.
@@ -298,16 +331,16 @@ struct RelayCommand {
 /// Run SQL on a dataset.
 ///
 /// The tables are statuses, descriptors, relays, votes, bandwidths, staging, campaigns, variations, network_hours and relay_hours;
-/// relay_hours has the capacities that `archive errors` uses. To list their columns: SELECT * FROM information_schema.columns. Nulls are
+/// relay_hours has the capacities that `errors` uses. To list their columns: SELECT * FROM information_schema.columns. Nulls are
 /// last in any order. A query cannot change the dataset.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow-lab archive query tor.dataset 'SELECT COUNT(DISTINCT relay) FROM statuses WHERE is_exit'
-  flashflow-lab archive query tor.dataset --format csv \\
+  flashflow-archive query tor.dataset 'SELECT COUNT(DISTINCT relay) FROM statuses WHERE is_exit'
+  flashflow-archive query tor.dataset --format csv \\
       'SELECT month, MAX(advertised_byte_per_s) FROM descriptors GROUP BY month'
 
 Exit status: 0 done; 1 the query is wrong or failed; 2 wrong arguments.")]
-struct QueryCommand {
+pub(crate) struct QueryCommand {
     /// The dataset.
     dataset: PathBuf,
     /// The query.
@@ -325,6 +358,23 @@ struct QueryCommand {
     resources: Resources,
 }
 
+/// Write a table of CSV or JSON lines as Parquet.
+///
+/// Tables are, for example, those of `flashflow export` and of `flashflow-lab sim run --out`. Types of columns are those of their values in all
+/// rows.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow export --store bandwidth/store.db --format csv --out measurements.csv
+  flashflow-archive convert measurements.csv measurements.parquet
+
+Exit status: 0 written; 1 the table cannot be read, or the file exists or cannot be written; 2 wrong arguments.")]
+pub(crate) struct ConvertCommand {
+    /// The table: a file that ends in .csv, or in .jsonl.
+    table: PathBuf,
+    /// The Parquet file, which must not exist.
+    out: PathBuf,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     Table,
@@ -337,10 +387,10 @@ enum Format {
 /// Relays join and leave. Their advertised bandwidth follows their load, so it is below their capacity.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow-lab archive synth --to year.dataset --relays 8000 --hours 8760
+  flashflow-archive synth --to year.dataset --relays 8000 --hours 8760
 
 Exit status: 0 made; 1 the dataset cannot be written; 2 wrong arguments; 130 interrupted.")]
-struct SynthCommand {
+pub(crate) struct SynthCommand {
     /// Folder of the dataset. It is created if it does not exist.
     #[arg(long, value_name = "DATASET")]
     to: PathBuf,
@@ -362,4 +412,19 @@ struct SynthCommand {
     /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_a_terminal_and_groups_all_commands() {
+        testbin::help::assert_help(&cli::command::<Command>(), Command::GROUPS, 10);
+    }
+
+    #[test]
+    fn the_commands_of_the_documentation_and_of_the_help_parse() {
+        testbin::manual::assert_commands_parse(&cli::command::<Command>(), 10);
+    }
 }

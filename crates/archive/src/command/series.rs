@@ -1,7 +1,6 @@
-//! `flashflow-lab archive schedule`: how long a team needs to measure each network of a dataset.
+//! `flashflow-archive schedule`: how long a team needs to measure each network of a dataset.
 
 use super::run::write;
-use crate::json_line::tagged;
 use archive::dataset::Dataset;
 use archive::engine::Limits;
 use archive::rows::Origin;
@@ -13,7 +12,7 @@ use cli::Error;
 use coordinator::plan::TeamRoom;
 use onion::Rate;
 use std::path::PathBuf;
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Interrupt, Output, tagged};
 
 /// Compute how long a team needs to measure each network of a dataset, and how long new relays wait (section 7 of the FlashFlow paper).
 ///
@@ -22,14 +21,14 @@ use terminal::{Exit, Interrupt, Output};
 /// defaults are those of the paper. To plan one consensus with the settings of a coordinator, use `flashflow schedule`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow-lab archive schedule tor.dataset --out schedule
-  flashflow-lab archive schedule tor.dataset --origin membership --from 2025-07-01 --until 2025-08-01
+  flashflow-archive schedule tor.dataset --out schedule
+  flashflow-archive schedule tor.dataset --origin membership --from 2025-07-01 --until 2025-08-01
 
 With --json: one line of `type` staged or day for each network, one of `type` arrivals for each consensus with new relays, and one
 of `type` quantity for each quantity.
 
 Exit status: 0 planned; 1 the dataset has no networks, or cannot be read; 2 wrong arguments; 130 interrupted.")]
-pub(super) struct ScheduleCommand {
+pub(crate) struct ScheduleCommand {
     /// The dataset.
     dataset: PathBuf,
     /// Use the relay lists of this origin: tor, onionoo, membership or synthetic. Lists of origin membership have no bandwidths, and

@@ -1,11 +1,10 @@
-//! Runs the commands of `archive` and prints their results.
+//! Runs the commands and prints their results.
 
 use super::{
-    Action, ArchiveOptions, CheckCommand, Choice, ErrorsCommand, Format, Import, QueryCommand,
-    RelayCommand, Resources, SpeedtestCommand, StagingCommand, SummaryCommand, SynthCommand,
-    WarmUpName,
+    CheckCommand, Choice, ConvertCommand, ErrorsCommand, ExecutorCommand, Format, Import,
+    QueryCommand, RelayCommand, Resources, SchedulerCommand, SpeedtestCommand, StagingCommand,
+    SummaryCommand, SynthCommand, WarmUpName,
 };
-use crate::json_line::tagged;
 use archive::dataset::{Dataset, Imported};
 use archive::engine::{Engine, Limits, Period, View};
 use archive::errors::{self, ErrorsOptions, WarmUp};
@@ -13,17 +12,17 @@ use archive::import::{self, ImportOptions, Observer};
 use archive::speedtest::simulated::{self, SimulationOptions};
 use archive::speedtest::{self, SpeedTest};
 use archive::synth::{self, SynthOptions};
-use archive::{printed, relay_page, staging, summary, times};
+use archive::{convert, printed, relay_page, staging, summary, times};
 use cli::Error;
-use experiments::machine;
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use report::experiment::ExperimentReport;
+use report::machine;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Interrupt, Output, tagged};
 
 /// Number of relays of a synthetic network: about that of Tor in 2019.
 const SYNTHETIC_RELAYS: u32 = 6500;
@@ -32,7 +31,6 @@ impl Resources {
     fn open(&self, dataset: &Path) -> Result<Engine, Error> {
         let limits = limits(self.threads, self.memory);
         let dataset = Dataset::open(dataset)?;
-        #[cfg(feature = "archive-cluster")]
         if let Some(scheduler) = &self.cluster {
             return Ok(Engine::on_cluster(dataset, limits, scheduler.clone())?);
         }
@@ -71,29 +69,7 @@ impl Choice {
     }
 }
 
-pub(crate) fn run(
-    options: &ArchiveOptions,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
-    match &options.action {
-        Action::Import(it) => it.run(output, interrupt),
-        Action::Check(it) => it.run(output),
-        Action::Errors(it) => it.run(output),
-        Action::Speedtest(it) => it.run(output),
-        Action::Staging(it) => it.run(output),
-        Action::Schedule(it) => it.run(output, interrupt),
-        Action::Summary(it) => it.run(output),
-        Action::Relay(it) => it.run(output),
-        Action::Query(it) => it.run(output),
-        Action::Synth(it) => it.run(output, interrupt),
-        #[cfg(feature = "archive-cluster")]
-        Action::Cluster(it) => it.run(output),
-    }
-}
-
 /// Refuses to listen for other machines, unless the user allows it.
-#[cfg(feature = "archive-cluster")]
 fn must_be_private(listen: std::net::SocketAddr, allow_others: bool) -> Result<(), Error> {
     if listen.ip().is_loopback() || allow_others {
         return Ok(());
@@ -104,33 +80,33 @@ fn must_be_private(listen: std::net::SocketAddr, allow_others: bool) -> Result<(
     )))
 }
 
-#[cfg(feature = "archive-cluster")]
-impl super::ClusterCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
-        match self {
-            Self::Scheduler { listen, allow_others } => {
-                must_be_private(*listen, *allow_others)?;
-                output.step(format!("scheduler at df://{listen}"));
-                archive::cluster::schedule(*listen)?;
-            }
-            Self::Executor { scheduler, listen, allow_others, work, threads, memory } => {
-                must_be_private(*listen, *allow_others)?;
-                if listen.ip().is_unspecified() {
-                    return Err(Error::Usage(format!(
-                        "--listen {listen}: this wildcard is not an address that others can reach; use one of this machine's"
-                    )));
-                }
-                output.step(format!("executor at {listen} of df://{}", scheduler.address));
-                let Limits { threads, memory_mib } = limits(*threads, *memory);
-                archive::cluster::execute(&archive::cluster::ExecutorOptions {
-                    scheduler: scheduler.clone(),
-                    address: *listen,
-                    threads,
-                    memory_mib,
-                    work_folder: work.clone(),
-                })?;
-            }
+impl SchedulerCommand {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        must_be_private(self.listen, self.allow_others)?;
+        output.step(format!("scheduler at df://{}", self.listen));
+        archive::cluster::schedule(self.listen)?;
+        Ok(Exit::Done)
+    }
+}
+
+impl ExecutorCommand {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let listen = self.listen;
+        must_be_private(listen, self.allow_others)?;
+        if listen.ip().is_unspecified() {
+            return Err(Error::Usage(format!(
+                "--listen {listen}: this wildcard is not an address that others can reach; use one of this machine's"
+            )));
         }
+        output.step(format!("executor at {listen} of df://{}", self.scheduler.address));
+        let Limits { threads, memory_mib } = limits(self.threads, self.memory);
+        archive::cluster::execute(&archive::cluster::ExecutorOptions {
+            scheduler: self.scheduler.clone(),
+            address: listen,
+            threads,
+            memory_mib,
+            work_folder: self.work.clone(),
+        })?;
         Ok(Exit::Done)
     }
 }
@@ -166,7 +142,7 @@ impl Observer for ImportProgress<'_> {
 }
 
 impl Import {
-    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
         interrupt.wind_up_in_order();
         let dataset = Dataset::create(&self.to)?;
         let begin_unix_s = unix_time_s();
@@ -210,7 +186,7 @@ impl Import {
 }
 
 impl CheckCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let checked = Dataset::open(&self.dataset)?.check(Limits::default().threads)?;
         for problem in &checked.problems {
             output.result(
@@ -278,7 +254,7 @@ pub(super) fn write(
 }
 
 impl ErrorsCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         let options = ErrorsOptions {
             view: self.choice.view(&engine)?,
@@ -331,7 +307,7 @@ impl ErrorsCommand {
 }
 
 impl SpeedtestCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let Some(dataset) = self.dataset.as_deref().filter(|_| !self.simulated) else {
             return self.simulate(output);
         };
@@ -418,7 +394,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
 }
 
 impl StagingCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         for ((name, _), it) in staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?) {
             let text = format!(
@@ -444,7 +420,7 @@ impl StagingCommand {
 }
 
 impl SummaryCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         let origin = match (&self.origin, engine.origins()?.as_slice()) {
             // Relay lists have no bandwidths, but can be summarized.
@@ -483,7 +459,7 @@ impl SummaryCommand {
 }
 
 impl RelayCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         let report = relay_page::report(&engine, self.choice.view(&engine)?, &self.fingerprint)?;
         output.text(&report.answer);
@@ -493,7 +469,7 @@ impl RelayCommand {
 }
 
 impl QueryCommand {
-    fn run(&self, output: &Output) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         if let Some(origin) = &self.origin {
             engine.view(View::of(&engine.origin(Some(origin))?))?;
@@ -519,8 +495,19 @@ impl QueryCommand {
     }
 }
 
+impl ConvertCommand {
+    pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let rows = convert::to_parquet(&self.table, &self.out)?;
+        output.result(
+            format!("{}: {rows} rows", self.out.display()),
+            || json!({"type": "parquet", "rows": rows}),
+        );
+        Ok(Exit::Done)
+    }
+}
+
 impl SynthCommand {
-    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    pub(super) fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
         let is_share = (0.0..=1.0).contains(&self.mean_load);
         if !is_share || !(1.0..=1e9).contains(&self.mean_life) {
             return Err(Error::Usage(
