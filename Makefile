@@ -9,7 +9,7 @@ LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 
 # Names the Rust that is needed.
 MANIFEST = Cargo.toml
-test-all test-cluster: MANIFEST = crates/archive/Cargo.toml
+test-all test-cluster: MANIFEST = crates/researchers/archive/Cargo.toml
 
 .PHONY: help deps cargo demo test test-all test-cluster test-python quick lint bench release
 

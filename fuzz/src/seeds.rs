@@ -180,7 +180,7 @@ fn circuits() -> Vec<Seed> {
 fn documents() -> Vec<Seed> {
     macro_rules! document {
         ($name:literal) => {
-            include_bytes!(concat!("../../crates/netdoc/tests/data/", $name)).to_vec()
+            include_bytes!(concat!("../../crates/engine/netdoc/tests/data/", $name)).to_vec()
         };
     }
     let file = document!("bandwidth-1.4.0");

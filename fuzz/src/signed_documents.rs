@@ -44,8 +44,8 @@ fn signed_consensus(data: &[u8]) {
 
 /// Documents of authorities, and text appended to them.
 pub(crate) fn signed_document_seeds() -> Vec<crate::Seed> {
-    let consensus = include_bytes!("../../crates/netdoc/tests/data/consensus-microdesc");
-    let microdescs = include_bytes!("../../crates/netdoc/tests/data/microdescs");
+    let consensus = include_bytes!("../../crates/engine/netdoc/tests/data/consensus-microdesc");
+    let microdescs = include_bytes!("../../crates/engine/netdoc/tests/data/microdescs");
     let object = |kind: &str| format!("-----BEGIN {kind}-----\nAAAA\n-----END {kind}-----\n");
     let (key, signature) = (object("RSA PUBLIC KEY"), object("SIGNATURE"));
     let certificate = format!(

@@ -16,7 +16,7 @@ from .durations import Durations
 from .folder import Results
 from .others import Reference
 
-#: The colours of the programs' own figures (crates/report/src/figure.rs).
+#: The colours of the programs' own figures (crates/operators/report/src/figure.rs).
 COLOURS = ("#3b82f6", "#d97706", "#059669", "#8b5cf6", "#ec4899", "#0891b2")
 ROLES = {
     "measurement": COLOURS[0],
