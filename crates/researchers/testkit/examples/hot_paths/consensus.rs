@@ -4,7 +4,7 @@ use netdoc::Consensus;
 use std::hint::black_box;
 
 /// Five relays of the public network, with head and signatures.
-const SAMPLE: &str = include_str!("../../../netdoc/tests/data/consensus-ns");
+const SAMPLE: &str = include_str!("../../../../engine/netdoc/tests/data/consensus-ns");
 const RELAYS: usize = 1000;
 
 /// Parses consensuses. Returns their number.
