@@ -78,8 +78,18 @@ pub fn lacking() -> Option<String> {
 }
 
 /// The commands of `flashflow-lab`.
-const LAB_COMMANDS: [&str; 9] =
-    ["demo", "lab", "bench", "experiment", "sim", "client", "probe", "model", "anonymity"];
+const LAB_COMMANDS: [&str; 10] = [
+    "demo",
+    "lab",
+    "bench",
+    "experiment",
+    "sim",
+    "client",
+    "probe",
+    "model",
+    "anonymity",
+    "archive",
+];
 
 /// The program of this name (`flashflow` or `flashflow-lab`), as built with this test.
 ///
