@@ -81,5 +81,6 @@ fn assert_grouped(program: &Command, groups: &[(&str, &[&str])]) {
 /// Whether a line of help is the first one of an example.
 fn is_example(line: &str) -> bool {
     let command = line.strip_prefix("  ").filter(|it| !it.starts_with(' '));
-    command.is_some_and(|it| it.starts_with("flashflow ") || it.starts_with("flashflow-lab "))
+    let program = command.and_then(|words| words.split_whitespace().next());
+    matches!(program, Some("flashflow" | "flashflow-lab" | "flashflow-archive"))
 }
