@@ -1,5 +1,6 @@
 //! The authorities' keys, created by tor's own programs.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -16,6 +17,14 @@ use crate::spec::{AUTHORITIES, Programs};
 /// Generating an RSA key of 3072 bits takes two seconds of a processor. Tests create a dozen networks at once, with three such keys
 /// each, and more than a minute has been seen.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The environment variable with a folder of v3 keys that networks share: for tests, whose networks last a minute each. Whoever needs a network
+/// first fills it.
+const SHARED: &str = "FLASHFLOW_LAB_KEYS";
+
+const CERTIFICATE: &str = "authority_certificate";
+/// What `tor-gencert` creates.
+const FILES: [&str; 3] = ["authority_identity_key", "authority_signing_key", CERTIFICATE];
 
 /// Fingerprints of an authority's keys. The keys are in the authority's folder.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +59,8 @@ fn make_one(
     let dir = network.join(nickname);
     let keys = dir.join("keys");
     fs::create_dir_all(&keys).map_err(LabError::io("create the folder", &keys))?;
-    let certificate = keys.join("authority_certificate");
-    let mut gencert = Command::new(&programs.gencert);
-    gencert
-        .args(["--create-identity-key", "--passphrase-fd", "0", "-m", "12"])
-        .arg("-i")
-        .arg(keys.join("authority_identity_key"))
-        .arg("-s")
-        .arg(keys.join("authority_signing_key"))
-        .arg("-c")
-        .arg(&certificate);
-    run(gencert, &dir, "tor-gencert", &certificate)?;
+    certify(programs, &dir, &keys, nickname)?;
+    let certificate = keys.join(CERTIFICATE);
     let text = read(&certificate)?;
     let v3_identity = text
         .lines()
@@ -89,6 +89,38 @@ fn make_one(
         .and_then(|hex| <[u8; 20]>::from_hex(hex).ok())
         .ok_or(LabError::BadFile { path, expected: "a nickname and a fingerprint" })?;
     Ok(AuthorityKeys { nickname, v3_identity, rsa })
+}
+
+/// Creates the v3 keys and the certificate of an authority, or copies those of an earlier network.
+fn certify(programs: &Programs, dir: &Path, keys: &Path, nickname: &str) -> Result<(), LabError> {
+    let earlier = env::var_os(SHARED).map(|folder| Path::new(&folder).join(nickname));
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| earlier.is_dir()) {
+        return copy(earlier, keys);
+    }
+    let mut gencert = Command::new(&programs.gencert);
+    gencert.args(["--create-identity-key", "--passphrase-fd", "0", "-m", "12"]);
+    for (option, file) in ["-i", "-s", "-c"].into_iter().zip(FILES) {
+        gencert.arg(option).arg(keys.join(file));
+    }
+    run(gencert, dir, "tor-gencert", &keys.join(CERTIFICATE))?;
+    let Some(earlier) = earlier else { return Ok(()) };
+    // Others may do the same at this time: the first one counts.
+    let folder = earlier.parent().unwrap_or(&earlier);
+    fs::create_dir_all(folder).map_err(LabError::io("create the folder", folder))?;
+    let own = tempfile::tempdir_in(folder).map_err(LabError::io("create a folder in", folder))?;
+    copy(keys, own.path())?;
+    if fs::rename(own.path(), &earlier).is_ok() {
+        let _moved = own.keep();
+    }
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
+    for file in FILES {
+        fs::copy(from.join(file), to.join(file))
+            .map_err(LabError::io("copy to", &to.join(file)))?;
+    }
+    Ok(())
 }
 
 fn read(path: &Path) -> Result<String, LabError> {
