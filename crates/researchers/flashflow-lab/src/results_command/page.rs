@@ -119,7 +119,7 @@ fn render(results: &[Outcome]) -> String {
 
 /// Where and how the result was obtained. One without a target was not written by `results record`.
 fn surroundings(outcome: &Outcome) -> String {
-    let typed = outcome.target.is_none().then_some("transcribed by hand");
+    let typed = outcome.target.is_none().then_some("typed");
     let parts = [Some(outcome.machine.as_str()), outcome.conditions.as_deref(), typed];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
@@ -238,7 +238,7 @@ mod tests {
                 "| Date | Commit | Machine | of 1 |",
                 "|---|---|---|---|",
                 "| 2026-11-26 |  | two cores | 1 |",
-                "| 2026-11-25 |  | two cores; transcribed by hand | 1 |",
+                "| 2026-11-25 |  | two cores; typed | 1 |",
                 "New.",
                 "Old.",
                 "<!-- end -->",
