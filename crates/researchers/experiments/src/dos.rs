@@ -10,11 +10,11 @@ pub(super) mod soak;
 mod watch;
 
 use crate::background_downloads::{BackgroundDownloads, PARALLEL};
-use crate::common::{Session, mbit};
+use crate::common::{Session, mbit, values_or_all};
 use crate::error::Result;
 use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::reporting::parameter;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
 use lab::attacks::{AttackTarget, Kind, Reader, RunningAttack};
@@ -124,16 +124,11 @@ impl Grid for Plan {
 }
 
 fn plan(options: &Options, session: Session<'_>) -> Plan {
-    let unique: BTreeSet<Kind> = options.attacks.iter().copied().collect();
-    let attacks = if unique.is_empty() {
-        Kind::value_variants().to_vec()
-    } else {
-        unique.into_iter().collect()
-    };
+    let attacks: BTreeSet<Kind> = values_or_all(&options.attacks).into_iter().collect();
     let sides: BTreeSet<Side> = options.relays.iter().copied().collect();
     let seconds = session.or(options.seconds, 6, 30);
     Plan {
-        attacks,
+        attacks: attacks.into_iter().collect(),
         sides: sides.into_iter().collect(),
         undisturbed_s: seconds.min(session.or(None, 4, 15)),
         seconds,

@@ -41,7 +41,7 @@ impl Times {
     pub(super) fn of(stars: &[Star]) -> Self {
         let times = |nth| {
             let times = stars.iter().filter_map(move |star: &Star| star.get(nth)).flatten();
-            times.map(|time| time.unwrap_or(f64::INFINITY)).collect()
+            times.map(|time: &Option<f64>| time.unwrap_or(f64::INFINITY)).collect()
         };
         Self(Begin::ALL.into_iter().enumerate().map(|(nth, begin)| (begin, times(nth))).collect())
     }

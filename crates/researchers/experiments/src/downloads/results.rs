@@ -109,7 +109,7 @@ fn costs(rows: &Rows<'_, Placement>) -> Vec<String> {
     for cost in rows.data::<Vec<Cost>>().flat_map(|(_, costs)| costs) {
         let (cpu_s, peak_mib) = relays.entry(cost.nickname).or_default();
         cpu_s.extend(cost.cpu_s);
-        *peak_mib = peak_mib.into_iter().chain(cost.peak_mib).reduce(f64::max);
+        *peak_mib = [*peak_mib, cost.peak_mib].into_iter().flatten().reduce(f64::max);
     }
     let note = |(nickname, (cpu_s, peak_mib)): (String, (Vec<f64>, Option<f64>))| {
         let peak = peak_mib.map_or("–".to_owned(), |mib| format!("{mib:.0}"));
