@@ -11,16 +11,19 @@ mod timing;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::measuring::measure;
-use crate::reporting::{self, parameter, print_case};
+use crate::reporting::parameter;
 use crate::testbed::{Testbed, echo_limit};
+use crate::wan_site::Relays;
 use authority::one_relay::Request;
 use authority::shell::Team;
 use clap::Args;
 use coordinator::{Outcome, Progress};
-use onion::Rate;
+use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
-use terminal::{Interrupt, Output};
+use serde::Serialize;
+use std::fmt;
 
 /// *r*, the maximum share of client traffic. With it a lying relay gains at most a third.
 const RATIO: f64 = 0.25;
@@ -71,6 +74,8 @@ pub(super) struct Options {
     #[arg(long, default_value_t = 0, value_name = "NUMBER",
         value_parser = clap::value_parser!(u64).range(..=u64::MAX >> 2))]
     seed: u64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
 struct AdversarySettings {
@@ -83,16 +88,66 @@ struct AdversarySettings {
     first_seed: u64,
 }
 
-/// What all parts of the experiment use.
+/// A lie, breach or attack to try: a row of a table of its module.
+#[derive(Serialize)]
+struct Cell {
+    kind: Kind,
+    #[serde(skip)]
+    name: String,
+    /// Tries it; `None` if the user has interrupted.
+    #[serde(skip)]
+    attempt: Attempt,
+}
+
+/// Tries a lie, breach or attack.
+type Attempt = Box<dyn Fn(&Context<'_>) -> Result<Option<Row>>>;
+
+/// What lies, and what is lied about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Relay,
+    Party,
+    Inflation,
+    Timing,
+    Starving,
+    Evasion,
+}
+
+impl Cell {
+    /// A cell with one case.
+    fn new(
+        kind: Kind,
+        name: impl Into<String>,
+        attempt: impl Fn(&Context<'_>) -> Result<Case> + 'static,
+    ) -> Self {
+        let attempt =
+            move |context: &Context<'_>| -> Result<_> { Ok(Some(attempt(context)?.into())) };
+        Self { kind, name: name.into(), attempt: Box::new(attempt) }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Measurers, and a C tor relay if the cell needs one.
+struct Setup {
+    testbed: Testbed,
+    tor: Option<Relays>,
+}
+
+/// What all cells use.
 struct Context<'s> {
     testbed: &'s Testbed,
-    settings: AdversarySettings,
-    output: &'s Output,
-    interrupt: &'s Interrupt,
+    tor: Option<&'s Relays>,
+    settings: &'s AdversarySettings,
+    session: Session<'s>,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     let settings = AdversarySettings {
         seconds: session.or(options.seconds, 6, 15),
         limit: echo_limit(options.limit)?,
@@ -105,105 +160,123 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         },
         first_seed: options.seed,
     };
-    let testbed = Testbed::with_measurers(MEASURERS, settings.limit.scaled(CAPACITY), output)?;
-    let context = Context { testbed: &testbed, settings, output, interrupt };
-    let relays = relays::cases(&context);
-    let parties = parties::cases(&context)?;
-    let inflation = inflation::cases(&context)?;
-    let timing = timing::cases(&context);
-    let starving = starving::cases(&context);
-    let curve = starving::curve(&context, &context.settings.client_circuits)?;
-    let evasion = evasion::Evasion::run(&context)?;
+    grid::run(&settings, options.grid, session)
+}
 
-    let mut report = begin(&context.settings);
-    report.figures.extend(figures::gains(&relays));
-    report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
-    report.figures.extend(starving::figure(&curve));
-    report.answer = answer(&relays, &parties, &inflation, &timing, evasion.as_ref());
-    let downward = relays.iter().chain(&starving).chain(&curve);
-    report.answer += &starving::answer(downward);
-    report.cases.extend(relays);
-    report.cases.extend(parties);
-    report.cases.extend(inflation);
-    report.cases.extend(timing);
-    report.cases.extend(starving);
-    report.cases.extend(curve);
-    report.cases.extend(evasion.iter().flat_map(evasion::Evasion::cases));
-    Ok(report)
+impl AdversarySettings {
+    /// Whether the user has chosen the relay with this name, or none.
+    fn has_chosen(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+}
+
+impl Grid for AdversarySettings {
+    type Cell = Cell;
+    type Setup = Setup;
+    const NAME: &'static str = "adversary";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/adversary.md");
+    const PAUSE: Duration = Duration::ZERO;
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = relays::cells(self);
+        cells.extend(parties::cells());
+        cells.extend(inflation::cells());
+        cells.push(timing::cell());
+        cells.extend(starving::cells(self));
+        cells.push(evasion::cell());
+        cells
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("limit of the relays", self.limit),
+            parameter("share of clients r", RATIO),
+            parameter("length of a measurement", format!("{} s", self.seconds)),
+            parameter("measurers", format!("{MEASURERS} processes")),
+            parameter("forgers in virtual time", self.forgers),
+            parameter("seed of the first forger", self.first_seed),
+        ]
+    }
+
+    fn setup(&self, cell: &Cell) -> String {
+        if starving::needs_tor(cell) { "measurers and C tor" } else { "measurers" }.to_owned()
+    }
+
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
+        let capacity = self.limit.scaled(CAPACITY);
+        let testbed = Testbed::with_measurers(MEASURERS, capacity, session.output)?;
+        let tor = || starving::start_tor(self.limit, &testbed, session.output);
+        let tor = starving::needs_tor(cell).then(tor).transpose()?;
+        Ok(Some(Setup { testbed, tor }))
+    }
+
+    fn run(&self, setup: &mut Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, session, .. } = run;
+        let Setup { testbed, tor } = setup;
+        (cell.attempt)(&Context { testbed, tor: tor.as_ref(), settings: self, session })
+    }
+
+    fn stop(&self, setup: Setup) -> Result<()> {
+        setup.tor.map_or(Ok(()), Relays::stop)
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let of = |kind| -> Vec<&Case> {
+            rows.cases().filter(|(cell, _)| cell.kind == kind).map(|(_, case)| case).collect()
+        };
+        report.answer = answer(of);
+        report.answer += &starving::answer(&report.cases);
+        report.figures.splice(0..0, figures::gains(&of(Kind::Relay)));
+        report.figures.extend(starving::figure(&of(Kind::Starving)));
+    }
 }
 
 impl Context<'_> {
+    /// Shows the progress of the cell.
+    fn doing(&self, message: impl Into<String>) {
+        self.session.output.doing(message);
+    }
+
     /// Measures a relay. A failure is judged, so the measurement is not repeated.
     ///
     /// # Errors
     /// Also if the user has interrupted: then the case does not count.
     fn measure(
         &self,
+        name: &str,
         team: &dyn Team,
         request: Request,
-        on_progress: &mut dyn FnMut(Progress),
+        on_start: &mut dyn FnMut(),
     ) -> Result<Outcome> {
         let request = Request { repeats_failures: false, ..request };
-        let measured = measure(team, request, on_progress, self.interrupt.requested())?;
+        let mut on_progress = |progress: Progress| match progress {
+            Progress::Preparing { .. } => {}
+            Progress::Started { .. } => on_start(),
+            Progress::Second { round, index, of, measured } => {
+                let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
+                self.doing(format!(
+                    "{name}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s"
+                ));
+            }
+        };
+        let stop = self.session.interrupt.requested();
+        let measured = measure(team, request, &mut on_progress, stop)?;
         let interrupted = || Error::Failed("interrupted".to_owned());
         measured.map(|measured| measured.record.outcome()).ok_or_else(interrupted)
     }
-
-    /// Runs cases one after another until the user interrupts, and prints each when it ends. If a case cannot be run, its verdict is
-    /// failed.
-    fn each<N: Into<String>, T>(
-        &self,
-        parts: impl IntoIterator<Item = (N, T)>,
-        mut run: impl FnMut(T) -> Result<Case>,
-    ) -> Vec<Case> {
-        let mut cases = Vec::new();
-        for (name, part) in parts {
-            if self.interrupt.is_requested() {
-                break;
-            }
-            let case =
-                run(part).unwrap_or_else(|error| reporting::failed_case(name.into(), &error));
-            if self.interrupt.is_requested() {
-                break; // the case is incomplete
-            }
-            print_case(&case, self.output);
-            cases.push(case);
-        }
-        cases
-    }
 }
 
-fn begin(settings: &AdversarySettings) -> ExperimentReport {
-    let text = include_str!("../../../../docs/experiments/adversary.md");
-    let report = reporting::report("adversary", text);
-    ExperimentReport {
-        parameters: vec![
-            parameter("limit of the relays", settings.limit),
-            parameter("share of clients r", RATIO),
-            parameter("length of a measurement", format!("{} s", settings.seconds)),
-            parameter("measurers", format!("{MEASURERS} processes")),
-            parameter("forgers in virtual time", settings.forgers),
-            parameter("seed of the first forger", settings.first_seed),
-        ],
-        ..report
-    }
-}
-
-fn answer(
-    relays: &[Case],
-    parties: &[Case],
-    inflation: &[Case],
-    timing: &[Case],
-    evasion: Option<&evasion::Evasion>,
-) -> String {
+fn answer<'c>(of: impl Fn(Kind) -> Vec<&'c Case>) -> String {
+    let [relays, parties, inflation, timing] =
+        [Kind::Relay, Kind::Party, Kind::Inflation, Kind::Timing].map(&of);
     let refused =
-        |cases: &[Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
-    let believed = |case: &&Case| Some(case.name.as_str()) == relays::believed();
+        |cases: &[&Case]| cases.iter().filter(|it| it.verdict == CaseVerdict::Refused).count();
+    let believed = |case: &&&Case| Some(case.name.as_str()) == relays::believed();
     let max = relays.iter().filter(|case| !believed(case)).filter_map(|case| case.ratio);
     let max = max.fold(0.0, f64::max);
     let mut answer = format!(
         "{} of {} relays were detected, and no other gained more than a factor of {max:.3} (bound: {GAIN:.3})",
-        refused(relays),
+        refused(&relays),
         relays.len(),
     );
     if let Some(gain) = relays.iter().find(believed).and_then(|case| case.ratio) {
@@ -214,9 +287,9 @@ fn answer(
     answer += &format!(
         "; {} of {} breaches of the rules by coordinators and measurers were refused, and {} of {} measurers that \
          inflated their counts.",
-        refused(parties),
+        refused(&parties),
         parties.len(),
-        refused(inflation),
+        refused(&inflation),
         inflation.len(),
     );
     let ratio = |name| timing.iter().find(|case| case.name == name).and_then(|case| case.ratio);
@@ -231,9 +304,6 @@ fn answer(
             " A relay that is fast only at the minute of yesterday's measurement is credited with {yesterday:.3} of its usual capacity."
         );
     }
-    if let Some(evasion) = evasion {
-        answer += " ";
-        answer += &evasion.answer();
-    }
+    answer += &evasion::answer(&of(Kind::Evasion)).unwrap_or_default();
     answer
 }

@@ -10,16 +10,19 @@ mod scene;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{self, parameter, print_case};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::reporting::parameter;
 use crate::simulated::SimulatedOptions;
 use chain::{RELAYS, WIDE_MBIT};
 use clap::{Args, ValueEnum};
-use crowd::{CIRCUITS, TRANSFER_KB, Times};
+use crowd::{CIRCUITS, Star, TRANSFER_KB, Times};
 use lab::wan::{Congestion, WanError};
 use onion::Duration;
 use onion::flow::hop::{HopWindow, HopWindows};
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
-use scene::Path;
+use report::experiment::{CaseVerdict, ExperimentReport, Series};
+use scene::{Path, RealPath};
+use serde::Serialize;
+use std::fmt;
 
 /// The start-up algorithm of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +80,6 @@ enum World {
     /// Our relays, over paths between network namespaces.
     Real,
 }
-
-const TEXT: &str = include_str!("../../../../docs/experiments/circuitstart.md");
 
 /// How fast do hop-by-hop windows adapt to the bottleneck of a circuit?
 ///
@@ -141,111 +142,160 @@ impl Options {
     }
 }
 
+/// A part of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    #[serde(skip)]
+    part: Part,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Part {
+    /// A trace of the model with the bottleneck at this distance.
+    Model(usize),
+    /// The model's star with this number, from zero.
+    Star(u32),
+    /// Traces over real paths with the bottleneck at this distance.
+    Real(usize),
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Part::Model(distance) => write!(f, "model, {}", model::hops(distance)),
+            Part::Star(number) => write!(f, "star {}", number + 1),
+            Part::Real(distance) => write!(f, "real paths, {}", model::hops(distance)),
+        }
+    }
+}
+
+struct CircuitStartGrid<'o> {
+    options: &'o Options,
+    stars: u32,
+    /// Downloads over real paths for each distance.
+    runs: u32,
+}
+
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     if let Some(path) = &options.simulated.network {
         return network::run(options, path, session);
     }
-    let stars = session.or(options.stars, 3, 10);
-    let mut report = begin(options, stars);
-    if options.has(World::Simulated) {
-        run_model(options, stars, &mut report, session);
-    }
-    if options.has(World::Real) && !session.interrupt.is_requested() {
-        let runs = session.or(options.runs, 1, 5);
-        run_real(options, runs, &mut report, session)?;
-    }
-    conclude(&mut report);
-    Ok(report)
+    let (stars, runs) = (session.or(options.stars, 3, 10), session.or(options.runs, 1, 5));
+    let options_of_grid = GridOptions { shard: options.simulated.runs.shard };
+    grid::run(&CircuitStartGrid { options, stars, runs }, options_of_grid, session)
 }
 
-/// Runs the traces and the stars in the model.
-fn run_model(options: &Options, stars: u32, report: &mut ExperimentReport, session: Session<'_>) {
-    let Session { output, interrupt, .. } = session;
-    for distance in 1..=RELAYS {
-        let chain = model::chain(options.narrow, options.delay(), distance);
-        let (trace, figure) = model::trace(&chain);
-        report.figures.push(figure);
-        for case in [trace, model::ramp(&chain)] {
-            print_case(&case, output);
-            report.cases.push(case);
-        }
-    }
-    let mut times = Times::new();
-    for star in 0..stars {
-        if interrupt.is_requested() {
-            return;
-        }
-        output.doing(format!("star {} of {stars}", star + 1));
-        times.run_star(options.delay(), options.seed.wrapping_add(star.into()));
-    }
-    report.figures.push(times.cdf());
-    report.also.insert("star".to_owned(), times.summary());
-    for case in times.cases() {
-        print_case(&case, output);
-        report.cases.push(case);
-    }
-}
-
-/// Runs the traces over real paths, or skips them if network namespaces are not permitted.
-fn run_real(
-    options: &Options,
-    runs: u32,
-    report: &mut ExperimentReport,
-    session: Session<'_>,
-) -> Result<()> {
-    for distance in 1..=RELAYS {
-        let path = Path {
+impl CircuitStartGrid<'_> {
+    fn path(&self, distance: usize) -> Path {
+        let Options { narrow, stretch, congestion, seed, .. } = *self.options;
+        Path {
             distance,
-            narrow_mbit: options.narrow / f64::from(options.stretch),
-            wide_mbit: WIDE_MBIT / f64::from(options.stretch),
-            delay: options.delay() * options.stretch,
-            congestion: options.congestion,
-            seed: options.seed,
-        };
-        match real::run(path, runs, options.stretch, session) {
-            Ok(Some(trace)) => {
-                let figure = format!("trace-{distance}");
-                if let Some(figure) = report.figures.iter_mut().find(|it| it.name == figure) {
-                    figure.series.push(trace.series);
-                }
-                report.cases.extend(trace.cases);
-            }
-            Ok(None) => return Ok(()),
-            Err(Error::Wan(WanError::Namespace(problem))) if options.has(World::Simulated) => {
-                let detail = format!("network namespaces require root: {problem}");
-                let case = Case::named("real paths").ended(CaseVerdict::Skipped, detail);
-                print_case(&case, session.output);
-                report.cases.push(case);
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+            narrow_mbit: narrow / f64::from(stretch),
+            wide_mbit: WIDE_MBIT / f64::from(stretch),
+            delay: self.options.delay() * stretch,
+            congestion,
+            seed,
         }
     }
-    Ok(())
 }
 
-fn conclude(report: &mut ExperimentReport) {
-    let held = report.count(CaseVerdict::Held);
-    let judged = report.cases.iter().filter(|case| case.verdict.is_judged()).count();
-    report.answer = format!("{held} of {judged} cases held.");
-    report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
-    report.promise = Promise::Decided {
-        held: report.count(CaseVerdict::Missed) == 0,
-        rule: reporting::rule(TEXT),
-    };
-}
+impl Grid for CircuitStartGrid<'_> {
+    type Cell = Cell;
+    /// Relays, for real paths.
+    type Setup = Option<RealPath>;
+    const NAME: &'static str = "circuitstart";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/circuitstart.md");
+    const PAUSE: Duration = Duration::ZERO;
 
-fn begin(options: &Options, stars: u32) -> ExperimentReport {
-    ExperimentReport {
-        parameters: vec![
+    fn cells(&self) -> Vec<Cell> {
+        let model = (1..=RELAYS).map(Part::Model).chain((0..self.stars).map(Part::Star));
+        let model = model.filter(|_| self.options.has(World::Simulated));
+        let real = (1..=RELAYS).map(Part::Real).filter(|_| self.options.has(World::Real));
+        model.chain(real).map(|part| Cell { part }).collect()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let Self { options, stars, runs } = self;
+        vec![
             parameter("bottleneck", format!("{} Mbit/s", options.narrow)),
             parameter("latency from a node to the centre", format!("{} ms", options.delay_ms)),
             parameter("stars", stars),
             parameter("circuits of a star", format!("{CIRCUITS}, {TRANSFER_KB} kB each")),
+            parameter("downloads over each real path", runs),
             parameter("stretch of real paths", options.stretch),
             parameter("congestion control of real paths", options.congestion),
             parameter("seed", options.seed),
-        ],
-        ..reporting::report("circuitstart", TEXT)
+        ]
+    }
+
+    fn setup(&self, cell: &Cell) -> String {
+        match cell.part {
+            Part::Real(_) => cell.to_string(),
+            Part::Model(_) | Part::Star(_) => "model".to_owned(),
+        }
+    }
+
+    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<Self::Setup>> {
+        Ok(Some(match cell.part {
+            Part::Real(distance) => Some(RealPath::start(self.path(distance), real::BEGIN)?),
+            Part::Model(_) | Part::Star(_) => None,
+        }))
+    }
+
+    /// Without permission for network namespaces, the model still runs.
+    fn skips(&self, error: &Error) -> Option<String> {
+        match error {
+            Error::Wan(WanError::Namespace(problem)) if self.options.has(World::Simulated) => {
+                Some(format!("network namespaces require root: {problem}"))
+            }
+            _ => None,
+        }
+    }
+
+    fn run(&self, setup: &mut Self::Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let Options { narrow, seed, stretch, .. } = *self.options;
+        let delay = self.options.delay();
+        Ok(Some(match (run.cell.part, setup) {
+            (Part::Model(distance), _) => {
+                let chain = model::chain(narrow, delay, distance);
+                let (trace, figure) = model::trace(&chain);
+                let cases = vec![trace, model::ramp(&chain)];
+                Row { cases, figures: vec![figure], ..Row::default() }
+            }
+            (Part::Star(number), _) => {
+                Row::default().with_data(&crowd::star(delay, seed.wrapping_add(number.into())))
+            }
+            (Part::Real(distance), Some(scene)) => {
+                let path = self.path(distance);
+                let Some(trace) = real::run(scene, path, self.runs, stretch, run.session)? else {
+                    return Ok(None);
+                };
+                Row { cases: trace.cases.into(), ..Row::default() }.with_data(&trace.series)
+            }
+            (Part::Real(_), None) => return Ok(None),
+        }))
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let stars: Vec<Star> = rows.data().map(|(_, star)| star).collect();
+        if !stars.is_empty() {
+            let times = Times::of(&stars);
+            report.figures.push(times.cdf());
+            report.also.insert("star".to_owned(), times.summary());
+            let of_model = rows.cases().filter(|(cell, _)| matches!(cell.part, Part::Model(_)));
+            let place = of_model.count();
+            report.cases.splice(place..place, times.cases());
+        }
+        for (cell, series) in rows.data::<Series>() {
+            let Part::Real(distance) = cell.part else { continue };
+            let name = format!("trace-{distance}");
+            let figure = report.figures.iter_mut().find(|figure| figure.name == name);
+            figure.into_iter().for_each(|figure| figure.series.push(series.clone()));
+        }
+        let held = report.count(CaseVerdict::Held);
+        let judged = report.cases.iter().filter(|case| case.verdict.is_judged()).count();
+        report.answer = format!("{held} of {judged} cases held.");
+        report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
+        report.promise = Self::promise(report.count(CaseVerdict::Missed) == 0);
     }
 }

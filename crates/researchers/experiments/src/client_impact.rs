@@ -141,15 +141,6 @@ impl Grid for ClientImpactGrid {
         format!("{runs} downloads of {bytes} bytes, {congestion}, seed {seed}")
     }
 
-    fn setup(&self, _: &Cell) -> String {
-        "network and client".to_owned()
-    }
-
-    /// Cells do not depend on each other.
-    fn group(&self, cell: &Cell) -> String {
-        cell.to_string()
-    }
-
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Network>> {
         Network::start(self.congestion, self.seed, session.output).map(Some)
     }

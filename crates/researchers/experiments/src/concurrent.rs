@@ -161,6 +161,11 @@ impl Grid for ConcurrentGrid {
         format!("{} relays", cell.of)
     }
 
+    /// Relays are first measured alone.
+    fn group(&self, cell: &Cell) -> String {
+        self.setup(cell)
+    }
+
     fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<Setup>> {
         let mut testbed = Testbed::new()?;
         for capacity in self.capacities() {

@@ -5,17 +5,18 @@ mod network;
 
 use crate::common::{Session, values_or};
 use crate::error::{Error, Result};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::prober_pool::{PoolHandle, ProberPool};
-use crate::reporting::{list, parameter, print_case, report, rule};
+use crate::reporting::{list, parameter};
 use clap::Args;
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
-use judge::{Point, What};
-use lab::processors::{Load, Reading};
+use judge::{Point, Step, What};
+use lab::processors::Reading;
 use link::Clock;
 use network::{SharedNetwork, Software};
 use onion::Duration;
-use report::experiment::{ExperimentReport, Promise};
+use report::experiment::ExperimentReport;
 use std::sync::Arc;
 use terminal::Interrupt;
 
@@ -44,6 +45,8 @@ pub(super) struct Options {
     /// Size of each download in bytes.
     #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: u64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
 /// The time within which the others must complete a circuit each, before the measurement starts.
@@ -51,85 +54,99 @@ const WARM_UP: Duration = Duration::from_secs(20);
 /// The number of circuits in a batch of another client.
 const BATCH: usize = 10_000;
 
-pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
-    let penetrators =
-        values_or(&options.penetrators, session.common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
-    let streams = values_or(&options.streams, session.common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
-    let repeats = session.or(options.repeats, 12, 30);
-    let report = ExperimentReport {
-        parameters: vec![
-            parameter("penetrators", list(&penetrators)),
-            parameter("streams", list(&streams)),
-            parameter("measured at each step", repeats),
-            parameter("a download", format!("{} bytes", options.bytes)),
-        ],
-        ..report("cross-traffic", judge::TEXT)
-    };
-    let network = SharedNetwork::start(output)?;
-    let clock = Clock::start();
-    let before = Reading::take(std::process::id(), clock.now());
-    let mut points = Vec::new();
-    for what in What::ALL {
-        let levels = if what == What::Streams { &streams } else { &penetrators };
-        for (level, kind) in levels.iter().flat_map(|it| Software::ALL.map(|kind| (*it, kind))) {
-            if interrupt.is_requested() {
-                break;
-            }
-            let step = Step { what, level, kind, repeats, bytes: options.bytes };
-            let point = step.measure(&network, interrupt)?;
-            output.step(&point);
-            points.push(point);
-        }
-    }
-    let load = Reading::take(std::process::id(), clock.now()).since(&before);
-    network.stop()?;
-    Ok(conclude(report, &points, load, session))
-}
-
-fn conclude(
-    report: ExperimentReport,
-    points: &[Point],
-    load: Load,
-    session: Session<'_>,
-) -> ExperimentReport {
-    let Session { output, interrupt, .. } = session;
-    let cases = judge::cases(points);
-    cases.iter().for_each(|case| print_case(case, output));
-    ExperimentReport {
-        answer: judge::answer(&cases),
-        figures: judge::figures(points),
-        notes: judge::notes(load),
-        promise: Promise::Decided {
-            held: !interrupt.is_requested() && judge::held(&cases),
-            rule: rule(judge::TEXT),
-        },
-        cases,
-        ..report
-    }
-}
-
-/// A point of a figure, to be measured.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    what: What,
-    level: u32,
-    kind: Software,
+struct CrossTraffic {
+    penetrators: Vec<u32>,
+    streams: Vec<u32>,
     repeats: u32,
     bytes: u64,
 }
 
-impl Step {
-    fn measure(self, network: &SharedNetwork, interrupt: &Interrupt) -> Result<Point> {
-        let own = network.path(self.kind)?;
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Options { penetrators, streams, .. } = options;
+    let is_quick = session.common.quick;
+    let grid = CrossTraffic {
+        penetrators: values_or(penetrators, is_quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]),
+        streams: values_or(streams, is_quick, &[1, 4], &[1, 2, 4, 6, 8, 10]),
+        repeats: session.or(options.repeats, 12, 30),
+        bytes: options.bytes,
+    };
+    grid::run(&grid, options.grid, session)
+}
+
+impl Grid for CrossTraffic {
+    type Cell = Step;
+    type Setup = SharedNetwork;
+    const NAME: &'static str = "cross-traffic";
+    const TEXT: &'static str = judge::TEXT;
+    const PAUSE: Duration = Duration::ZERO;
+
+    fn cells(&self) -> Vec<Step> {
+        let levels = |what| if what == What::Streams { &self.streams } else { &self.penetrators };
+        let steps = |what| {
+            let of_level = move |level: &u32| {
+                let level = *level;
+                Software::ALL.map(|kind| Step { what, level, kind })
+            };
+            levels(what).iter().flat_map(of_level)
+        };
+        What::ALL.into_iter().flat_map(steps).collect()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("penetrators", list(&self.penetrators)),
+            parameter("streams", list(&self.streams)),
+            parameter("measured at each step", self.repeats),
+            parameter("a download", format!("{} bytes", self.bytes)),
+        ]
+    }
+
+    fn conditions(&self) -> String {
+        format!("{} at each step, {} bytes each", self.repeats, self.bytes)
+    }
+
+    fn start(&self, _: &Step, session: Session<'_>) -> Result<Option<SharedNetwork>> {
+        SharedNetwork::start(session.output).map(Some)
+    }
+
+    fn run(&self, network: &mut SharedNetwork, run: CellRun<'_, Step>) -> Result<Option<Row>> {
+        let point = self.measure(run.cell, network, run.session.interrupt)?;
+        let row = Row::from(run.cell.case(&point)).with_data(&point);
+        Ok((!run.session.interrupt.is_requested()).then_some(row))
+    }
+
+    fn stop(&self, network: SharedNetwork) -> Result<()> {
+        network.stop()
+    }
+
+    fn conclude(&self, rows: Rows<'_, Step>, report: &mut ExperimentReport) {
+        let points: Vec<(Step, Point)> = rows.data().map(|(step, point)| (*step, point)).collect();
+        report.cases.extend(judge::comparisons(&points));
+        report.answer = judge::answer(&report.cases);
+        report.figures = judge::figures(&points);
+        report.notes.push(judge::load_note(&points));
+        report.promise = Self::promise(rows.are_complete() && judge::held(&report.cases));
+    }
+}
+
+impl CrossTraffic {
+    fn measure(
+        &self,
+        step: &Step,
+        network: &SharedNetwork,
+        interrupt: &Interrupt,
+    ) -> Result<Point> {
+        let own = network.path(step.kind)?;
         let download = Some((network.server(), self.bytes));
         let plan = ProbePlan { rounds: 0, pause: Duration::ZERO, ..ProbePlan::default() };
         let downloads = ProbePlan { download, ..plan };
-        let (others, theirs, their_plan) = match self.what {
-            What::Node => (self.level, network.crossing_path(self.kind)?, &plan),
-            What::Streams => (self.level - 1, own.clone(), &downloads),
-            What::SetUp => (self.level, own.clone(), &plan),
+        let (others, theirs, their_plan) = match step.what {
+            What::Node => (step.level, network.crossing_path(step.kind)?, &plan),
+            What::Streams => (step.level - 1, own.clone(), &downloads),
+            What::SetUp => (step.level, own.clone(), &plan),
         };
+        let clock = Clock::start();
+        let machine = Reading::take(std::process::id(), clock.now());
         let mut pool = ProberPool::new();
         for _ in 0..others {
             let (view, plan, path) = (network.view(), their_plan.clone(), theirs.clone());
@@ -140,11 +157,11 @@ impl Step {
             let (complete, _) = pool.progress();
             return Err(Error::Clients(format!(
                 "only {complete} of {others} {} had a circuit within {} s: there is no cross traffic to measure",
-                self.what.others(),
+                step.what.others(),
                 WARM_UP.as_secs(),
             )));
         }
-        let plan = if self.what == What::SetUp { plan } else { downloads };
+        let plan = if step.what == What::SetUp { plan } else { downloads };
         let subjects = vec![own; self.repeats as usize];
         let before = pool.progress();
         let mut measured = Vec::new();
@@ -160,8 +177,14 @@ impl Step {
         let after = pool.progress();
         pool.stop()?;
         let seconds = (after.1 - before.1).as_secs_f64();
-        let others_per_s = (after.0 - before.0) as f64 / seconds;
-        Ok(Point { what: self.what, level: self.level, kind: self.kind, measured, others_per_s })
+        let machine = Reading::take(std::process::id(), clock.now()).since(&machine).machine;
+        Ok(Point {
+            values: measured.iter().filter_map(|it| step.what.value(it)).collect(),
+            failures: measured.iter().filter_map(|it| it.failure.clone()).collect(),
+            measured: measured.len(),
+            others_per_s: (after.0 - before.0) as f64 / seconds,
+            machine,
+        })
     }
 }
 

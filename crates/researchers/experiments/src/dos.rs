@@ -10,19 +10,20 @@ pub(super) mod soak;
 mod watch;
 
 use crate::background_downloads::{BackgroundDownloads, PARALLEL};
-use crate::common::{Session, mbit};
+use crate::common::{Session, mbit, values_or_all};
 use crate::error::Result;
-use crate::reporting::{self, parameter, print_case};
-use clap::{Args, ValueEnum};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::reporting::parameter;
+use clap::Args;
 use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
 use lab::attacks::{AttackTarget, Kind, Reader, RunningAttack};
 use lab::processors::Reading;
 use name_leak::NameLeak;
 use onion::{Duration, Rate};
-use plan::{Plan, Side, case_name};
+use plan::{Cell, Plan, Side};
 use report::experiment::{
-    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Role, Series,
 };
 use scene::{FRESH, Scene, Subject};
 use std::collections::BTreeSet;
@@ -55,6 +56,8 @@ pub(super) struct Options {
     seconds: Option<u32>,
     #[command(flatten)]
     limits: Limits,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
 /// Limits of the attacker, of honest downloads, and of the relay.
@@ -74,55 +77,58 @@ struct Limits {
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     link::raise_descriptor_limit();
-    let plan = plan(options, session);
-    let mut report =
-        ExperimentReport { parameters: parameters(&plan), ..reporting::report("dos", TEXT) };
-    let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(report) };
-    let mut findings: Vec<Finding> = Vec::new();
-    for subject in std::mem::take(&mut scene.subjects) {
-        if interrupt.is_requested() {
-            break;
-        }
-        let found = scene
-            .target(&subject, &plan)
-            .and_then(|target| attack(&mut scene, &subject, subject.kind, target, &plan, session));
-        if interrupt.is_requested() {
-            break;
-        }
-        let (kind, side) = (subject.kind, subject.side);
-        subject.end();
-        let case = match found {
-            Ok(finding) => {
-                let case = finding.case();
-                findings.push(finding);
-                case
-            }
-            // The other attacks still run.
-            Err(error) => reporting::failed_case(case_name(kind, side), &error)
-                .column("attack", kind.word())
-                .column("relay", side.word())
-                .column("held", false),
-        };
-        print_case(&case, output);
-        report.cases.push(case);
+    grid::run(&plan(options, session), options.grid, session)
+}
+
+impl Grid for Plan {
+    type Cell = Cell;
+    type Setup = Scene;
+    const NAME: &'static str = "dos";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/dos.md");
+    const PAUSE: Duration = Duration::ZERO;
+
+    fn cells(&self) -> Vec<Cell> {
+        self.cases().collect()
     }
-    conclude(&mut report, &plan, &findings);
-    Ok(report)
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("attacker's rate", self.rate),
+            parameter("honest downloads take", self.demand),
+            parameter("quiet time before each attack", format!("{} s", self.undisturbed_s)),
+            parameter("length of each attack", format!("{} s", self.seconds)),
+            parameter("bound on memory of either relay", format!("{} MiB", self.memory_mib)),
+            parameter("parameters of the consensus", scene::PARAMETERS),
+        ]
+    }
+
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Scene>> {
+        Scene::start(self, session)
+    }
+
+    fn run(&self, scene: &mut Scene, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, session, .. } = run;
+        let subject = scene.take(*cell)?;
+        let found = scene
+            .target(&subject, self)
+            .and_then(|target| attack(scene, &subject, cell.kind, target, self, session));
+        subject.end();
+        let finding = found?;
+        Ok(Some(Row::from(finding.case()).with_data(&finding.points(self))))
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        conclude(self, &rows, report);
+    }
 }
 
 fn plan(options: &Options, session: Session<'_>) -> Plan {
-    let unique: BTreeSet<Kind> = options.attacks.iter().copied().collect();
-    let attacks = if unique.is_empty() {
-        Kind::value_variants().to_vec()
-    } else {
-        unique.into_iter().collect()
-    };
+    let attacks: BTreeSet<Kind> = values_or_all(&options.attacks).into_iter().collect();
     let sides: BTreeSet<Side> = options.relays.iter().copied().collect();
     let seconds = session.or(options.seconds, 6, 30);
     Plan {
-        attacks,
+        attacks: attacks.into_iter().collect(),
         sides: sides.into_iter().collect(),
         undisturbed_s: seconds.min(session.or(None, 4, 15)),
         seconds,
@@ -132,19 +138,6 @@ fn plan(options: &Options, session: Session<'_>) -> Plan {
         open_circuits: 20,
         is_soak: false,
     }
-}
-
-const TEXT: &str = include_str!("../../../../docs/experiments/dos.md");
-
-fn parameters(plan: &Plan) -> Vec<(String, String)> {
-    vec![
-        parameter("attacker's rate", plan.rate),
-        parameter("honest downloads take", plan.demand),
-        parameter("quiet time before each attack", format!("{} s", plan.undisturbed_s)),
-        parameter("length of each attack", format!("{} s", plan.seconds)),
-        parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
-        parameter("parameters of the consensus", scene::PARAMETERS),
-    ]
 }
 
 /// Observes honest clients of a relay before and during an attack.
@@ -158,7 +151,7 @@ fn attack(
 ) -> Result<Finding> {
     let Session { output, interrupt, .. } = session;
     let (side, pid, clock) = (subject.side, subject.pid, scene.clock);
-    let name = case_name(kind, side);
+    let name = Cell { kind, side }.to_string();
     output.doing(format!("{name}: starting honest clients"));
     scene.pin(subject)?;
     let downloads = BackgroundDownloads::start(scene.downloads(), &name, DOWNLOAD)?;
@@ -233,24 +226,24 @@ fn attack(
 }
 
 /// Adds the answer, the figures, and the columns in which our relay is worse than C tor.
-fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
-    let of = |kind: Kind, side: Side| {
-        findings.iter().find(|finding| (finding.kind, finding.side) == (kind, side))
-    };
+fn conclude(plan: &Plan, rows: &Rows<'_, Cell>, report: &mut ExperimentReport) {
+    let points: Vec<(&Cell, Vec<(f64, f64)>)> = rows.data().collect();
     for kind in &plan.attacks {
-        let all: Vec<&Finding> = plan.sides.iter().filter_map(|side| of(*kind, *side)).collect();
-        if !all.is_empty() {
-            report.figures.push(figure(*kind, plan, &all));
+        let of_kind = points.iter().filter(|(cell, _)| cell.kind == *kind);
+        let series = of_kind.map(|(cell, points)| (cell.side, points.clone())).collect::<Vec<_>>();
+        if !series.is_empty() {
+            report.figures.push(figure(*kind, series));
         }
-        let Some((ours, tor)) = of(*kind, Side::Ours).zip(of(*kind, Side::Tor)) else { continue };
-        let worse = ours.worse_than(tor);
+        let of = |side| rows.cases().find(|(cell, _)| (cell.kind, cell.side) == (*kind, side));
+        let Some(((ours, case), (_, tor))) = of(Side::Ours).zip(of(Side::Tor)) else { continue };
+        let Some(worse) = judge::worse_than(case, tor) else { continue };
+        let worse = worse.join(", ");
         if !worse.is_empty() {
-            let worse = worse.join(", ");
             report
                 .notes
                 .push(format!("{}: our relay is worse than C tor in {worse}.", kind.word()));
         }
-        if let Some(case) = report.cases.iter_mut().find(|case| case.name == ours.name()) {
+        if let Some(case) = report.cases.iter_mut().find(|case| case.name == ours.to_string()) {
             case.columns.push(("worse_than_tor_in".to_owned(), worse.into()));
         }
     }
@@ -273,7 +266,7 @@ fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
         explanation: "C tor, for comparison.".to_owned(),
     });
     report.misses = misses.collect();
-    report.promise = Promise::Decided { held: is_held, rule: reporting::rule(TEXT) };
+    report.promise = Plan::promise(is_held);
     report.notes.extend([
         "The attacker, honest clients, all relays and the server share the processors of this machine, so the attacker's own CPU \
          time is lost to the others. Honest clients have the address of relays in the consensus, which the defences exempt; the \
@@ -288,7 +281,7 @@ fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
 }
 
 /// Honest downloads over time, for all relays under one attack.
-fn figure(kind: Kind, plan: &Plan, findings: &[&Finding]) -> ExperimentFigure {
+fn figure(kind: Kind, series: Vec<(Side, Vec<(f64, f64)>)>) -> ExperimentFigure {
     let word = kind.word();
     let figure = ExperimentFigure::new(
         &word,
@@ -298,12 +291,7 @@ fn figure(kind: Kind, plan: &Plan, findings: &[&Finding]) -> ExperimentFigure {
     )
     .mark(On::X, 0.0, "attack", Role::Truth)
     .caption(kind.help());
-    let series = |mbit: &[f64], from: f64| -> Vec<(f64, f64)> {
-        (1..).map(|second| from + f64::from(second)).zip(mbit.iter().copied()).collect()
-    };
-    findings.iter().enumerate().fold(figure, |figure, (nth, finding)| {
-        let mut points = series(&finding.undisturbed.mbit, -f64::from(plan.undisturbed_s));
-        points.extend(series(&finding.attacked.mbit, 0.0));
-        figure.with(Series::line(finding.side.word(), Role::Nth(nth), points))
+    series.into_iter().enumerate().fold(figure, |figure, (nth, (side, points))| {
+        figure.with(Series::line(side.word(), Role::Nth(nth), points))
     })
 }

@@ -7,13 +7,13 @@ mod results;
 use crate::background_downloads::Endpoints;
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting;
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::reporting::parameter;
 use clap::Args;
 use lab::{Content, Download, download};
-use network::DownloadNetwork;
+use network::{Cost, DownloadNetwork};
 use plan::{Placement, sizes};
 use report::experiment::ExperimentReport;
-use results::Results;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Mutex;
@@ -42,6 +42,8 @@ pub(super) struct Options {
     /// Simultaneous downloads.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     at_once: u32,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
 /// A finished download.
@@ -50,39 +52,75 @@ struct Done {
     result: io::Result<Download>,
 }
 
+struct DownloadsGrid {
+    count: u32,
+    largest: u64,
+    at_once: u32,
+}
+
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
-    let count = session.or(options.count, 16, 100);
-    let largest = session.or(options.largest, 10 << 20, 100 << 20);
-    let mut network = DownloadNetwork::start(output)?;
-    let mut results = Results::default();
-    for placement in Placement::ALL {
-        let contents = sizes(placement.share_of(count), largest);
-        let contents = (1..).zip(contents).map(|(seed, len)| Content { len, seed });
-        let path = network.pin(placement)?;
-        let mut cases = 0;
-        output.doing(format!("downloading through {placement}"));
-        let ends = Endpoints { socks: network.socks(), server: network.server() };
-        download_all(
-            ends,
-            placement,
-            contents.collect(),
-            options.at_once,
-            interrupt,
-            &mut |done| {
-                cases += 1;
-                reporting::print_case(&results.add(placement, done), output);
-            },
-        );
-        let used = network.used_paths()?;
-        if let Some(case) = results.add_paths(placement, path, &used, cases) {
-            reporting::print_case(&case, output);
-        }
-        if interrupt.is_requested() {
-            break;
-        }
+    let grid = DownloadsGrid {
+        count: session.or(options.count, 16, 100),
+        largest: session.or(options.largest, 10 << 20, 100 << 20),
+        at_once: options.at_once,
+    };
+    grid::run(&grid, options.grid, session)
+}
+
+impl Grid for DownloadsGrid {
+    type Cell = Placement;
+    type Setup = DownloadNetwork;
+    const NAME: &'static str = "downloads";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/downloads.md");
+    const PAUSE: Duration = Duration::ZERO;
+
+    fn cells(&self) -> Vec<Placement> {
+        Placement::ALL.into()
     }
-    Ok(results.report(options, count, largest, &network.costs()))
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("downloads through ours", self.count),
+            parameter("at once", self.at_once),
+            parameter("smallest", results::size(1024)),
+            parameter("largest", results::size(self.largest)),
+        ]
+    }
+
+    fn start(&self, _: &Placement, session: Session<'_>) -> Result<Option<DownloadNetwork>> {
+        DownloadNetwork::start(session.output).map(Some)
+    }
+
+    fn run(
+        &self,
+        network: &mut DownloadNetwork,
+        run: CellRun<'_, Placement>,
+    ) -> Result<Option<Row>> {
+        let Session { output, interrupt, .. } = run.session;
+        let placement = *run.cell;
+        let lens = sizes(placement.share_of(self.count), self.largest);
+        let contents = (1..).zip(lens).map(|(seed, len)| Content { len, seed });
+        let path = network.pin(placement)?;
+        let before = network.costs();
+        let ends = Endpoints { socks: network.socks(), server: network.server() };
+        let mut cases = Vec::new();
+        download_all(ends, placement, contents.collect(), self.at_once, interrupt, &mut |done| {
+            cases.push(results::case(placement, done));
+            output.doing(format!("{placement}: {} downloads", cases.len()));
+        });
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        let used = network.used_paths()?;
+        cases.extend(results::path_case(placement, path, &used, cases.len()));
+        let costs = network.costs().into_iter().zip(before).map(|(now, then)| now.since(&then));
+        let costs: Vec<Cost> = costs.collect();
+        Ok(Some(Row { cases, ..Row::default() }.with_data(&costs)))
+    }
+
+    fn conclude(&self, rows: Rows<'_, Placement>, report: &mut ExperimentReport) {
+        results::conclude(&rows, report);
+    }
 }
 
 /// Downloads all contents, some at a time, and reports each when it ends.

@@ -8,15 +8,14 @@ use crate::reporting::{failed_case, print_case, report, rule};
 use crate::simulated::{Shard, Store, missing_runs};
 use clap::Args;
 use onion::Duration;
-use report::experiment::{Case, ExperimentFigure, ExperimentReport, Miss, Promise};
+use report::experiment::{Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, Promise};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs::File;
 use std::io;
-
-/// Pause between two runs, in which token buckets fill and paths drain.
-const PAUSE: Duration = Duration::from_millis(1500);
 
 /// Options of all grids.
 #[derive(Clone, Copy, Debug, Default, Args)]
@@ -38,23 +37,41 @@ pub(crate) trait Grid {
     const NAME: &'static str;
     /// Its page in docs/experiments.
     const TEXT: &'static str;
+    /// Pause between two runs of a setup, in which token buckets fill and paths drain.
+    const PAUSE: Duration = Duration::from_millis(1500);
 
     /// All cells in the order in which to run them, those with the same setup together.
     fn cells(&self) -> Vec<Self::Cell>;
 
-    /// The parameters that all rows in a folder share, as text.
-    fn conditions(&self) -> String;
+    /// The parameters in the report; none by default, if [`conclude`](Self::conclude) adds them.
+    fn parameters(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 
-    /// The name of a cell's setup. Consecutive cells with the same name share a setup.
-    fn setup(&self, cell: &Self::Cell) -> String;
+    /// The parameters that all rows in a folder share, as text; by default, [all](Self::parameters).
+    fn conditions(&self) -> String {
+        let all = self.parameters();
+        all.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", ")
+    }
 
-    /// Cells with the same group are in one shard, since [`run`](Self::run) uses the rows of earlier ones.
+    /// The name of a cell's setup. Consecutive cells with the same name share a setup; by default, all do.
+    fn setup(&self, _: &Self::Cell) -> String {
+        "the processes of all runs".to_owned()
+    }
+
+    /// Cells with the same group are in one shard, for example because [`run`](Self::run) uses the rows of earlier ones. By
+    /// default, each cell is a group.
     fn group(&self, cell: &Self::Cell) -> String {
-        self.setup(cell)
+        cell.to_string()
     }
 
     /// Starts the setup of a cell; `None` if the user has interrupted.
     fn start(&self, cell: &Self::Cell, session: Session<'_>) -> Result<Option<Self::Setup>>;
+
+    /// Why the cells of a setup cannot run on this machine, if `error` shows that. They are then skipped.
+    fn skips(&self, _error: &Error) -> Option<String> {
+        None
+    }
 
     /// Runs a cell; `None` if the user has interrupted.
     fn run(&self, setup: &mut Self::Setup, run: CellRun<'_, Self::Cell>) -> Result<Option<Row>>;
@@ -64,13 +81,78 @@ pub(crate) trait Grid {
         Ok(())
     }
 
-    /// Adds answer, promise, parameters and figures to a report that has the contents of all rows.
+    /// Adds answer, promise and figures to a report that has the contents of all rows.
     fn conclude(&self, rows: Rows<'_, Self::Cell>, report: &mut ExperimentReport);
 
     /// The promise with the rule from the experiment's page, and whether it held.
     fn promise(held: bool) -> Promise {
         Promise::Decided { held, rule: rule(Self::TEXT) }
     }
+}
+
+/// An experiment whose parts depend on each other, so that it is a single run.
+pub(crate) trait Undivided {
+    /// See [`Grid::NAME`].
+    const NAME: &'static str;
+    /// See [`Grid::TEXT`].
+    const TEXT: &'static str;
+
+    /// The parameters in the report.
+    fn parameters(&self) -> Vec<(String, String)>;
+
+    /// Runs the experiment; `None` if the user has interrupted. An interrupted run may have a temporary row.
+    fn run(&self, session: Session<'_>) -> Result<Option<Row>>;
+
+    /// Adds answer and promise to a report that has the contents of the row.
+    fn conclude(&self, row: &Row, report: &mut ExperimentReport);
+}
+
+/// The grid of an undivided experiment, which has one cell.
+struct Whole<'t, T>(&'t T);
+
+/// The cell of an undivided experiment.
+#[derive(Clone, Copy, Serialize)]
+struct WholeCell {}
+
+impl Display for WholeCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the whole experiment")
+    }
+}
+
+impl<T: Undivided> Grid for Whole<'_, T> {
+    type Cell = WholeCell;
+    type Setup = ();
+    const NAME: &'static str = T::NAME;
+    const TEXT: &'static str = T::TEXT;
+
+    fn cells(&self) -> Vec<WholeCell> {
+        vec![WholeCell {}]
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        self.0.parameters()
+    }
+
+    fn start(&self, _: &WholeCell, _: Session<'_>) -> Result<Option<()>> {
+        Ok(Some(()))
+    }
+
+    fn run(&self, (): &mut (), run: CellRun<'_, WholeCell>) -> Result<Option<Row>> {
+        self.0.run(run.session)
+    }
+
+    fn conclude(&self, rows: Rows<'_, WholeCell>, report: &mut ExperimentReport) {
+        rows.iter().for_each(|(_, row)| self.0.conclude(row, report));
+    }
+}
+
+/// Runs an undivided experiment unless its row exists.
+pub(crate) fn run_whole<T: Undivided>(
+    experiment: &T,
+    session: Session<'_>,
+) -> Result<ExperimentReport> {
+    run(&Whole(experiment), GridOptions::default(), session)
 }
 
 /// A cell to run, and the rows that exist.
@@ -87,6 +169,9 @@ pub(crate) struct Row {
     pub(crate) misses: Vec<Miss>,
     pub(crate) figures: Vec<ExperimentFigure>,
     pub(crate) notes: Vec<String>,
+    /// Results that [`Grid::conclude`] or later cells need, and that are no columns of a case.
+    #[serde(default)]
+    pub(crate) data: Value,
     /// Whether to run the cell again the next time, because this machine and not the subject decided the result.
     #[serde(skip)]
     pub(crate) is_temporary: bool,
@@ -95,6 +180,18 @@ pub(crate) struct Row {
 impl From<Case> for Row {
     fn from(case: Case) -> Self {
         Self { cases: vec![case], ..Self::default() }
+    }
+}
+
+impl Row {
+    /// The row with these [`data`](Self::data). Numbers must be finite.
+    pub(crate) fn with_data(self, data: &impl Serialize) -> Self {
+        Self { data: serde_json::to_value(data).unwrap_or_default(), ..self }
+    }
+
+    /// The data; `None` if the cell failed before it had any.
+    pub(crate) fn data<T: DeserializeOwned>(&self) -> Option<T> {
+        T::deserialize(&self.data).ok()
     }
 }
 
@@ -112,6 +209,18 @@ impl<'a, C> Rows<'a, C> {
 
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (&'a C, &'a Row)> + use<'a, C> {
         self.cells.iter().zip(self.rows).filter_map(|(cell, row)| Some((cell, row.as_ref()?)))
+    }
+
+    /// Whether all cells have rows.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.rows.iter().all(Option::is_some)
+    }
+
+    /// The data of all rows that have some, each with its cell.
+    pub(crate) fn data<T: DeserializeOwned>(
+        &self,
+    ) -> impl Iterator<Item = (&'a C, T)> + use<'a, C, T> {
+        self.iter().filter_map(|(cell, row)| Some((cell, row.data()?)))
     }
 
     /// The cases, each with its cell.
@@ -267,7 +376,7 @@ impl<G: Grid> GridRun<'_, G> {
             }
         };
         for (number, place) in wanted.iter().enumerate() {
-            if number > 0 && self.session.interrupt.wait(PAUSE)
+            if number > 0 && self.session.interrupt.wait(G::PAUSE)
                 || !self.run_cell(&mut setup, *place)?
             {
                 break;
@@ -280,11 +389,14 @@ impl<G: Grid> GridRun<'_, G> {
     fn run_cell(&mut self, setup: &mut G::Setup, place: usize) -> Result<bool> {
         let cell = &self.cells[place];
         let earlier = Rows { cells: self.cells, rows: &self.rows };
+        let number = format!("run {} of {}", place + 1, self.cells.len());
+        self.session.output.doing(format!("{number}: {cell}"));
         let run = CellRun { cell, earlier, session: self.session };
         let mut row = match self.grid.run(setup, run) {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(false),
             Err(_) if self.session.interrupt.is_requested() => return Ok(false),
+            Err(error) if error.is_usage() => return Err(error),
             Err(error) => {
                 let row = Row::from(failed_case(cell.to_string(), &error));
                 Row { is_temporary: true, ..row }
@@ -302,22 +414,32 @@ impl<G: Grid> GridRun<'_, G> {
     }
 
     fn finish(self) -> Result<ExperimentReport> {
-        let Self { grid, cells, rows, mut failed_setups, .. } = self;
+        let Self { grid, cells, rows, mut failed_setups, session, .. } = self;
         let finished = rows.iter().flatten().count();
-        if finished == 0 && !failed_setups.is_empty() {
+        let is_failed = |(_, error): &(String, Error)| grid.skips(error).is_none();
+        if finished == 0 && failed_setups.iter().all(is_failed) && !failed_setups.is_empty() {
             return Err(failed_setups.swap_remove(0).1);
         }
         let mut report = report(G::NAME, G::TEXT);
+        report.parameters = grid.parameters();
         for row in rows.iter().flatten() {
             report.cases.extend(row.cases.iter().cloned());
             report.misses.extend(row.misses.iter().cloned());
             report.figures.extend(row.figures.iter().cloned());
             report.notes.extend(row.notes.iter().cloned());
         }
-        let failed = failed_setups.into_iter();
-        report.cases.extend(failed.map(|(name, error)| failed_case(name, &error)));
+        for (name, error) in failed_setups {
+            report.cases.push(match grid.skips(&error) {
+                Some(reason) => Case::named(name).ended(CaseVerdict::Skipped, reason),
+                None => failed_case(name, &error),
+            });
+        }
         report.notes.extend(missing_runs(finished, cells.len()));
         grid.conclude(Rows { cells, rows: &rows }, &mut report);
+        // Those of rows have been printed.
+        let of_rows: Vec<&Case> = rows.iter().flatten().flat_map(|row| &row.cases).collect();
+        let is_new = |case: &&Case| !of_rows.iter().any(|it| it.name == case.name);
+        report.cases.iter().filter(is_new).for_each(|case| print_case(case, session.output));
         Ok(report)
     }
 }
@@ -344,7 +466,7 @@ mod tests {
     }
 
     impl Display for Cell {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             write!(f, "setup {}, number {}/x", self.setup, self.number)
         }
     }
@@ -366,6 +488,10 @@ mod tests {
 
         fn setup(&self, cell: &Cell) -> String {
             format!("setup {}", cell.setup)
+        }
+
+        fn group(&self, cell: &Cell) -> String {
+            self.setup(cell)
         }
 
         fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<u32>> {

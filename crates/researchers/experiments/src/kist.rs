@@ -10,17 +10,21 @@ mod trace;
 
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{self, failed_case, median, parameter, print_case};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::reporting::{median, parameter};
 use crate::simulated::SimulatedOptions;
 use crate::testbed;
 use clap::Args;
 use client::BulkLoad;
 use judge::Runs;
+use lab::TemporaryFolder;
 use lab::wan::Congestion;
 use net::{Narrow, NarrowAt, Network, usual_congestion};
 use onion::{Duration, Rate};
-use report::experiment::ExperimentReport;
+use report::experiment::{CaseVerdict, ExperimentReport};
 use run::Scheduler;
+use serde::Serialize;
+use std::fmt;
 
 /// Does KIST reduce the queueing delay of quiet circuits without reducing throughput?
 ///
@@ -100,67 +104,84 @@ impl KistSettings {
     }
 }
 
+/// One run with a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    #[serde(skip)]
+    scheduler: Scheduler,
+    /// From one.
+    #[serde(skip)]
+    number: u32,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, run {}", self.scheduler.name(), self.number)
+    }
+}
+
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     if let Some(path) = &options.simulated.network {
         return network::run(options, path, session);
     }
-    let plan = KistSettings::new(options, session);
-    let network = Network::new(plan.narrow)?;
-    let folder = testbed::temporary_folder()?;
-    let mut report = begin(&plan);
-    let (mut runs, mut failed) = (Runs::default(), Vec::new());
-    'all: for number in 1..=plan.runs {
-        for scheduler in Scheduler::ALL {
-            let (name, of) = (scheduler.name(), plan.runs);
-            output.doing(format!("{name}: run {number} of {of}"));
-            match run::run(&plan, &network, scheduler, folder.path(), interrupt) {
-                Ok(Some(figures)) => {
-                    runs.0.push((scheduler, figures));
-                    runs.run_cases().last().iter().for_each(|case| print_case(case, output));
-                }
-                Ok(None) => break 'all,
-                // One failed run does not end the experiment.
-                Err(error) => {
-                    let case = failed_case(format!("{name}, run {number}"), &error);
-                    print_case(&case, output);
-                    failed.push(case);
-                }
-            }
-        }
-    }
-    report.cases = runs.cases();
-    report.cases.iter().for_each(|case| print_case(case, output));
-    report.cases.extend(failed);
-    report.cases.extend(runs.run_cases());
-    report.figures = runs.figures();
-    report.notes.splice(0..0, notes(&runs));
-    report.answer = answer(&runs);
-    Ok(report)
+    let options_of_grid = GridOptions { shard: options.simulated.runs.shard };
+    grid::run(&KistSettings::new(options, session), options_of_grid, session)
 }
 
-const TEXT: &str = include_str!("../../../../docs/experiments/kist.md");
+impl Grid for KistSettings {
+    type Cell = Cell;
+    type Setup = (Network, TemporaryFolder);
+    const NAME: &'static str = "kist";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/kist.md");
+    const PAUSE: Duration = Duration::ZERO;
 
-fn begin(plan: &KistSettings) -> ExperimentReport {
-    let report = reporting::report("kist", TEXT);
-    let place = match plan.narrow.place {
-        NarrowAt::Beyond => "one hop beyond the relay",
-        NarrowAt::Own => "the relay's own interface",
-    };
-    let BulkLoad { links, bulk_per_link } = plan.load;
-    ExperimentReport {
-        parameters: vec![
-            parameter("bottleneck", format!("{} (tbf), {place}", plan.narrow.rate)),
-            parameter("queue of the bottleneck", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
+    fn cells(&self) -> Vec<Cell> {
+        let of_number = |number| Scheduler::ALL.map(|scheduler| Cell { scheduler, number });
+        (1..=self.runs).flat_map(of_number).collect()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let place = match self.narrow.place {
+            NarrowAt::Beyond => "one hop beyond the relay",
+            NarrowAt::Own => "the relay's own interface",
+        };
+        let BulkLoad { links, bulk_per_link } = self.load;
+        vec![
+            parameter("bottleneck", format!("{} (tbf), {place}", self.narrow.rate)),
+            parameter("queue of the bottleneck", format!("{} KiB", self.narrow.queue_bytes / 1024)),
             parameter("links of clients", links),
             parameter("circuits on each link", format!("{bulk_per_link} bulk, 1 quiet")),
             parameter("circuit window", "1000 cells"),
-            parameter("congestion control of TCP", plan.narrow.congestion.name()),
-            parameter("interval of the scheduler", format!("{} ms", plan.interval.as_millis())),
-            parameter("runs with each scheduler", plan.runs),
-            parameter("measured seconds of each run", plan.length.as_secs()),
-        ],
-        ..report
+            parameter("congestion control of TCP", self.narrow.congestion.name()),
+            parameter("interval of the scheduler", format!("{} ms", self.interval.as_millis())),
+            parameter("runs with each scheduler", self.runs),
+            parameter("measured seconds of each run", self.length.as_secs()),
+        ]
+    }
+
+    fn start(&self, _: &Cell, _: Session<'_>) -> Result<Option<Self::Setup>> {
+        Ok(Some((Network::new(self.narrow)?, testbed::temporary_folder()?)))
+    }
+
+    fn run(&self, setup: &mut Self::Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let ((network, folder), scheduler) = (setup, run.cell.scheduler);
+        let figures = run::run(self, network, scheduler, folder.path(), run.session.interrupt)?;
+        Ok(figures.map(|figures| {
+            let mut runs = Runs::of(&run.earlier);
+            runs.0.push((scheduler, figures.clone()));
+            Row { cases: runs.run_cases().pop().into_iter().collect(), ..Row::default() }
+                .with_data(&figures)
+        }))
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let runs = Runs::of(&rows);
+        report.cases.retain(|case| case.verdict == CaseVerdict::Failed);
+        report.cases.splice(0..0, runs.cases());
+        report.cases.extend(runs.run_cases());
+        report.figures = runs.figures();
+        report.notes.splice(0..0, notes(&runs));
+        report.answer = answer(&runs);
     }
 }
 

@@ -168,6 +168,11 @@ impl Grid for PaperHostsGrid {
         format!("relays and measurers: {}{tuned}", cell.mode.name())
     }
 
+    /// Later runs use what the relay carried in earlier ones.
+    fn group(&self, cell: &Cell) -> String {
+        self.setup(cell)
+    }
+
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let spec = |name, at| {
             let tuned = cell.tuned.then_some(TUNED);

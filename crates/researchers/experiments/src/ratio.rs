@@ -116,15 +116,6 @@ impl Grid for RatioGrid {
         format!("{} s each, {} s around, limit {}", self.seconds, self.around, self.limit)
     }
 
-    fn setup(&self, _: &Cell) -> String {
-        "network, relays and a C tor client".to_owned()
-    }
-
-    /// Cells do not depend on each other.
-    fn group(&self, cell: &Cell) -> String {
-        cell.to_string()
-    }
-
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>> {
         RatioNetwork::start(self, self.limit.scaled(C_TOR_CLIENT), session)
     }

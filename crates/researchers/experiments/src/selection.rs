@@ -14,7 +14,8 @@ mod users;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{claim_holds, parameter, print_case, report, rule};
+use crate::grid::{self, Row, Undivided};
+use crate::reporting::{claim_holds, list, parameter, rule};
 use crate::simulated::SimulatedOptions;
 use clap::Args;
 use client::NetDir;
@@ -100,35 +101,76 @@ struct Measurements {
 /// prober probes all strategies.
 const PROBERS: usize = 7;
 
-const TEXT: &str = include_str!("../../../../docs/experiments/selection.md");
-
 /// All relays may be on one machine.
 const RULES: PathRules = PathRules { distinct_subnets: false };
 
+/// Not divided: strategies choose by a model of the relays of one network, and all phases share its users.
+struct Selection<'o> {
+    options: &'o Options,
+    circuits: u32,
+    learning: u32,
+    /// Circuits of two hops, and of four.
+    lengths: u32,
+    bytes: u64,
+    is_flat: bool,
+}
+
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     if let Some(path) = &options.simulated.network {
         return simulated::run(&options.simulated, path, session);
     }
     let circuits = session.or(options.circuits, 6, 60);
-    let learning = session.or(options.learning, 24, 120);
-    let bytes = options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 });
-    let is_flat = options.flat || link::Namespace::new().is_err();
-    let mut report = ExperimentReport {
-        parameters: vec![
-            parameter("circuits of each strategy", circuits),
-            parameter("circuits to learn from", learning),
-            parameter("a download", format!("{bytes} bytes")),
-            parameter("users", options.users),
-            parameter("distances", if is_flat { "none: loopback" } else { "three continents" }),
-            parameter("relays", network::description()),
-            parameter("seed", options.seed),
-        ],
-        ..report("selection", TEXT)
+    let selection = Selection {
+        options,
+        circuits,
+        lengths: options.lengths.unwrap_or(circuits),
+        learning: session.or(options.learning, 24, 120),
+        bytes: options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 }),
+        is_flat: options.flat || link::Namespace::new().is_err(),
     };
+    grid::run_whole(&selection, session)
+}
+
+impl Undivided for Selection<'_> {
+    const NAME: &'static str = "selection";
+    const TEXT: &'static str = judge::TEXT;
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("circuits of each strategy", self.circuits),
+            parameter("circuits to learn from", self.learning),
+            parameter("circuits of two and of four hops", self.lengths),
+            parameter("strategies", list(&self.options.strategies)),
+            parameter("a download", format!("{} bytes", self.bytes)),
+            parameter("users", self.options.users),
+            parameter(
+                "distances",
+                if self.is_flat { "none: loopback" } else { "three continents" },
+            ),
+            parameter("relays", network::description()),
+            parameter("seed", self.options.seed),
+        ]
+    }
+
+    fn run(&self, session: Session<'_>) -> Result<Option<Row>> {
+        measure(self, session)
+    }
+
+    fn conclude(&self, row: &Row, report: &mut ExperimentReport) {
+        report.answer = judge::answer(report);
+        report.promise = Promise::Decided {
+            held: !row.is_temporary && claim_holds(&report.cases),
+            rule: rule(Self::TEXT),
+        };
+    }
+}
+
+fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row>> {
+    let Session { output, interrupt, .. } = session;
+    let Selection { options, circuits, learning, lengths, bytes, is_flat } = *selection;
     let network = SelectionNetwork::start(is_flat, options.seed, output)?;
     if interrupt.is_requested() {
-        return Ok(report);
+        return Ok(None);
     }
     let mut rng = StdRng::seed_from_u64(options.seed);
     let plan = ProbePlan {
@@ -178,9 +220,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let subjects = uniform(view, 3, learning, &mut rng)?;
     let learning: Vec<Probed> = probed(probe(subjects, &training, ("learning", probers))?);
     let model = Arc::new(model(&learning));
-    let of_each_length = options.lengths.unwrap_or(circuits);
-    let mut subjects = uniform(view, 2, of_each_length, &mut rng)?;
-    subjects.extend(uniform(view, 4, of_each_length, &mut rng)?);
+    let mut subjects = uniform(view, 2, lengths, &mut rng)?;
+    subjects.extend(uniform(view, 4, lengths, &mut rng)?);
     let last_hop = ProbePlan { only_last: true, ..bare };
     let lengths = probed(probe(subjects, &last_hop, ("lengths", probers))?);
     let mut strategies = NamedStrategy::all(&network, &model)?;
@@ -219,17 +260,15 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     for (place, probed) in all {
         measurements.strategies[place % count].1.push(probed);
     }
-    report.cases = judge::cases(&measurements, &network, &mut rng)?;
-    report.cases.iter().for_each(|case| print_case(case, output));
-    report.figures = judge::figures(&measurements);
-    report.notes = judge::notes(is_flat, options.users, load);
-    report.answer = judge::answer(&report);
-    report.promise = Promise::Decided {
-        held: !interrupt.is_requested() && claim_holds(&report.cases),
-        rule: rule(TEXT),
+    let row = Row {
+        cases: judge::cases(&measurements, &network, &mut rng)?,
+        figures: judge::figures(&measurements),
+        notes: judge::notes(is_flat, options.users, load),
+        is_temporary: interrupt.is_requested(),
+        ..Row::default()
     };
     network.stop()?;
-    Ok(report)
+    Ok(Some(row))
 }
 
 /// The model trained by these circuits.

@@ -4,9 +4,10 @@ mod results;
 
 use crate::common::{Session, mbit, values_or};
 use crate::error::{Error, Result};
-use crate::measuring;
+use crate::grid::{self, Row, Undivided};
+use crate::reporting::{claim_holds, list, parameter, rule};
 use crate::testbed::{Testbed, params, wait_until_known};
-use crate::{private_network, reporting};
+use crate::{measuring, private_network};
 use authority::one_relay::Request;
 use clap::Args;
 use coordinator::Params;
@@ -19,8 +20,8 @@ use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::RsaId;
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
-use report::experiment::ExperimentReport;
-use results::{Claim, Observed, Results};
+use report::experiment::{ExperimentReport, Promise};
+use results::{Claim, Observed};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -72,16 +73,50 @@ struct Subject {
     is_measured: bool,
 }
 
+/// Not divided: all descriptors are of one campaign on one day of the relays.
+struct SpeedTest {
+    limits: Vec<f64>,
+    seconds: u32,
+}
+
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     let limits = values_or(&options.limits, session.common.quick, &LIMITS_QUICK, &LIMITS);
     if let Some(low) = limits.iter().find(|it| **it < 20.0) {
         return Err(Error::Usage(format!("--limits {low}: not 20 Mbit/s or more")));
     }
+    grid::run_whole(&SpeedTest { limits, seconds: options.seconds }, session)
+}
+
+impl Undivided for SpeedTest {
+    const NAME: &'static str = "speed-test";
+    const TEXT: &'static str = include_str!("../../../../docs/experiments/speed-test.md");
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        vec![
+            parameter("seconds of a measurement", self.seconds),
+            parameter("load of clients", "a twentieth of the limit"),
+            parameter("limits", list(&self.limits)),
+        ]
+    }
+
+    fn run(&self, session: Session<'_>) -> Result<Option<Row>> {
+        campaign(self, session)
+    }
+
+    fn conclude(&self, row: &Row, report: &mut ExperimentReport) {
+        report.answer = results::answer(&row.data::<Vec<Observed>>().unwrap_or_default());
+        let held = claim_holds(&report.cases);
+        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
+    }
+}
+
+/// Measures half of the relays, and compares the descriptors of all.
+fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>> {
+    let Session { output, interrupt, .. } = session;
+    let SpeedTest { limits, seconds } = experiment;
     let measured = 2 * limits.len() as u64;
-    let day_ends_unix_s =
-        unix_time_s() + START_S + measured * (u64::from(options.seconds) + EXTRA_S);
-    let tor = roles("tor", &limits).into_iter().map(|role| RelaySpec {
+    let day_ends_unix_s = unix_time_s() + START_S + measured * (u64::from(*seconds) + EXTRA_S);
+    let tor = roles("tor", limits).into_iter().map(|role| RelaySpec {
         state: history_that_ends_at(day_ends_unix_s),
         // As in the public network: in a testing network, the current day counts from its first second.
         extra_torrc: vec!["TestingMinTimeToReportBandwidth 1 day".to_owned()],
@@ -89,7 +124,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     });
     let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
     let testbed = Testbed::with_measurers(2, MEASURER, output)?;
-    let (ours, subjects) = subjects(&limits, &network, &testbed)?;
+    let (ours, subjects) = subjects(limits, &network, &testbed)?;
     let settled = testbed.clock().now() + SETTLED;
     output.doing("waiting for the consensus that lists all relays");
     let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
@@ -105,15 +140,14 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     output.doing("waiting until our relays have tested their bandwidth");
     interrupt.wait(settled - testbed.clock().now());
     let before = observed(authority, &subjects)?;
-    let mut results = Results::default();
+    let mut estimates_mbit = BTreeMap::new();
     for subject in subjects.iter().filter(|it| it.is_measured) {
         if interrupt.is_requested() {
-            return Ok(results.report(options.seconds));
+            return Ok(None);
         }
         output.doing(format!("measuring {}", subject.name));
-        results
-            .campaign_mbit_per_s
-            .insert(subject.name.clone(), measure(&testbed, subject, options, session)?);
+        let estimate_mbit = measure(&testbed, subject, *seconds, session)?;
+        estimates_mbit.insert(subject.name.as_str(), estimate_mbit);
     }
     let after_campaign = observed(authority, &subjects)?;
     if unix_time_s() >= day_ends_unix_s {
@@ -136,21 +170,24 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         }
         interrupt.wait(PAUSE);
     }
-    for it in &subjects {
+    let observed = |it: &Subject| {
         let of = |of: &BTreeMap<RsaId, Published>| {
             of.get(&it.target.ids.rsa).map(|it| it.observed.as_mbit_per_s())
         };
-        let case = results.add(Observed {
+        Observed {
             name: it.name.clone(),
             limit_mbit_per_s: it.limit.as_mbit_per_s(),
             claim: Claim { is_tor: it.is_tor, is_measured: it.is_measured },
+            measured_mbit_per_s: estimates_mbit.get(it.name.as_str()).copied().flatten(),
             before_mbit_per_s: of(&before),
             after_campaign_mbit_per_s: of(&after_campaign),
             after_mbit_per_s: of(&after),
-        });
-        reporting::print_case(&case, output);
-    }
-    Ok(results.report(options.seconds))
+        }
+    };
+    let all: Vec<Observed> = subjects.iter().map(observed).collect();
+    let (cases, is_temporary) =
+        (all.iter().map(Observed::case).collect(), interrupt.is_requested());
+    Ok(Some(Row { cases, is_temporary, ..Row::default() }.with_data(&all)))
 }
 
 /// Role of a relay: measured, or control.
@@ -199,11 +236,11 @@ fn subjects(
 fn measure(
     testbed: &Testbed,
     subject: &Subject,
-    options: &Options,
+    seconds: u32,
     session: Session<'_>,
 ) -> Result<Option<f64>> {
     // They do have clients.
-    let params = Params { may_have_clients: true, ..params(options.seconds) };
+    let params = Params { may_have_clients: true, ..params(seconds) };
     let guess = subject.limit.scaled(GUESS);
     let request = match subject.is_tor {
         false => testbed.echo_request(subject.target, guess, params),

@@ -1,8 +1,8 @@
 //! The number of forged answers before one is checked, for many forgers in virtual time.
 
-use super::Context;
+use super::{AdversarySettings, Cell, Context, Kind};
 use crate::error::Result;
-use crate::reporting::print_case;
+use crate::grid::Row;
 use lab::liars::{ForgerRun, Forgers};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ const FORGED: [u32; 7] = [1, 10, 25, 50, 125, 250, 400];
 const Z: f64 = 3.189;
 
 /// The results of all forgers.
-pub(super) struct Evasion {
+struct Evasion {
     runs: u32,
     wrongly_accused: u32,
     points: Vec<Point>,
@@ -41,28 +41,39 @@ struct Point {
     interval: (f64, f64),
 }
 
-impl Evasion {
-    /// Runs all forgers; `None` if the user has interrupted.
-    pub(super) fn run(context: &Context<'_>) -> Result<Option<Self>> {
-        if context.interrupt.is_requested() {
+/// All forgers.
+pub(super) fn cell() -> Cell {
+    Cell { kind: Kind::Evasion, name: "forgers".to_owned(), attempt: Box::new(run) }
+}
+
+fn run(context: &Context<'_>) -> Result<Option<Row>> {
+    let AdversarySettings { forgers: runs, first_seed, .. } = *context.settings;
+    let forgers = Forgers::new(SHARE, CHECK_ONE_IN)?;
+    let mut all: Vec<ForgerRun> = Vec::new();
+    for number in 0..runs {
+        if context.session.interrupt.is_requested() {
             return Ok(None);
         }
-        let forgers = Forgers::new(SHARE, CHECK_ONE_IN)?;
-        let runs = context.settings.forgers;
-        let mut all: Vec<ForgerRun> = Vec::new();
-        for number in 0..runs {
-            if context.interrupt.is_requested() {
-                return Ok(None);
-            }
-            context.output.doing(format!("forger {} of {runs}, in virtual time", number + 1));
-            let seed = context.settings.first_seed + u64::from(number);
-            all.push(forgers.run(seed)?);
-        }
-        let evasion = Self::of(&all);
-        evasion.cases().iter().for_each(|case| print_case(case, context.output));
-        Ok(Some(evasion))
+        context.doing(format!("forger {} of {runs}, in virtual time", number + 1));
+        all.push(forgers.run(first_seed + u64::from(number))?);
     }
+    let evasion = Evasion::of(&all);
+    Ok(Some(Row { cases: evasion.cases(), figures: vec![evasion.figure()], ..Row::default() }))
+}
 
+/// The result in a sentence, from its cases; `None` without any.
+pub(super) fn answer(cases: &[&Case]) -> Option<String> {
+    let points = || cases.iter().filter(|case| case.value("evasion").is_some());
+    let as_predicted = points().filter(|case| case.verdict == CaseVerdict::Held).count();
+    let runs = points().find_map(|case| case.value("runs"))?;
+    Some(format!(
+        " The share of {runs} forgers that remained undetected was as expected with one check in each bucket, and at most (1-p)^k, for \
+         {as_predicted} of {} numbers k.",
+        points().count()
+    ))
+}
+
+impl Evasion {
     fn of(all: &[ForgerRun]) -> Self {
         let count = |predicate: &dyn Fn(&ForgerRun) -> bool| {
             u32::try_from(all.iter().filter(|run| predicate(run)).count()).unwrap_or(u32::MAX)
@@ -90,13 +101,13 @@ impl Evasion {
     }
 
     /// A case for each number of forged answers, and one for wrong accusations.
-    pub(super) fn cases(&self) -> Vec<Case> {
+    fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = self.points.iter().map(|point| self.case(point)).collect();
         let detail =
             format!("{} of {} accused rightly", self.runs - self.wrongly_accused, self.runs);
         let case = Case::named("forgers: nobody is accused of an honest answer");
         let verdict = CaseVerdict::of(self.wrongly_accused == 0);
-        cases.push(case.ended(verdict, detail).column("kind", "evasion"));
+        cases.push(case.ended(verdict, detail));
         cases
     }
 
@@ -112,7 +123,6 @@ impl Evasion {
                     self.runs
                 ),
             )
-            .column("kind", "evasion")
             .column("forged_cells", forged)
             .column("runs", self.runs)
             .column("evaded", evaded)
@@ -123,20 +133,8 @@ impl Evasion {
             .column("evasion_exact", exact)
     }
 
-    /// The result in a sentence.
-    pub(super) fn answer(&self) -> String {
-        let as_predicted = self.points.iter().filter(|point| point.is_as_predicted());
-        format!(
-            "The share of {} forgers that remained undetected was as expected with one check in each bucket, and at most (1-p)^k, for {} of {} \
-             numbers k.",
-            self.runs,
-            as_predicted.count(),
-            self.points.len()
-        )
-    }
-
     /// The evasion rate compared with the paper's.
-    pub(super) fn figure(&self) -> ExperimentFigure {
+    fn figure(&self) -> ExperimentFigure {
         let last = FORGED.iter().copied().max().unwrap_or_default();
         let curve = (0..=last).step_by(5).map(|k| (f64::from(k), predicted(k))).collect();
         let seen = self.points.iter().map(|point| (f64::from(point.forged), point.share));

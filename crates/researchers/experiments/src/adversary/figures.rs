@@ -4,9 +4,9 @@ use super::GAIN;
 use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series};
 
 /// The gain of each relay with an estimate; `None` if all were detected.
-pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
+pub(super) fn gains(relays: &[&Case]) -> Option<ExperimentFigure> {
     let (measured, others): (Vec<&Case>, Vec<&Case>) =
-        relays.iter().partition(|case| case.ratio.is_some());
+        relays.iter().copied().partition(|case| case.ratio.is_some());
     if measured.is_empty() {
         return None;
     }

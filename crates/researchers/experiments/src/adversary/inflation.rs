@@ -1,8 +1,8 @@
 //! Measurers that inflate their counts. They gain nothing, because the relay reports what it sent to each measurer.
 
-use super::Context;
 use super::inflating::{Claim, InflatingTeam, Notes};
 use super::relays::{params, start};
+use super::{Cell, Context, Kind};
 use crate::error::Result;
 use crate::reporting::median;
 use coordinator::{Failure, Outcome, Violation};
@@ -41,42 +41,33 @@ struct Measured {
 }
 
 /// Each claim once, with a separate honest relay.
-pub(super) fn cases(context: &Context<'_>) -> Result<Vec<Case>> {
-    if context.interrupt.is_requested() {
-        return Ok(Vec::new());
-    }
-    let relay = start(context, None, u32::MAX)?;
-    let cases = context.each(PARTS.map(|part| (part.name, part)), |part| {
-        context.output.doing(part.name);
-        Ok(judge(part, &run(context, part, relay.target())?))
-    });
-    relay.stop()?;
-    Ok(cases)
+pub(super) fn cells() -> impl Iterator<Item = Cell> {
+    let cell = |part: Part| Cell::new(Kind::Inflation, part.name, move |it| run(it, part));
+    PARTS.into_iter().map(cell)
 }
 
-fn run(
-    context: &Context<'_>,
-    part: Part,
-    target: onion::measure::load::Target,
-) -> Result<Measured> {
+fn run(context: &Context<'_>, part: Part) -> Result<Case> {
+    let relay = start(context, None, u32::MAX)?;
     let all: Vec<Notes> = context.testbed.measurers().iter().map(|_| Notes::default()).collect();
     let team =
         InflatingTeam { honest: context.testbed.team(all.len()), claim: part.claim, notes: &all };
     let guess = context.settings.limit.scaled(GUESS);
-    let request = context.testbed.echo_request(target, guess, params(context));
-    let outcome = context.measure(&team, request, &mut |_| {})?;
+    let request = context.testbed.echo_request(relay.target(), guess, params(context));
+    let outcome = context.measure(part.name, &team, request, &mut || ())?;
+    relay.stop()?;
     let middle = |notes: &Notes| {
         let received = notes.round().received;
         median(received.into_iter().map(Rate::as_mbit_per_s)).unwrap_or_default()
     };
     let (liars, others) = all.split_at(1);
-    Ok(Measured {
+    let measured = Measured {
         limit: context.settings.limit.as_mbit_per_s(),
         outcome,
         honest: others.iter().map(middle).sum(),
         own: liars.iter().map(middle).sum(),
         allocated: liars.iter().map(|it| it.round().allocated.as_mbit_per_s()).sum(),
-    })
+    };
+    Ok(judge(part, &measured))
 }
 
 fn judge(part: Part, measured: &Measured) -> Case {
@@ -86,7 +77,6 @@ fn judge(part: Part, measured: &Measured) -> Case {
     // If the liar were believed.
     let bound = honest + allocated;
     let case = Case::new(part.name, mbit.map(|_| limit), mbit)
-        .column("kind", "inflation")
         .column("honest_mbit_per_s", honest)
         .column("allocated_mbit_per_s", allocated)
         .column("most_believed_factor", (own > 0.0).then(|| allocated / own))

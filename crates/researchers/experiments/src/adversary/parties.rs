@@ -1,7 +1,7 @@
 //! Coordinators and measurers that break the rules.
 
-use super::Context;
 use super::relays::{random, start};
+use super::{Cell, Context, Kind};
 use crate::error::{Error, Result};
 use lab::liars::{Caller, LiarRelay};
 use link::tls::TlsConfigs;
@@ -119,33 +119,28 @@ const BREACHES: [Breach; 13] = {
     ]
 };
 
-/// Commits each breach once.
-pub(super) fn cases(context: &Context<'_>) -> Result<Vec<Case>> {
-    if context.interrupt.is_requested() {
-        return Ok(Vec::new());
-    }
-    let tls = Caller::tls(random()?, unix_time_s())?;
-    let seed = context.testbed.key().seed();
-    let party = |quota: u32| -> Result<Party> {
-        let relay = start(context, None, quota)?;
-        Ok(Party { relay, tls: tls.clone(), seed, measurer: random()? })
+/// Each breach, committed once against an honest relay.
+pub(super) fn cells() -> impl Iterator<Item = Cell> {
+    let cell = |breach: Breach| Cell::new(Kind::Party, breach.name, move |it| run(it, &breach));
+    BREACHES.into_iter().map(cell)
+}
+
+fn run(context: &Context<'_>, breach: &Breach) -> Result<Case> {
+    let Breach { name, expected, commit } = *breach;
+    let quota = if expected == ErrorCode::QUOTA_EXCEEDED { QUOTA } else { u32::MAX };
+    let party = Party {
+        relay: start(context, None, quota)?,
+        tls: Caller::tls(random()?, unix_time_s())?,
+        seed: context.testbed.key().seed(),
+        measurer: random()?,
     };
-    context.output.doing("coordinators and measurers that break the rules");
-    let (patient, strict) = (party(u32::MAX)?, party(QUOTA)?);
-    let breaches = BREACHES.map(|breach| (breach.name, breach));
-    let cases = context.each(breaches, |Breach { name, expected, commit }| {
-        context.output.doing(name);
-        let party = if expected == ErrorCode::QUOTA_EXCEEDED { &strict } else { &patient };
-        Ok(judge(name, expected, commit(party, party.order()?)?))
-    });
-    patient.relay.stop()?;
-    strict.relay.stop()?;
-    Ok(cases)
+    let answer = commit(&party, party.order()?)?;
+    party.relay.stop()?;
+    Ok(judge(name, expected, answer))
 }
 
 fn judge(name: &str, expected: ErrorCode, answer: Option<Message>) -> Case {
-    let case = Case::named(name).column("kind", "party");
-    let case = case.column("expected_error", expected.get());
+    let case = Case::named(name).column("expected_error", expected.get());
     match answer {
         Some(Message::Error { code, text }) => {
             let is_expected = code == expected;

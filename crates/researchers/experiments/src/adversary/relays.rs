@@ -1,9 +1,9 @@
 //! Relays that lie while they are measured.
 
-use super::{Context, GAIN, MEASURERS, RATIO, TOLERANCE};
+use super::{AdversarySettings, Cell, Context, GAIN, Kind, MEASURERS, RATIO, TOLERANCE};
 use crate::error::{Error, Result};
 use crate::reporting::median;
-use coordinator::{Blame, Outcome, Params, Progress};
+use coordinator::{Blame, Outcome, Params};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use lab::load::{ClientLoad, ClientTraffic};
 use link::unix_time_s;
@@ -140,40 +140,28 @@ pub(super) fn believed() -> Option<&'static str> {
     all.find(|part| part.expected == Expected::Believed).map(|part| part.name)
 }
 
-/// Measures each relay once.
-pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
-    let only = &context.settings.only;
-    let parts = Part::all(context.settings.limit).into_iter();
-    let parts = parts.filter(|part| only.is_empty() || only.iter().any(|name| name == part.name));
-    context.each(parts.map(|part| (part.name, part)), |part| run(context, &part))
+/// Each relay, measured once.
+pub(super) fn cells(settings: &AdversarySettings) -> Vec<Cell> {
+    let parts = Part::all(settings.limit).into_iter().filter(|it| settings.has_chosen(it.name));
+    parts
+        .map(|part| Cell::new(Kind::Relay, part.name, move |context| run(context, &part)))
+        .collect()
 }
 
 fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
-    let (name, limit) = (part.name, context.settings.limit);
-    context.output.doing(format!("{name}: starting the relay"));
+    let limit = context.settings.limit;
     let relay = start(context, part.lie, u32::MAX)?;
-    let clients = match part.has_clients {
-        true => {
-            let rate = limit.scaled(CLIENTS);
-            let traffic = ClientTraffic::at(rate);
-            let clients = ClientLoad::start(relay.target(), traffic, context.testbed.clock())?;
-            context.interrupt.wait(Duration::from_secs(1));
-            Some(clients)
-        }
-        false => None,
+    let start_clients = || {
+        let traffic = ClientTraffic::at(limit.scaled(CLIENTS));
+        let clients = ClientLoad::start(relay.target(), traffic, context.testbed.clock());
+        context.session.interrupt.wait(Duration::from_secs(1));
+        clients
     };
+    let clients = part.has_clients.then(start_clients).transpose()?;
     let team = context.testbed.team(MEASURERS);
     let guess = limit.scaled(GUESS);
     let request = context.testbed.echo_request(relay.target(), guess, params(context));
-    let mut progress = |progress: Progress| {
-        if let Progress::Second { round, index, of, measured } = progress {
-            let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let message =
-                format!("{name}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s");
-            context.output.doing(message);
-        }
-    };
-    let outcome = context.measure(&team, request, &mut progress)?;
+    let outcome = context.measure(part.name, &team, request, &mut || ())?;
     let client_failure = clients.as_ref().and_then(ClientLoad::failure);
     let sent = median_sent(&relay, context.settings.seconds);
     drop(clients);
@@ -182,7 +170,6 @@ fn run(context: &Context<'_>, part: &Part) -> Result<Case> {
     let case = judge(part, limit, &outcome);
     let conclusive_ratio = case.ratio.filter(|_| is_conclusive == Some(true));
     let case = case
-        .column("kind", "relay")
         .column("lie", part.description())
         .column("clients", part.has_clients)
         .column("sent_mbit_per_s", sent)

@@ -1,17 +1,18 @@
 //! Clients that want a relay to have less: many circuits that use it while it is measured.
 
 use super::relays::start;
-use super::{Context, GAIN, MEASURERS, RATIO, TOLERANCE};
+use super::{AdversarySettings, Cell, Context, GAIN, Kind, MEASURERS, RATIO, TOLERANCE};
 use crate::error::Result;
-use crate::testbed;
+use crate::testbed::{self, Testbed};
 use crate::wan_site::Relays;
 use authority::one_relay::Request;
-use coordinator::{Mode, Outcome, Params, PathParams, Progress};
+use coordinator::{Mode, Outcome, Params, PathParams};
 use lab::load::{ClientLoad, ClientTraffic};
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
 use std::net::Ipv4Addr;
+use terminal::Output;
 
 /// The number of circuits of a client that starves a relay, over this number of links.
 const CIRCUITS: u32 = 400;
@@ -22,6 +23,10 @@ const GREED: f64 = 4.0;
 
 /// The number of circuits of honest clients.
 const HONEST_CIRCUITS: u32 = 40;
+
+/// The relays of the curve.
+const OURS: &str = "ours";
+const TOR: &str = "C tor";
 
 /// The guess of the relay's capacity, relative to its limit.
 const GUESS: f64 = 1.5;
@@ -103,50 +108,60 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     PARTS.iter().map(|part| part.name)
 }
 
-/// Each part once, with a separate honest relay.
-pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
-    let only = &context.settings.only;
-    let is_chosen = |part: &&Part| only.is_empty() || only.iter().any(|name| name == part.name);
-    let parts = PARTS.iter().filter(is_chosen);
-    context.each(parts.map(|part| (part.name, *part)), |part| {
-        context.output.doing(format!("{}: starting the relay", part.name));
-        let relay = start(context, None, u32::MAX)?;
-        let measured = measure(context, relay.target(), part)?;
-        relay.stop()?;
-        let case = judge(part.name.to_owned(), context.settings.limit, part.way, &measured);
-        Ok(case.column("client_circuits", part.circuits))
-    })
-}
-
-/// Estimates in transit with these numbers of client circuits, of our relay and of C tor: a case for each.
-pub(super) fn curve(context: &Context<'_>, circuits: &[u32]) -> Result<Vec<Case>> {
-    if circuits.is_empty() || context.interrupt.is_requested() {
-        return Ok(Vec::new());
-    }
-    let limit = context.settings.limit;
-    let way = Way::TransitAsserted;
-    let name = |relay: &str, count: u32| format!("{relay}, {count} client circuits");
-    let run = |relay: &'static str, target: Target| {
-        context.each(circuits.iter().map(|count| (name(relay, *count), *count)), |count| {
-            let part = Part { circuits: count, ..Part::greedy("", way, Begins::OnDemand) };
-            let measured = measure(context, target, part)?;
-            let case = judge(name(relay, count), limit, way, &measured);
-            Ok(case.column("relay", relay).column("client_circuits", count))
-        })
+/// Each part once, with a separate honest relay; and the curve of estimates in transit by the number of client circuits.
+pub(super) fn cells(settings: &AdversarySettings) -> Vec<Cell> {
+    let part = |part: &Part| {
+        let (part, name) = (*part, part.name);
+        Cell::new(Kind::Starving, name, move |context| run(context, part, name, None))
     };
-    let own = start(context, None, u32::MAX)?;
-    let mut cases = run("ours", own.target());
-    own.stop()?;
-    let (mode, address) = (crate::mode::Mode::Transit, Ipv4Addr::LOCALHOST);
-    let tor = Relays::start(mode, &[Some(limit)], address, context.testbed, context.output)?;
-    let (request, ..) = tor.subject(0, limit, Params::default(), context.testbed)?;
-    let target = Target { address: request.router.address, ids: request.router.ids };
-    cases.extend(run("C tor", target));
-    tor.stop()?;
-    Ok(cases)
+    let point = |(relay, count): (&'static str, u32)| {
+        let name = format!("{relay}, {count} client circuits");
+        let greedy = Part::greedy("", Way::TransitAsserted, Begins::OnDemand);
+        let part = Part { circuits: count, ..greedy };
+        let attempt = {
+            let name = name.clone();
+            move |context: &Context<'_>| run(context, part, &name, Some(relay))
+        };
+        Cell::new(Kind::Starving, name, attempt)
+    };
+    let chosen = PARTS.iter().filter(|part| settings.has_chosen(part.name)).map(part);
+    let counts = &settings.client_circuits;
+    let curve = [OURS, TOR].into_iter().flat_map(|it| counts.iter().map(move |count| (it, *count)));
+    chosen.chain(curve.map(point)).collect()
 }
 
-fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured> {
+/// Whether a cell is a point of C tor's curve.
+pub(super) fn needs_tor(cell: &Cell) -> bool {
+    cell.name.starts_with(TOR)
+}
+
+/// Starts the relay of C tor's curve.
+pub(super) fn start_tor(limit: Rate, testbed: &Testbed, output: &Output) -> Result<Relays> {
+    Relays::start(crate::mode::Mode::Transit, &[Some(limit)], Ipv4Addr::LOCALHOST, testbed, output)
+}
+
+/// Measures a relay while its clients use it; `curve` is the relay's software if the part is a point of a curve.
+fn run(context: &Context<'_>, part: Part, name: &str, curve: Option<&str>) -> Result<Case> {
+    let limit = context.settings.limit;
+    let measured = match context.tor {
+        Some(tor) if curve == Some(TOR) => {
+            let (request, ..) = tor.subject(0, limit, Params::default(), context.testbed)?;
+            let Request { router, .. } = request;
+            measure(context, Target { address: router.address, ids: router.ids }, part, name)?
+        }
+        _ => {
+            let relay = start(context, None, u32::MAX)?;
+            let measured = measure(context, relay.target(), part, name)?;
+            relay.stop()?;
+            measured
+        }
+    };
+    let case = judge(name.to_owned(), limit, part.way, &measured);
+    let case = curve.into_iter().fold(case, |case, relay| case.column("relay", relay));
+    Ok(case.column("client_circuits", part.circuits))
+}
+
+fn measure(context: &Context<'_>, target: Target, part: Part, name: &str) -> Result<Measured> {
     let Part { way, begins, circuits, rate, .. } = part;
     let limit = context.settings.limit;
     let links = circuits.min(LINKS);
@@ -156,10 +171,10 @@ fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured
         circuits_per_link: circuits.div_ceil(links.max(1)),
         begins_at_once: begins == Begins::Earlier,
     };
-    context.output.doing(format!("opening {circuits} client circuits"));
+    context.doing(format!("{name}: opening {circuits} client circuits"));
     let clients = ClientLoad::start(target, traffic, context.testbed.clock())?;
     if begins == Begins::Earlier {
-        context.interrupt.wait(Duration::from_secs(5));
+        context.session.interrupt.wait(Duration::from_secs(5));
     }
     let params = Params {
         seconds: context.settings.seconds.max(SECONDS_MIN),
@@ -172,17 +187,8 @@ fn measure(context: &Context<'_>, target: Target, part: Part) -> Result<Measured
         Way::Echo => context.testbed.echo_request(target, guess, params),
         Way::Transit | Way::TransitAsserted => Request { params, ..Request::new(target, guess) },
     };
-    let mut progress = |progress: Progress| match progress {
-        Progress::Started { .. } => clients.flow(),
-        Progress::Second { round, index, of, measured } => {
-            let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let message = format!("round {round}, second {second} of {of}: {mbit:.1} Mbit/s");
-            context.output.doing(message);
-        }
-        Progress::Preparing { .. } => {}
-    };
     let team = context.testbed.team(MEASURERS);
-    let outcome = context.measure(&team, request, &mut progress)?;
+    let outcome = context.measure(name, &team, request, &mut || clients.flow())?;
     Ok(Measured { outcome, failure: clients.failure() })
 }
 
@@ -209,18 +215,16 @@ fn judge(name: String, truth: Rate, way: Way, measured: &Measured) -> Case {
         None => case,
     };
     let conclusive_ratio = case.ratio.filter(|_| is_conclusive == Some(true));
-    case.column("kind", "starving")
-        .column("conclusive", is_conclusive)
-        .column("conclusive_ratio", conclusive_ratio)
+    case.column("conclusive", is_conclusive).column("conclusive_ratio", conclusive_ratio)
 }
 
 /// The lowest estimate that was called conclusive, in a sentence.
-pub(super) fn answer<'c>(cases: impl Iterator<Item = &'c Case>) -> String {
+pub(super) fn answer(cases: &[Case]) -> String {
     let ratio = |case: &Case| {
         let ratio = case.value("conclusive_ratio").and_then(serde_json::Value::as_f64)?;
         Some((ratio, case.name.clone()))
     };
-    let lowest = cases.filter_map(ratio).min_by(|one, other| one.0.total_cmp(&other.0));
+    let lowest = cases.iter().filter_map(ratio).min_by(|one, other| one.0.total_cmp(&other.0));
     lowest.map_or_else(
         || " No estimate was called conclusive.".to_owned(),
         |(ratio, name)| {
@@ -230,16 +234,16 @@ pub(super) fn answer<'c>(cases: impl Iterator<Item = &'c Case>) -> String {
 }
 
 /// The estimates of the curve.
-pub(super) fn figure(cases: &[Case]) -> Option<ExperimentFigure> {
+pub(super) fn figure(cases: &[&Case]) -> Option<ExperimentFigure> {
     let points = |relay: &str| {
         let of_relay = cases.iter().filter(|it| it.value("relay").is_some_and(|it| *it == relay));
-        let point = |case: &Case| {
+        let point = |case: &&Case| {
             let count = case.value("client_circuits").and_then(serde_json::Value::as_f64)?;
             Some((count, case.ratio?))
         };
         of_relay.filter_map(point).collect::<Vec<_>>()
     };
-    let (ours, tor) = (points("ours"), points("C tor"));
+    let (ours, tor) = (points(OURS), points(TOR));
     let circuits = |(count, _): &(f64, f64)| *count;
     let most = ours.iter().chain(&tor).map(circuits).fold(1.0, f64::max);
     if ours.is_empty() && tor.is_empty() {

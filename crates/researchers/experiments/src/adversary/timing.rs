@@ -1,7 +1,9 @@
 //! Relays that exploit the time of their measurement: two on one machine that take turns or burst together, and one that is fast only at the
 //! minute of yesterday's measurement. Machine and calendar are computed; the coordinator's own code decides.
 
-use super::{Context, GAIN, RATIO, TOLERANCE};
+use super::{AdversarySettings, Cell, Context, GAIN, Kind, RATIO, TOLERANCE};
+use crate::error::Result;
+use crate::grid::Row;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
     Arrival, Attempt, End, Mode, Params, Priority, Record, RoundRecord, Schedule, SecondRecord,
@@ -30,19 +32,16 @@ const SLOTS: u32 = 1216;
 /// The number of relays in the network.
 const OTHERS: u8 = 20;
 
-/// Computes a case.
-type Compute<'c> = &'c dyn Fn(&mut StdRng) -> Case;
-
-/// Computes each case once.
-pub(super) fn cases(context: &Context<'_>) -> Vec<Case> {
-    let rng = &mut StdRng::seed_from_u64(context.settings.first_seed);
-    let (limit, seconds) = (context.settings.limit, context.settings.seconds);
-    let parts: [(&str, Compute<'_>); 3] = [
-        (TURNS, &|rng| turns(limit, seconds, rng)),
-        (BURSTS, &|rng| bursts(limit, seconds, rng)),
-        (YESTERDAY, &|rng| yesterday(limit, rng)),
-    ];
-    context.each(parts, |compute| Ok(compute(rng)))
+/// All of them, with random numbers from one seed.
+pub(super) fn cell() -> Cell {
+    let compute = |context: &Context<'_>| -> Result<_> {
+        let AdversarySettings { limit, seconds, first_seed, .. } = *context.settings;
+        let rng = &mut StdRng::seed_from_u64(first_seed);
+        let cases =
+            vec![turns(limit, seconds, rng), bursts(limit, seconds, rng), yesterday(limit, rng)];
+        Ok(Some(Row { cases, ..Row::default() }))
+    };
+    Cell { kind: Kind::Timing, name: "computed timing".to_owned(), attempt: Box::new(compute) }
 }
 
 /// The bytes that a relay echoes in a second, and its report of client bytes.
@@ -57,7 +56,6 @@ fn turns(machine: Rate, seconds: u32, rng: &mut StdRng) -> Case {
     }
     let bounds = 0.0..=GAIN + ROUNDING;
     Case::judged(TURNS, machine.as_mbit_per_s(), Some(best.as_mbit_per_s()), bounds)
-        .column("kind", "timing")
         .column("divisions", DIVISIONS)
         .column("each_alone_mbit_per_s", alone_best.as_mbit_per_s())
 }
@@ -101,7 +99,6 @@ fn bursts(average: Rate, seconds: u32, rng: &mut StdRng) -> Case {
     }
     let bounds = 0.0..=GAIN + ROUNDING;
     Case::judged(BURSTS, average.as_mbit_per_s(), Some(best.as_mbit_per_s()), bounds)
-        .column("kind", "timing")
         .column("bursts", DIVISIONS)
         .column("burst_seconds", longest)
 }
@@ -198,7 +195,6 @@ fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
         Some(mean.as_mbit_per_s()),
         0.0..=1.0 + TOLERANCE,
     )
-    .column("kind", "timing")
     .column("periods", PERIODS)
     .column("slots", SLOTS)
     .column("hits", hits)

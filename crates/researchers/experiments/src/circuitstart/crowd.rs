@@ -10,7 +10,7 @@ use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series, Value};
 use serde_json::json;
-use sim::star::{Star, StarCircuit, StarNode};
+use sim::star::{StarCircuit, StarNode};
 
 /// Simultaneous circuits over a star.
 pub(super) const CIRCUITS: usize = 50;
@@ -28,31 +28,37 @@ const CAPTION: &str = "Compare the lower half of the paper's figure 1: transfers
 /// Times to the last byte in seconds, by start-up algorithm.
 pub(super) struct Times(Vec<(Begin, Vec<f64>)>);
 
+/// Times to the last byte over one star in seconds, for each of [`Begin::ALL`]; `None` if a transfer did not complete.
+pub(super) type Star = Vec<Vec<Option<f64>>>;
+
+/// Simulates a star.
+pub(super) fn star(delay: Duration, seed: u64) -> Star {
+    Begin::ALL.map(|begin| simulate_star(begin, delay, seed)).into()
+}
+
 impl Times {
-    pub(super) fn new() -> Self {
-        Self(Begin::ALL.map(|begin| (begin, Vec::new())).into())
+    /// The times of all these stars.
+    pub(super) fn of(stars: &[Star]) -> Self {
+        let times = |nth| {
+            let times = stars.iter().filter_map(move |star: &Star| star.get(nth)).flatten();
+            times.map(|time: &Option<f64>| time.unwrap_or(f64::INFINITY)).collect()
+        };
+        Self(Begin::ALL.into_iter().enumerate().map(|(nth, begin)| (begin, times(nth))).collect())
     }
 
-    /// Simulates another star.
-    pub(super) fn run_star(&mut self, delay: Duration, seed: u64) {
-        for (begin, times) in &mut self.0 {
-            times.extend(simulate_star(*begin, delay, seed));
-        }
-    }
-
-    fn of(&self, begin: Begin) -> &[f64] {
+    fn with(&self, begin: Begin) -> &[f64] {
         self.0.iter().find(|(its, _)| *its == begin).map_or(&[], |(_, times)| times)
     }
 
     /// A case for each start-up algorithm.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let baseline = self.of(Begin::BackTap);
+        let baseline = self.with(Begin::BackTap);
         self.0.iter().map(|(begin, times)| star_case(*begin, times, baseline)).collect()
     }
 
     /// The results of `CircuitStart`, for the JSON summary.
     pub(super) fn summary(&self) -> Value {
-        let (times, baseline) = (self.of(Begin::CircuitStart), self.of(Begin::BackTap));
+        let (times, baseline) = (self.with(Begin::CircuitStart), self.with(Begin::BackTap));
         let (_, largest) = gains(times, baseline);
         json!({
             "median_ttlb_s": median_of(times),
@@ -73,10 +79,9 @@ impl Times {
     }
 }
 
-/// Times to the last byte of all circuits over a star, in seconds.
-fn simulate_star(begin: Begin, delay: Duration, seed: u64) -> Vec<f64> {
+fn simulate_star(begin: Begin, delay: Duration, seed: u64) -> Vec<Option<f64>> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut star = Star::default();
+    let mut star = sim::star::Star::default();
     let relays: Vec<usize> = (0..STAR_RELAYS)
         .map(|_| {
             let mbit = 10f64.powf(rng.random_range(1.0..2.0));
@@ -97,8 +102,7 @@ fn simulate_star(begin: Begin, delay: Duration, seed: u64) -> Vec<f64> {
         star.add_circuit(StarCircuit { path, cells, begins, windows });
     }
     star.run(Instant::ORIGIN + Duration::from_secs(600));
-    let results = star.results();
-    results.iter().map(|it| it.last_byte.map_or(f64::INFINITY, |it| it.as_secs_f64())).collect()
+    star.results().iter().map(|it| it.last_byte.map(|it| it.as_secs_f64())).collect()
 }
 
 /// Values at the quantiles of 1 to 99 %.

@@ -6,14 +6,13 @@ use super::model::{TraceResult, hops, kb, largest, new_optimum, ramp_case, windo
 use super::scene::{ObservedWindow, Path, RealPath};
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::print_case;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Instant};
 use report::experiment::{Case, CaseVerdict, Series};
 
 /// The start-up algorithm: CircuitStart with new ramp-ups (the paper's future work), since plain CircuitStart does not
 /// adapt to a higher rate.
-const BEGIN: Begin = Begin::Again;
+pub(super) const BEGIN: Begin = Begin::Again;
 
 /// The permitted relative difference between the settled window and the model's.
 const AGREES: f64 = 0.15;
@@ -31,8 +30,9 @@ pub(super) struct RealTrace {
     pub(super) series: Series,
 }
 
-/// Downloads with the bottleneck at one distance; `None` if the user has interrupted.
+/// Downloads over a path; `None` if the user has interrupted.
 pub(super) fn run(
+    scene: &RealPath,
     path: Path,
     runs: u32,
     stretch: u32,
@@ -40,8 +40,6 @@ pub(super) fn run(
 ) -> Result<Option<RealTrace>> {
     let Session { output, interrupt, .. } = session;
     let distance = path.distance;
-    output.doing(format!("real paths, {}: starting relays", hops(distance)));
-    let scene = RealPath::start(path, BEGIN)?;
     let mut all = Vec::new();
     for run in 1..=runs {
         output.doing(format!("real paths, {}: run {run} of {runs}", hops(distance)));
@@ -56,9 +54,7 @@ pub(super) fn run(
         .iter()
         .map(|(at, size)| (Instant::ORIGIN + (*at - Instant::ORIGIN) / stretch.max(1), *size));
     let series = window_series("real paths", 3, &sizes.collect::<Sizes>());
-    let cases = [trace_case(&all, distance), widened_case(&all)];
-    cases.iter().for_each(|case| print_case(case, output));
-    Ok(Some(RealTrace { cases, series }))
+    Ok(Some(RealTrace { cases: [trace_case(&all, distance), widened_case(&all)], series }))
 }
 
 /// A download, and the model of its path.

@@ -2,13 +2,14 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The number of measurers in the team.
 pub(super) const MEASURERS: usize = 2;
 
 /// The process that is killed or frozen in a round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Victim {
     /// A measurer, by its index in the team.
     Measurer(usize),
@@ -49,13 +50,23 @@ impl Fault {
 }
 
 /// A planned round.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct PlannedRound {
     /// Counted from one. A control has the number of the previous round.
+    #[serde(skip)]
     pub(super) number: u32,
+    #[serde(skip)]
     pub(super) victim: Victim,
     /// The moment of the kill, as a share of a round's expected duration.
+    #[serde(skip)]
     pub(super) at: f64,
+}
+
+impl fmt::Display for PlannedRound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_control() { "control after round" } else { "round" };
+        write!(f, "{kind} {}", self.number)
+    }
 }
 
 impl PlannedRound {

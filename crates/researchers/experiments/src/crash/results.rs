@@ -1,15 +1,17 @@
 //! The report on all rounds.
 
-use super::Options;
+use super::CrashGrid;
 use super::judge::BOUNDS;
-use super::plan::{Fault, Victim};
+use super::plan::{Fault, PlannedRound, Victim};
 use super::round::{CrashRound, TOLERANCE};
+use crate::grid::Rows;
 use crate::reporting::{self, parameter};
 use coordinator::Params;
-use onion::{Duration, Rate};
+use onion::Duration;
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Role, Series,
 };
+use serde::{Deserialize, Serialize};
 
 /// The resolution of times: processes are polled every 10 ms.
 const LEAST_S: f64 = 0.01;
@@ -21,52 +23,72 @@ const KINDS: [(Victim, &str, Role); 3] = [
     (Victim::Target, "target", Role::Nth(2)),
 ];
 
-fn is_kind(round: &CrashRound, kind: Victim) -> bool {
-    match (round.plan.victim, kind) {
-        (Victim::Measurer(_), Victim::Measurer(_)) => round.kill.is_some(),
-        (victim, kind) => victim == kind && round.kill.is_some(),
+/// The times of a round in seconds. They count from its start.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct RoundTimes {
+    number: u32,
+    /// Who was killed, and when; `None` in a control.
+    kill: Option<(Victim, f64)>,
+    /// See [`CrashRound::took`].
+    took: Option<f64>,
+    deadline: f64,
+}
+
+impl CrashRound {
+    pub(super) fn times(&self) -> RoundTimes {
+        RoundTimes {
+            number: self.plan.number,
+            kill: self.kill.map(|(at, _)| (self.plan.victim, at.as_secs_f64())),
+            took: self.took().map(|took| took.as_secs_f64()),
+            deadline: self.deadline.as_secs_f64(),
+        }
     }
 }
 
-pub(super) fn report(
-    options: &Options,
-    rounds: &[CrashRound],
-    cases: Vec<Case>,
-    params: &Params,
-    limit: Rate,
-) -> ExperimentReport {
-    let fault = if options.freeze { Fault::Freeze } else { Fault::Kill };
-    let kill_count = kills(rounds).count();
-    let text = include_str!("../../../../../docs/experiments/crash.md");
-    ExperimentReport {
-        answer: answer(rounds, &cases, fault),
-        parameters: vec![
-            parameter("rounds with a victim", kill_count),
-            parameter("controls", rounds.len() - kill_count),
-            parameter("victims are", fault.participle()),
-            parameter("seconds of a round", params.seconds),
-            parameter("seed", options.seed),
-            parameter("limit of the relay", limit),
-            parameter("set-up timeout", format!("{} s", params.setup_timeout.as_secs())),
-            parameter("grace for reports", format!("{} s", params.report_grace.as_secs())),
-            parameter("tolerance", format!("{} s", TOLERANCE.as_secs())),
-        ],
-        figures: vec![distribution(rounds, params), moments(rounds)],
-        cases,
-        ..reporting::report("crash", text)
+impl RoundTimes {
+    fn is_kind(&self, kind: Victim) -> bool {
+        match (self.kill, kind) {
+            (Some((Victim::Measurer(_), _)), Victim::Measurer(_)) => true,
+            (Some((victim, _)), kind) => victim == kind,
+            (None, _) => false,
+        }
     }
+}
+
+/// Adds the answer, the parameters and the figures.
+pub(super) fn conclude(
+    grid: &CrashGrid,
+    rows: Rows<'_, PlannedRound>,
+    report: &mut ExperimentReport,
+) {
+    let rounds: Vec<RoundTimes> = rows.data::<Vec<_>>().flat_map(|(_, times)| times).collect();
+    let CrashGrid { params, fault, .. } = grid;
+    let kill_count = kills(&rounds).count();
+    report.answer = answer(&rounds, &report.cases, *fault);
+    report.parameters = vec![
+        parameter("rounds with a victim", kill_count),
+        parameter("controls", rounds.len() - kill_count),
+        parameter("victims are", fault.participle()),
+        parameter("seconds of a round", params.seconds),
+        parameter("seed", grid.seed),
+        parameter("limit of the relay", grid.limit),
+        parameter("set-up timeout", format!("{} s", params.setup_timeout.as_secs())),
+        parameter("grace for reports", format!("{} s", params.report_grace.as_secs())),
+        parameter("tolerance", format!("{} s", TOLERANCE.as_secs())),
+    ];
+    report.figures = vec![distribution(&rounds, params), moments(&rounds)];
 }
 
 /// The rounds with a victim.
-fn kills(rounds: &[CrashRound]) -> impl Iterator<Item = &CrashRound> {
+fn kills(rounds: &[RoundTimes]) -> impl Iterator<Item = &RoundTimes> {
     rounds.iter().filter(|round| round.kill.is_some())
 }
 
-fn answer(rounds: &[CrashRound], cases: &[Case], fault: Fault) -> String {
+fn answer(rounds: &[RoundTimes], cases: &[Case], fault: Fault) -> String {
     let done = fault.participle();
-    let killed = |kind| rounds.iter().filter(|round| is_kind(round, kind)).count();
+    let killed = |kind| rounds.iter().filter(|round| round.is_kind(kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
-    let took = || kills(rounds).filter_map(CrashRound::took).map(|took| took.as_secs_f64());
+    let took = || kills(rounds).filter_map(|round| round.took);
     let slowest = took().fold(0.0, f64::max);
     let median = reporting::median(took()).unwrap_or_default();
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
@@ -107,10 +129,10 @@ fn answer(rounds: &[CrashRound], cases: &[Case], fault: Fault) -> String {
 }
 
 /// The time from the kill to the end of the last survivor, by kind of victim.
-fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
+fn distribution(rounds: &[RoundTimes], params: &Params) -> ExperimentFigure {
     let times = KINDS.map(|(kind, name, _)| {
-        let rounds = rounds.iter().filter(|round| is_kind(round, kind));
-        let times = rounds.filter_map(CrashRound::took).map(|took| took.as_secs_f64().max(LEAST_S));
+        let rounds = rounds.iter().filter(|round| round.is_kind(kind));
+        let times = rounds.filter_map(|round| round.took).map(|took| took.max(LEAST_S));
         (name, times.collect::<Vec<f64>>())
     });
     let deadline = Duration::from_secs(u64::from(params.seconds)) + params.report_grace;
@@ -130,7 +152,7 @@ fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
 }
 
 /// Time from the kill to the end, by the moment of the kill.
-fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
+fn moments(rounds: &[RoundTimes]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
         "moments",
         "Time to the end by the moment of the kill",
@@ -138,24 +160,18 @@ fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
         Axis::new("seconds from the kill to the end").log(),
     )
     .caption("Each dot is a round, with the time left until its deadline.");
-    let at = |round: &CrashRound| round.kill.map(|(at, _)| at);
     let deadlines = rounds.iter().filter_map(|round| {
-        let at = at(round)?;
-        Some((at.as_secs_f64(), round.deadline.saturating_sub(at).as_secs_f64()))
+        let (_, at) = round.kill?;
+        Some((at, (round.deadline - at).max(0.0)))
     });
     figure = figure.with(Series::dots("deadline", Role::Problem, deadlines.collect()));
     for (kind, name, role) in KINDS {
-        let dots: Vec<(&CrashRound, (f64, f64))> = rounds
-            .iter()
-            .filter(|round| is_kind(round, kind))
-            .filter_map(|round| {
-                let took = round.took()?.as_secs_f64().max(LEAST_S);
-                Some((round, (at(round)?.as_secs_f64(), took)))
-            })
-            .collect();
-        let labels = dots.iter().map(|(round, _)| format!("round {}", round.plan.number));
-        let labels = labels.collect();
-        let points = dots.into_iter().map(|(_, point)| point).collect();
+        let dot = |round: &RoundTimes| {
+            let point = (round.kill?.1, round.took?.max(LEAST_S));
+            Some((format!("round {}", round.number), point))
+        };
+        let rounds = rounds.iter().filter(|round| round.is_kind(kind));
+        let (labels, points) = rounds.filter_map(dot).unzip();
         figure = figure.with(Series::dots(name, role, points).labels(labels));
     }
     figure

@@ -3,11 +3,11 @@
 use super::network::Software;
 use crate::columns::{rounded, with_interval};
 use crate::factor::{Factor, interval_verdict};
-use crate::reporting::{claim_holds, section};
+use crate::reporting::claim_holds;
 use crate::simulated::Interval;
 use client::probe::Probed;
-use lab::processors::Load;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl What {
         }
     }
 
-    fn value(self, probed: &Probed) -> Option<f64> {
+    pub(super) fn value(self, probed: &Probed) -> Option<f64> {
         match self {
             Self::Node | Self::Streams => probed.throughput_kb_s,
             Self::SetUp => probed.setup().map(|it| it.as_secs_f64() * 1e3),
@@ -65,36 +65,39 @@ impl What {
     }
 }
 
-/// The measurements of one point of a figure.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Point {
+/// A point of a figure, to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    #[serde(skip)]
     pub(super) what: What,
     /// The number of penetrators or streams.
+    #[serde(skip)]
     pub(super) level: u32,
+    #[serde(skip)]
     pub(super) kind: Software,
-    pub(super) measured: Vec<Probed>,
+}
+
+/// The measurements of one point of a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Point {
+    pub(super) values: Vec<f64>,
+    /// The reasons of those that failed.
+    pub(super) failures: Vec<String>,
+    /// The number of measurements.
+    pub(super) measured: usize,
     /// The rate at which the others completed circuits.
     pub(super) others_per_s: f64,
+    /// The load of all processors meanwhile, from zero to one.
+    pub(super) machine: f64,
 }
 
 impl Point {
     fn interval(&self) -> Interval {
-        let values = self.measured.iter().filter_map(|it| self.what.value(it));
-        Interval::of(values)
+        Interval::of(self.values.iter().copied())
     }
 
-    fn failed(&self) -> usize {
-        self.measured.iter().filter(|it| it.failure.is_some()).count()
-    }
-
-    fn name(&self) -> String {
-        let (figure, _) = self.what.figure();
-        format!("{figure}: {}, {} {}", self.kind.word(), self.level, self.what.others())
-    }
-
-    fn detail(&self) -> String {
-        let reasons: BTreeSet<&str> =
-            self.measured.iter().filter_map(|it| it.failure.as_deref()).collect();
+    fn detail(&self, what: What) -> String {
+        let reasons: BTreeSet<&str> = self.failures.iter().map(String::as_str).collect();
         let reasons = match Vec::from_iter(reasons).join("; ") {
             none if none.is_empty() => none,
             reasons => format!(" ({reasons})"),
@@ -102,53 +105,55 @@ impl Point {
         format!(
             "{:.1} {}, {} of {} failed{reasons}; the others had {:.0} circuits per second",
             self.interval(),
-            self.what.unit(),
-            self.failed(),
-            self.measured.len(),
+            what.unit(),
+            self.failures.len(),
+            self.measured,
             self.others_per_s,
         )
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name(), self.detail())
+        let (figure, _) = self.what.figure();
+        write!(f, "{figure}: {}, {} {}", self.kind.word(), self.level, self.what.others())
     }
 }
 
-/// A case for each point, and the comparisons: the highest level of each figure with the lowest, and our relays with C tor's at the
-/// highest level.
-pub(super) fn cases(points: &[Point]) -> Vec<Case> {
-    let mut cases: Vec<Case> = points.iter().map(of_point).collect();
+impl Step {
+    pub(super) fn case(&self, point: &Point) -> Case {
+        let (name, _) = self.what.figure();
+        let interval = point.interval();
+        let case = Case::named(self.to_string())
+            .column("figure", name)
+            .column("relays", self.kind.word())
+            .column(self.what.others(), self.level)
+            .column("value", rounded(interval.mean, 3))
+            .column("value_interval", interval.half_width.and_then(|it| rounded(it, 3)))
+            .column("unit", self.what.unit())
+            .column("others_circuits_per_s", rounded(point.others_per_s, 3))
+            .column("failed", point.failures.len());
+        // A point itself promises nothing; it fails only without any measurement.
+        let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Reported };
+        case.ended(verdict, point.detail(self.what))
+    }
+}
+
+/// The comparisons: the highest level of each figure with the lowest, and our relays with C tor's at the highest level.
+pub(super) fn comparisons(points: &[(Step, Point)]) -> Vec<Case> {
+    let mut cases = Vec::new();
     for what in What::ALL {
         let of = |kind| {
-            let of_kind = |it: &&Point| it.what == what && it.kind == kind;
-            let least = points.iter().filter(of_kind).min_by_key(|it| it.level)?;
-            let most = points.iter().filter(of_kind).max_by_key(|it| it.level)?;
-            (least.level < most.level).then_some((least, most))
+            let of_kind = |(it, _): &&(Step, Point)| it.what == what && it.kind == kind;
+            let least = points.iter().filter(of_kind).min_by_key(|(it, _)| it.level)?;
+            let most = points.iter().filter(of_kind).max_by_key(|(it, _)| it.level)?;
+            (least.0.level < most.0.level).then_some((least, most))
         };
         cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| over_lowest(a, b)));
         let last = of(Software::Ours).zip(of(Software::Tor));
         cases.extend(last.map(|((_, ours), (_, c_tor))| over_tor(ours, c_tor)));
     }
     cases
-}
-
-fn of_point(point: &Point) -> Case {
-    let (name, _) = point.what.figure();
-    let interval = point.interval();
-    let case = Case::named(point.name())
-        .column("figure", name)
-        .column("relays", point.kind.word())
-        .column(point.what.others(), point.level)
-        .column("value", rounded(interval.mean, 3))
-        .column("value_interval", interval.half_width.and_then(|it| rounded(it, 3)))
-        .column("unit", point.what.unit())
-        .column("others_circuits_per_s", rounded(point.others_per_s, 3))
-        .column("failed", point.failed());
-    // A point itself promises nothing; it fails only without any measurement.
-    let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Reported };
-    case.ended(verdict, point.detail())
 }
 
 fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
@@ -158,30 +163,29 @@ fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
 }
 
 /// The highest level compared with the lowest.
-fn over_lowest(least: &Point, most: &Point) -> Case {
-    let what = most.what;
-    let (figure, _) = what.figure();
-    let (kind, others) = (most.kind.word(), what.others());
-    let name = format!("{figure}: {kind}, {} {others} over {}", most.level, least.level);
-    compared(name, most, least, what.expected())
+fn over_lowest((lowest, least): &(Step, Point), (step, most): &(Step, Point)) -> Case {
+    let (figure, _) = step.what.figure();
+    let (kind, others) = (step.kind.word(), step.what.others());
+    let name = format!("{figure}: {kind}, {} {others} over {}", step.level, lowest.level);
+    compared(name, most, least, step.what.expected())
 }
 
 /// Our relays compared with C tor's at the highest level. A higher throughput and a shorter set-up are better.
-fn over_tor(ours: &Point, c_tor: &Point) -> Case {
-    let (figure, _) = ours.what.figure();
-    let name = format!("{figure}: ours over tor, {} {}", ours.level, ours.what.others());
-    compared(name, ours, c_tor, ours.what.expected().recip())
+fn over_tor((step, ours): &(Step, Point), (_, c_tor): &(Step, Point)) -> Case {
+    let (figure, _) = step.what.figure();
+    let name = format!("{figure}: ours over tor, {} {}", step.level, step.what.others());
+    compared(name, ours, c_tor, step.what.expected().recip())
 }
 
-pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {
+pub(super) fn figures(points: &[(Step, Point)]) -> Vec<ExperimentFigure> {
     let figure = |what: What| {
         let (name, title) = what.figure();
         let empty =
             ExperimentFigure::new(name, title, Axis::new(what.others()), Axis::new(what.unit()));
         let with = |figure: ExperimentFigure, (nth, kind): (usize, Software)| {
-            let of_kind = points.iter().filter(|it| it.what == what && it.kind == kind);
-            let dots = of_kind.map(|it| (f64::from(it.level), it.interval().mean)).collect();
-            figure.with(Series::dots(kind.word(), Role::Nth(nth), dots))
+            let of_kind = points.iter().filter(|(it, _)| it.what == what && it.kind == kind);
+            let dot = |(it, point): &(Step, Point)| (f64::from(it.level), point.interval().mean);
+            figure.with(Series::dots(kind.word(), Role::Nth(nth), of_kind.map(dot).collect()))
         };
         Software::ALL.into_iter().enumerate().fold(empty, with)
     };
@@ -190,13 +194,11 @@ pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {
 
 pub(super) const TEXT: &str = include_str!("../../../../../docs/experiments/cross-traffic.md");
 
-pub(super) fn notes(load: Load) -> Vec<String> {
-    let mut notes = section(TEXT, "Notes");
-    notes.push(format!(
+pub(super) fn load_note(points: &[(Step, Point)]) -> String {
+    format!(
         "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: penetrators load the processors as well as the relay.",
-        load.machine * 100.0
-    ));
-    notes
+        Interval::of(points.iter().map(|(_, point)| point.machine)).mean * 100.0
+    )
 }
 
 fn is_judged(case: &&Case) -> bool {
@@ -221,20 +223,17 @@ pub(super) fn held(cases: &[Case]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netdoc::Fingerprint;
-    use onion::Duration;
 
-    fn point(what: What, kind: Software, level: u32, value: f64) -> Point {
-        let probed = |nth: u32| {
-            let value = value * (1.0 + f64::from(nth % 3) * 0.01);
-            Probed {
-                path: vec![Fingerprint::from_bytes([1; 20])],
-                hop_times: vec![Duration::from_secs_f64(value / 1e3)],
-                throughput_kb_s: Some(value),
-                ..Probed::default()
-            }
-        };
-        Point { what, level, kind, measured: (0..9).map(probed).collect(), others_per_s: 7.0 }
+    fn point(what: What, kind: Software, level: u32, value: f64) -> (Step, Point) {
+        let values = (0..9).map(|nth: u32| value * (1.0 + f64::from(nth % 3) * 0.01)).collect();
+        let point =
+            Point { values, failures: Vec::new(), measured: 9, others_per_s: 7.0, machine: 0.5 };
+        (Step { what, level, kind }, point)
+    }
+
+    fn cases(points: &[(Step, Point)]) -> Vec<Case> {
+        let of_points = points.iter().map(|(step, point)| step.case(point));
+        of_points.chain(comparisons(points)).collect()
     }
 
     fn verdict_of(cases: &[Case], name: &str) -> CaseVerdict {
@@ -280,9 +279,9 @@ mod tests {
 
     #[test]
     fn a_point_without_any_measurement_fails() {
-        let failed = Probed { failure: Some("no".to_owned()), ..Probed::default() };
-        let point = Point { measured: vec![failed], ..point(What::Node, Software::Ours, 3, 1.0) };
-        let case = &cases(&[point])[0];
+        let (step, point) = point(What::Node, Software::Ours, 3, 1.0);
+        let failures = vec!["no".to_owned()];
+        let case = step.case(&Point { values: Vec::new(), failures, measured: 1, ..point });
         assert_eq!(case.verdict, CaseVerdict::Failed);
         assert!(case.detail.contains("1 of 1 failed (no);"), "{}", case.detail);
     }

@@ -2,13 +2,13 @@
 
 use super::honest::Service;
 use super::name_leak::{self, NameLeak};
-use super::plan::{Side, case_name};
+use super::plan::{Cell, Plan, Side};
 use crate::columns::rounded;
 use crate::reporting::median;
 use lab::attacks::{Kind, Reads, Spent};
 use lab::processors::Load;
 use onion::Duration;
-use report::experiment::{Case, CaseVerdict};
+use report::experiment::{Case, CaseVerdict, Value};
 
 /// The minimum share of the rate of honest downloads before the attack.
 const THROUGHPUT: f64 = 0.8;
@@ -62,8 +62,8 @@ pub(super) struct Finding {
 }
 
 impl Finding {
-    pub(super) fn name(&self) -> String {
-        case_name(self.kind, self.side)
+    fn name(&self) -> String {
+        Cell { kind: self.kind, side: self.side }.to_string()
     }
 
     /// The rate of honest downloads as a share of their rate before the attack.
@@ -248,19 +248,34 @@ impl Finding {
         }
     }
 
-    /// The aspects in which it is worse than another relay.
-    pub(super) fn worse_than(&self, other: &Self) -> Vec<&'static str> {
-        let build = |it: &Self| it.attacked.median_build_ms().unwrap_or(f64::INFINITY);
-        let (factor, more) = BUILD_SCATTER;
-        let columns = [
-            ("throughput", self.throughput_share() < other.throughput_share() - THROUGHPUT_SCATTER),
-            ("circuits", self.alive_share() < other.alive_share() - ALIVE_SCATTER),
-            ("directory", self.reads.share() < other.reads.share() - READ_SCATTER),
-            ("build time", build(self) > build(other) * factor + more),
-            ("memory", self.peak_mib > other.peak_mib + MEMORY_SCATTER_MIB),
-        ];
-        columns.into_iter().filter(|(_, is_worse)| *is_worse).map(|(column, _)| column).collect()
+    /// The rate of honest downloads in each second, which counts from the start of the attack.
+    pub(super) fn points(&self, plan: &Plan) -> Vec<(f64, f64)> {
+        let seconds = |from: f64| (1..).map(move |second| from + f64::from(second));
+        let before = seconds(-f64::from(plan.undisturbed_s)).zip(self.undisturbed.mbit.clone());
+        before.chain(seconds(0.0).zip(self.attacked.mbit.clone())).collect()
     }
+}
+
+/// The aspects in which a relay is worse than another, by their cases; `None` if one has no result.
+pub(super) fn worse_than(case: &Case, other: &Case) -> Option<Vec<&'static str>> {
+    let both = |column: &str| {
+        let of = |case: &Case| case.value(column).and_then(Value::as_f64);
+        Some((of(case)?, of(other)?))
+    };
+    let build =
+        |case: &Case| case.value("build_time_ms").and_then(Value::as_f64).unwrap_or(f64::INFINITY);
+    let less = |column, scatter| both(column).map(|(own, other)| own < other - scatter);
+    let (factor, more) = BUILD_SCATTER;
+    let memory = both("peak_memory_mib").map(|(own, other)| own > other + MEMORY_SCATTER_MIB);
+    let columns = [
+        ("throughput", less("honest_throughput_share", THROUGHPUT_SCATTER)?),
+        ("circuits", less("honest_circuits_alive_share", ALIVE_SCATTER)?),
+        ("directory", less("directory_answers_share", READ_SCATTER)?),
+        ("build time", build(case) > build(other) * factor + more),
+        ("memory", memory?),
+    ];
+    let worse = columns.into_iter().filter(|(_, is_worse)| *is_worse);
+    Some(worse.map(|(column, _)| column).collect())
 }
 
 /// The reasons of lost circuits.
@@ -283,7 +298,6 @@ fn megabytes(bytes: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use report::experiment::Value;
 
     fn service(mbit: f64, requested: usize, alive: usize, build_ms: f64) -> Service {
         let build_ms = vec![build_ms; alive];
@@ -375,12 +389,13 @@ mod tests {
     #[test]
     fn small_differences_are_not_worse() {
         let tor = Finding { side: Side::Tor, ..finding() };
-        assert!(finding().worse_than(&tor).is_empty());
+        let worse = |one: &Finding, other: &Finding| worse_than(&one.case(), &other.case());
+        assert_eq!(worse(&finding(), &tor), Some(Vec::new()));
         let slower =
             Finding { attacked: service(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
-        assert_eq!(slower.worse_than(&tor), ["throughput", "build time", "memory"]);
-        assert!(tor.worse_than(&slower).is_empty());
+        assert_eq!(worse(&slower, &tor), Some(vec!["throughput", "build time", "memory"]));
+        assert_eq!(worse(&tor, &slower), Some(Vec::new()));
         let lost = Finding { open_before: (40, 50), ..finding() };
-        assert_eq!(lost.worse_than(&tor), ["circuits"]);
+        assert_eq!(worse(&lost, &tor), Some(vec!["circuits"]));
     }
 }

@@ -3,9 +3,12 @@
 use clap::ValueEnum;
 use lab::attacks::Kind;
 use onion::Rate;
+use serde::{Serialize, Serializer};
+use std::fmt;
 
 /// The software of the attacked relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Side {
     /// `flashflow relay`.
     Ours,
@@ -22,9 +25,23 @@ impl Side {
     }
 }
 
-/// The name of a case.
-pub(super) fn case_name(kind: Kind, side: Side) -> String {
-    format!("{} on {}", kind.word(), side.word())
+/// An attack on a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Cell {
+    #[serde(rename = "attack", serialize_with = "word")]
+    pub(super) kind: Kind,
+    #[serde(rename = "relay")]
+    pub(super) side: Side,
+}
+
+fn word<S: Serializer>(kind: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&kind.word())
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {}", self.kind.word(), self.side.word())
+    }
 }
 
 /// The parameters of all cases.
@@ -55,10 +72,11 @@ impl Plan {
     }
 
     /// Each attack on each relay; the order of the relays alternates.
-    pub(super) fn cases(&self) -> impl Iterator<Item = (Kind, Side)> + '_ {
+    pub(super) fn cases(&self) -> impl Iterator<Item = Cell> + '_ {
         self.attacks.iter().enumerate().flat_map(move |(nth, kind)| {
             let count = self.sides.len();
-            (0..count).map(move |place| (*kind, self.sides[(place + nth) % count]))
+            let side = move |place| self.sides[(place + nth) % count];
+            (0..count).map(move |place| Cell { kind: *kind, side: side(place) })
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The private network, the relays to attack, and C tor clients.
 
-use super::plan::{Plan, Side};
+use super::plan::{Cell, Plan, Side};
 use super::ports;
 use crate::background_downloads::Endpoints;
 use crate::common::Session;
@@ -116,7 +116,7 @@ pub(super) struct Scene {
     server: ContentServer,
     _names: NameServer,
     /// The relays, in the order of the attacks.
-    pub(super) subjects: Vec<Subject>,
+    subjects: Vec<Subject>,
     network: Network,
     pub(super) clock: Clock,
     _folder: TemporaryFolder,
@@ -143,7 +143,7 @@ impl Scene {
         output.doing("starting our relays");
         let key = SecretKey::generate()?.public();
         let mut subjects = Vec::new();
-        for (kind, side) in plan.cases() {
+        for Cell { kind, side } in plan.cases() {
             let name = nickname(kind, side);
             subjects.push(match side {
                 Side::Tor => of_tor(kind, &network, &name, clock)?,
@@ -190,6 +190,14 @@ impl Scene {
             clock,
             _folder: folder,
         }))
+    }
+
+    /// The relay for this attack.
+    pub(super) fn take(&mut self, cell: Cell) -> Result<Subject> {
+        let place =
+            self.subjects.iter().position(|it| (it.kind, it.side) == (cell.kind, cell.side));
+        let none = || LabError::Spec(format!("a network without a relay for {cell}"));
+        Ok(self.subjects.remove(place.ok_or_else(none)?))
     }
 
     fn authority(&self, place: usize) -> Result<&Node> {
@@ -426,8 +434,8 @@ fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
     if plan.attacks.iter().any(|kind| kind.targets_dials()) {
         relays.extend((0..FRESH).map(|number| RelaySpec::new(&fresh(number))));
     }
-    for (kind, _) in plan.cases().filter(|(_, side)| *side == Side::Tor) {
-        let name = nickname(kind, Side::Tor);
+    for Cell { kind, side } in plan.cases().filter(|cell| cell.side == Side::Tor) {
+        let name = nickname(kind, side);
         let mut relay =
             if kind.targets_exit() { RelaySpec::open_exit(&name) } else { RelaySpec::new(&name) };
         relay.extra_torrc.push(format!("MaxMemInQueues {} MB", plan.memory_mib));

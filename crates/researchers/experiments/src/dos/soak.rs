@@ -2,13 +2,14 @@
 
 use super::Limits;
 use super::judge::Finding;
-use super::plan::{Plan, Side};
+use super::plan::{Cell, Plan, Side};
 use super::scene::{Scene, Subject};
 use super::watch::{Sampler, memory};
-use crate::common::Session;
+use crate::common::{Session, values_or_all};
 use crate::error::Result;
-use crate::reporting::{self, parameter, print_case};
-use clap::{Args, ValueEnum};
+use crate::grid::{self, Row, Undivided};
+use crate::reporting::{self, list, parameter, rule};
+use clap::Args;
 use lab::attacks::Kind;
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
@@ -18,6 +19,7 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::UNIX_EPOCH;
@@ -64,10 +66,16 @@ pub(crate) struct Options {
     seed: u64,
 }
 
+/// Not divided: the claim is about the memory of one process over all rounds.
+struct SoakTest {
+    plan: Plan,
+    rounds: u32,
+    attacks: Vec<Kind>,
+    seed: u64,
+}
+
 pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
     link::raise_descriptor_limit();
-    let rounds = session.or(options.rounds, 2, 4);
     let seconds = session.or(options.seconds, 4, 10);
     let plan = Plan {
         attacks: vec![POSITION],
@@ -81,58 +89,79 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         open_circuits: 4,
         is_soak: true,
     };
-    let mut report = ExperimentReport {
-        parameters: vec![
+    let rounds = session.or(options.rounds, 2, 4);
+    let attacks = values_or_all(&options.attacks);
+    grid::run_whole(&SoakTest { plan, rounds, attacks, seed: options.seed }, session)
+}
+
+impl Undivided for SoakTest {
+    const NAME: &'static str = "soak";
+    const TEXT: &'static str = include_str!("../../../../../docs/experiments/soak.md");
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let Self { plan, rounds, attacks, seed } = self;
+        vec![
             parameter("rounds", rounds),
-            parameter("seed", options.seed),
+            parameter("attacks", list(&attacks.iter().map(|kind| kind.word()).collect::<Vec<_>>())),
+            parameter("seed", seed),
             parameter("attacker's rate", plan.rate),
             parameter("honest downloads take", plan.demand),
             parameter("quiet time before each attack", format!("{} s", plan.undisturbed_s)),
             parameter("length of each attack", format!("{} s", plan.seconds)),
             parameter("bound on memory", format!("{} MiB", plan.memory_mib)),
-        ],
-        ..reporting::report("soak", TEXT)
-    };
-    let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(report) };
-    let subject = scene.subjects.remove(0);
-    let sampler = Sampler::start(subject.pid, scene.clock)?;
-    let mut soak = Soak { scene, subject, plan, history: History::default() };
-    let mut attacks = match &options.attacks[..] {
-        [] => Kind::value_variants().to_vec(),
-        chosen => chosen.to_vec(),
-    };
-    let mut rng = StdRng::seed_from_u64(options.seed);
-    'rounds: for round in 1..=rounds {
-        attacks.shuffle(&mut rng);
-        soak.age_onion_key(round);
-        soak.scene.change_parameter(round)?;
-        for kind in &attacks {
-            let case = soak.attack(*kind, round, session);
-            if interrupt.is_requested() {
-                break 'rounds;
-            }
-            print_case(&case, output);
-            report.cases.push(case);
-        }
-        output.doing(format!("round {round}: at rest"));
-        if interrupt.wait(Duration::from_secs((REST * seconds).into())) {
-            break;
-        }
-        soak.record_onion_key();
-        match soak.scene.wait_for_parameter(&soak.subject, round) {
-            Ok(()) => soak.history.consensuses += 1,
-            Err(error) => report.notes.push(format!("round {round}: no new consensus: {error}")),
-        }
-        let memory = memory(soak.subject.pid)?.now_mib;
-        output.step(format!("at rest after round {round}: {memory:.1} MiB"));
-        soak.history.at_rest_mib.push(memory);
+        ]
     }
-    report.figures = soak.history.figures(&sampler.samples());
-    conclude(&mut report, &soak.history, rounds);
-    Ok(report)
+
+    fn run(&self, session: Session<'_>) -> Result<Option<Row>> {
+        self.soak(session)
+    }
+
+    fn conclude(&self, row: &Row, report: &mut ExperimentReport) {
+        conclude(report, &row.data().unwrap_or_default(), self.rounds);
+    }
 }
 
-const TEXT: &str = include_str!("../../../../../docs/experiments/soak.md");
+impl SoakTest {
+    /// Runs all rounds; those before an interrupt are a temporary row.
+    fn soak(&self, session: Session<'_>) -> Result<Option<Row>> {
+        let Session { output, interrupt, .. } = session;
+        let plan = self.plan.clone();
+        let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(None) };
+        let subject = scene.take(Cell { kind: POSITION, side: Side::Ours })?;
+        let sampler = Sampler::start(subject.pid, scene.clock)?;
+        let mut soak = Soak { scene, subject, plan, history: History::default() };
+        let (mut row, mut attacks) = (Row::default(), self.attacks.clone());
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        'rounds: for round in 1..=self.rounds {
+            attacks.shuffle(&mut rng);
+            soak.age_onion_key(round);
+            soak.scene.change_parameter(round)?;
+            for kind in &attacks {
+                let case = soak.attack(*kind, round, session);
+                if interrupt.is_requested() {
+                    break 'rounds;
+                }
+                output.step(format!("{}: {}; {}", case.name, case.verdict.word(), case.detail));
+                row.cases.push(case);
+            }
+            output.doing(format!("round {round}: at rest"));
+            if interrupt.wait(Duration::from_secs((REST * self.plan.seconds).into())) {
+                break;
+            }
+            soak.record_onion_key();
+            match soak.scene.wait_for_parameter(&soak.subject, round) {
+                Ok(()) => soak.history.consensuses += 1,
+                Err(error) => row.notes.push(format!("round {round}: no new consensus: {error}")),
+            }
+            let memory = memory(soak.subject.pid)?.now_mib;
+            output.step(format!("at rest after round {round}: {memory:.1} MiB"));
+            soak.history.at_rest_mib.push(memory);
+        }
+        row.figures = soak.history.figures(&sampler.samples());
+        row.is_temporary = interrupt.is_requested();
+        Ok(Some(row.with_data(&soak.history)))
+    }
+}
 
 /// A relay under repeated attacks.
 struct Soak {
@@ -191,13 +220,16 @@ impl Soak {
 }
 
 /// The observations of all attacks up to now.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 struct History {
     /// The start of each attack, in seconds of the clock.
+    #[serde(skip)]
     attacks: Vec<(f64, Kind)>,
     /// Honest downloads in each second, in Mbit/s.
+    #[serde(skip)]
     mbit: Vec<(f64, f64)>,
     /// Median times to build a circuit, in milliseconds.
+    #[serde(skip)]
     build_ms: Vec<(f64, f64)>,
     /// Memory at rest after each round.
     at_rest_mib: Vec<f64>,
@@ -271,7 +303,7 @@ fn conclude(report: &mut ExperimentReport, history: &History, rounds: u32) {
     );
     report.promise = Promise::Decided {
         held: held == all && all > 0 && is_complete && memory.is_ok(),
-        rule: reporting::rule(TEXT),
+        rule: rule(SoakTest::TEXT),
     };
     report.notes.extend(memory.err());
 }

@@ -6,6 +6,7 @@ use crate::private_network as network;
 use crate::process::Memory;
 use crate::testbed;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
+use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use terminal::Output;
@@ -27,12 +28,20 @@ pub(super) struct DownloadNetwork {
 }
 
 /// The resources that one of our relays has used.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Cost {
     pub(super) nickname: String,
-    /// CPU time.
-    pub(super) cpu: Option<Duration>,
-    /// The maximum memory, in MiB.
+    pub(super) cpu_s: Option<f64>,
+    /// The maximum memory since its start.
     pub(super) peak_mib: Option<f64>,
+}
+
+impl Cost {
+    /// The resources since an earlier reading.
+    pub(super) fn since(self, earlier: &Self) -> Self {
+        let cpu_s = self.cpu_s.zip(earlier.cpu_s).map(|(now, then)| now - then);
+        Self { cpu_s, ..self }
+    }
 }
 
 impl DownloadNetwork {
@@ -85,7 +94,7 @@ impl DownloadNetwork {
             let pid = relay.process.pid();
             Cost {
                 nickname: relay.spec.nickname.clone(),
-                cpu: lab::cpu_time(pid),
+                cpu_s: lab::cpu_time(pid).map(|time| time.as_secs_f64()),
                 peak_mib: Memory::of(pid).map(|memory| memory.peak_mib.ceil()),
             }
         };

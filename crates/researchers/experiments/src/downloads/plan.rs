@@ -1,12 +1,13 @@
 //! The sizes of downloads, and the relays on their paths.
 
+use serde::Serialize;
 use std::fmt;
 
 /// The smallest download.
 const SMALLEST: u64 = 1024;
 
 /// The positions of our relays on a client's circuits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) enum Placement {
     CTor,
     Guard,

@@ -1,6 +1,8 @@
 //! The claims about the schedulers, and their verdicts.
 
+use super::Cell;
 use super::run::{RunFigures, Scheduler};
+use crate::grid::Rows;
 use crate::reporting::median;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Scale};
 
@@ -24,7 +26,12 @@ pub(super) struct Pooled {
 }
 
 impl Runs {
-    fn of(&self, scheduler: Scheduler) -> impl Iterator<Item = &RunFigures> {
+    /// The runs of these rows.
+    pub(super) fn of(rows: &Rows<'_, Cell>) -> Self {
+        Self(rows.data().map(|(cell, figures)| (cell.scheduler, figures)).collect())
+    }
+
+    fn with(&self, scheduler: Scheduler) -> impl Iterator<Item = &RunFigures> {
         self.0.iter().filter(move |(of, _)| *of == scheduler).map(|(_, run)| run)
     }
 
@@ -36,11 +43,11 @@ impl Runs {
 
     /// The samples of all runs with a scheduler; `None` without a run.
     pub(super) fn pooled(&self, scheduler: Scheduler) -> Option<Pooled> {
-        let mbit_per_s = median(self.of(scheduler).map(|run| run.mbit_per_s))?;
+        let mbit_per_s = median(self.with(scheduler).map(|run| run.mbit_per_s))?;
         let path_s = self.path_s();
         Some(Pooled {
-            queued_s: self.of(scheduler).flat_map(|run| run.queued_s(path_s)).collect(),
-            first_s: self.of(scheduler).flat_map(|run| run.first_cell_s.clone()).collect(),
+            queued_s: self.with(scheduler).flat_map(|run| run.queued_s(path_s)).collect(),
+            first_s: self.with(scheduler).flat_map(|run| run.first_cell_s.clone()).collect(),
             mbit_per_s,
         })
     }

@@ -12,6 +12,7 @@ use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::{Duration, Instant};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -53,7 +54,7 @@ impl Scheduler {
 }
 
 /// The figures of one run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RunFigures {
     /// Times from server to client under load, of the first and the last cell of each answer on quiet circuits.
     pub(super) passage_s: Vec<f64>,

@@ -5,7 +5,7 @@ use super::links;
 use super::network::SelectionNetwork;
 use super::pages;
 use super::strategies::NamedStrategy;
-use super::{Measurements, RULES, TEXT, users};
+use super::{Measurements, RULES, users};
 use crate::columns;
 use crate::error::{Error, Result};
 use crate::reporting::{median, section};
@@ -29,6 +29,8 @@ const FAST_MBIT: f64 = 8.0;
 const FULL: f64 = 0.6;
 /// The maximum share of its limit that downloads use of a relay that is not loaded.
 const FREE: f64 = 0.4;
+
+pub(super) const TEXT: &str = include_str!("../../../../../docs/experiments/selection.md");
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
@@ -279,7 +281,6 @@ pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
             users::BYTES / 1000
         )],
     };
-    notes.extend(section(TEXT, "Notes"));
     notes.push(format!("While strategies were probed, the processors were {:.0} % busy with all processes of this machine.", load.machine * 100.0));
     if is_flat {
         notes.extend(section(TEXT, "Without distances"));

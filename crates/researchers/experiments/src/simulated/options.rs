@@ -41,7 +41,7 @@ pub(crate) struct RunsOptions {
     /// Perform only this part of all runs, such as 1/4 (for batch systems). When all result files are in one
     /// folder (--out), the same command without this option reports all of them.
     #[arg(long, value_name = "PART/PARTS")]
-    shard: Option<Shard>,
+    pub(crate) shard: Option<Shard>,
 }
 
 /// One of several parts of a batch, counted from one.

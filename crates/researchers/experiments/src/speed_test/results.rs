@@ -1,10 +1,7 @@
-//! Claims about descriptors before and after a campaign, and the report.
+//! Claims about descriptors before and after a campaign.
 
-use crate::reporting::{self, parameter, rule};
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
-use std::collections::BTreeMap;
-
-const TEXT: &str = include_str!("../../../../../docs/experiments/speed-test.md");
+use report::experiment::{Case, CaseVerdict};
+use serde::{Deserialize, Serialize};
 
 /// Minimum share of its limit that a measured relay advertises afterwards. C tor forwards some 8 % less than its limit.
 const MEASURED_MIN: f64 = 0.75;
@@ -12,18 +9,20 @@ const MEASURED_MIN: f64 = 0.75;
 const CONTROL_MAX: f64 = 0.3;
 
 /// Kind of a relay, which decides the claim about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) is_tor: bool,
     pub(super) is_measured: bool,
 }
 
 /// The observed bandwidths in a relay's descriptors.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Observed {
     pub(super) name: String,
     pub(super) limit_mbit_per_s: f64,
     pub(super) claim: Claim,
+    /// The estimate of the campaign.
+    pub(super) measured_mbit_per_s: Option<f64>,
     pub(super) before_mbit_per_s: Option<f64>,
     /// Observed bandwidth when all were measured, and the day was not over.
     pub(super) after_campaign_mbit_per_s: Option<f64>,
@@ -31,57 +30,35 @@ pub(super) struct Observed {
     pub(super) after_mbit_per_s: Option<f64>,
 }
 
-/// Results of the experiment.
-#[derive(Debug, Default)]
-pub(super) struct Results {
-    /// The estimates, by relay.
-    pub(super) campaign_mbit_per_s: BTreeMap<String, Option<f64>>,
-    cases: Vec<Case>,
-    /// Sums over the measured relays, and over the others: limit, before and after.
-    sums_mbit_per_s: [[f64; 3]; 2],
+impl Observed {
+    pub(super) fn case(&self) -> Case {
+        let (verdict, detail) = judge(self);
+        let after = self.after_mbit_per_s;
+        Case::new(self.name.as_str(), Some(self.limit_mbit_per_s), after)
+            .ended(verdict, detail)
+            .column("measured_mbit_per_s", self.measured_mbit_per_s)
+            .column("observed_before_mbit_per_s", self.before_mbit_per_s)
+            .column("observed_after_campaign_mbit_per_s", self.after_campaign_mbit_per_s)
+            .column("observed_after_mbit_per_s", after)
+    }
 }
 
-impl Results {
-    pub(super) fn add(&mut self, it: Observed) -> Case {
-        let (verdict, detail) = judge(&it);
-        let after = it.after_mbit_per_s;
-        let sums = &mut self.sums_mbit_per_s[usize::from(!it.claim.is_measured)];
-        let parts = [Some(it.limit_mbit_per_s), it.before_mbit_per_s, after];
-        for (sum, part) in sums.iter_mut().zip(parts) {
-            *sum += part.unwrap_or(0.0);
-        }
-        let estimate = self.campaign_mbit_per_s.get(&it.name).copied().flatten();
-        let case = Case::new(it.name, Some(it.limit_mbit_per_s), after)
-            .ended(verdict, detail)
-            .column("measured_mbit_per_s", estimate)
-            .column("observed_before_mbit_per_s", it.before_mbit_per_s)
-            .column("observed_after_campaign_mbit_per_s", it.after_campaign_mbit_per_s)
-            .column("observed_after_mbit_per_s", after);
-        self.cases.push(case.clone());
-        case
-    }
-
-    pub(super) fn report(self, seconds: u32) -> ExperimentReport {
-        let [measured, others] = self.sums_mbit_per_s;
-        let answer = format!(
-            "Measured relays with limits of {:.0} Mbit/s in all advertised {:.1} Mbit/s before and {:.1} afterwards; other relays with the same \
-             limits {:.1} and {:.1}.",
-            measured[0], measured[1], measured[2], others[1], others[2],
-        );
-        ExperimentReport {
-            answer,
-            promise: Promise::Decided {
-                held: reporting::claim_holds(&self.cases),
-                rule: rule(TEXT),
-            },
-            parameters: vec![
-                parameter("seconds of a measurement", seconds),
-                parameter("load of clients", "a twentieth of the limit"),
-            ],
-            cases: self.cases,
-            ..reporting::report("speed-test", TEXT)
-        }
-    }
+/// The answer in a sentence.
+pub(super) fn answer(all: &[Observed]) -> String {
+    let sum_mbit = |is_measured: bool, of: fn(&Observed) -> Option<f64>| -> f64 {
+        all.iter().filter(|it| it.claim.is_measured == is_measured).filter_map(of).sum()
+    };
+    let (before, after) =
+        (|it: &Observed| it.before_mbit_per_s, |it: &Observed| it.after_mbit_per_s);
+    format!(
+        "Measured relays with limits of {:.0} Mbit/s in all advertised {:.1} Mbit/s before and {:.1} afterwards; other relays with the same \
+         limits {:.1} and {:.1}.",
+        sum_mbit(true, |it| Some(it.limit_mbit_per_s)),
+        sum_mbit(true, before),
+        sum_mbit(true, after),
+        sum_mbit(false, before),
+        sum_mbit(false, after),
+    )
 }
 
 fn judge(it: &Observed) -> (CaseVerdict, String) {
@@ -115,6 +92,7 @@ mod tests {
             name: "one".to_owned(),
             limit_mbit_per_s: 100.0,
             claim,
+            measured_mbit_per_s: None,
             before_mbit_per_s: Some(0.0),
             after_campaign_mbit_per_s: Some(after_campaign),
             after_mbit_per_s: Some(after),
