@@ -99,7 +99,6 @@ impl Grid for Plan {
             parameter("quiet time before each attack", format!("{} s", self.undisturbed_s)),
             parameter("length of each attack", format!("{} s", self.seconds)),
             parameter("bound on memory of either relay", format!("{} MiB", self.memory_mib)),
-            parameter("parameters of the consensus", scene::PARAMETERS),
         ]
     }
 
@@ -119,6 +118,7 @@ impl Grid for Plan {
     }
 
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        report.parameters.push(parameter("parameters of the consensus", scene::PARAMETERS));
         conclude(self, &rows, report);
     }
 }
