@@ -31,7 +31,9 @@ fn assert_continues(name: &str, options: &str, cells: usize) {
     testbin::wait_for("the end of its processes", || scratch.processes().is_empty().then_some(()));
 
     let ended = scratch.run(&arguments);
-    ended.assert_code(0);
+    // On a busy machine, a claim may miss.
+    assert!(matches!(ended.code, Some(0 | 1)), "{ended:?}");
+    ended.assert_no_panic();
     let skipped = format!("{} of them were finished before", stored.len());
     assert!(ended.error.contains(&skipped), "no `{skipped}` in: {}", ended.error);
     let all = rows(&scratch, name);
