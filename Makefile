@@ -37,7 +37,7 @@ cargo:
 	printf '%s\n' "$$needed" "$$has" | sort -CV || { \
 	  echo "Rust $$needed or newer is needed, and this is $$has. With rustup: rustup update stable" >&2; exit 1; }
 
-# The development build optimises what carries cells, takes half as long as a release, and is the tests' build as well.
+# The development build optimises what carries cells, needs a quarter less processor time than a release, and is the tests' build as well.
 demo: deps
 	cargo build --locked
 	$(or $(CARGO_TARGET_DIR),target)/debug/flashflow-lab demo $(ARGS)
