@@ -73,8 +73,9 @@ fn of_packed(packed: &str, name: &str) -> Option<String> {
 
 /// Whether the program's sources differ from the commit. Without git they count as clean.
 fn is_dirty(root: &Path) -> bool {
-    let below =
-        |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+    let below = |folder: PathBuf| {
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
+    };
     let crates = below(root.join("crates")).flat_map(below);
     let sources: Vec<PathBuf> = crates.map(|path| path.join("src")).collect();
     rerun_if_changed(&sources.iter().map(PathBuf::as_path).collect::<Vec<_>>());

@@ -2,8 +2,12 @@
 
 use crate::error::ArchiveError;
 use crate::printed;
-use datafusion::prelude::{CsvReadOptions, JsonReadOptions, SessionContext};
+use datafusion::arrow::csv::reader::{Format, ReaderBuilder as CsvReaderBuilder};
+use datafusion::arrow::json::reader::{ReaderBuilder as JsonReaderBuilder, infer_json_schema};
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Writes a table, CSV with a header or JSON lines, as a Parquet file, which must not exist. The types of columns are those of their values in
 /// all rows. Returns the number of rows.
@@ -11,41 +15,42 @@ use std::path::Path;
 /// # Errors
 /// The table cannot be read, its name has another ending, or the file exists or cannot be written.
 pub fn to_parquet(table: &Path, out: &Path) -> Result<usize, ArchiveError> {
-    // DataFusion takes a folder without files for an empty table.
-    std::fs::File::open(table).map_err(ArchiveError::file("read", table))?;
-    let problem = |problem: &str| ArchiveError::Source {
+    let problem = |problem: &dyn ToString| ArchiveError::Source {
         path: table.to_owned(),
-        problem: problem.to_owned(),
+        problem: problem.to_string(),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .build()
-        .map_err(ArchiveError::file("start threads to read", table))?;
-    let path = table.to_str().ok_or_else(|| problem("the path is not UTF-8"))?;
-    let context = SessionContext::new();
-    let batches = runtime.block_on(async {
-        let frame = match table.extension().and_then(|ending| ending.to_str()) {
-            Some("csv") => {
-                let options = CsvReadOptions::new().schema_infer_max_records(usize::MAX);
-                context.read_csv(path, options).await?
-            }
-            Some("jsonl") => {
-                let options = JsonReadOptions {
-                    file_extension: ".jsonl",
-                    schema_infer_max_records: usize::MAX,
-                    ..JsonReadOptions::default()
-                };
-                context.read_json(path, options).await?
-            }
-            _ => return Err(problem("neither .csv nor .jsonl")),
-        };
-        Ok(frame.collect().await?)
-    })?;
-    let rows = batches.iter().map(|batch| batch.num_rows()).sum();
-    if rows == 0 {
-        return Err(problem("the table has no rows, so that the types of its columns are unknown"));
+    let no_rows =
+        || problem(&"the table has no rows, so that the types of its columns are unknown");
+    // Read twice: for the types, and for the values.
+    let open = || File::open(table).map(BufReader::new).map_err(ArchiveError::file("read", table));
+    match table.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => {
+            let format = Format::default().with_header(true);
+            let inferred = format.infer_schema(open()?, None).map_err(|error| problem(&error))?;
+            let (schema, 1..) = inferred else { return Err(no_rows()) };
+            let schema = Arc::new(schema);
+            let reader = CsvReaderBuilder::new(Arc::clone(&schema)).with_header(true);
+            let batches = reader.build(open()?).map_err(|error| problem(&error))?;
+            printed::parquet(
+                schema,
+                batches.map(|batch| batch.map_err(|error| problem(&error))),
+                out,
+            )
+        }
+        Some("jsonl") => {
+            let inferred = infer_json_schema(open()?, None).map_err(|error| problem(&error))?;
+            let (schema, 1..) = inferred else { return Err(no_rows()) };
+            let schema = Arc::new(schema);
+            let reader = JsonReaderBuilder::new(Arc::clone(&schema));
+            let batches = reader.build(open()?).map_err(|error| problem(&error))?;
+            printed::parquet(
+                schema,
+                batches.map(|batch| batch.map_err(|error| problem(&error))),
+                out,
+            )
+        }
+        _ => Err(problem(&"neither .csv nor .jsonl")),
     }
-    printed::parquet(&batches, out)?;
-    Ok(rows)
 }
 
 #[cfg(test)]
@@ -53,7 +58,7 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
     use parquet::record::RowAccessor as _;
-    use std::fs::{self, File};
+    use std::fs;
 
     #[test]
     fn a_table_becomes_parquet_with_the_same_columns_and_values() {
@@ -111,6 +116,18 @@ mod tests {
         let missing =
             to_parquet(&folder.path().join("none.csv"), &out).expect_err("missing").to_string();
         assert!(missing.contains("none.csv"), "{missing}");
-        assert!(!out.exists());
+        // Neither the file nor a part of it is left.
+        let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").flatten().collect();
+        assert!(left.iter().all(|entry| entry.file_name() != "out.parquet"), "{left:?}");
+        assert_eq!(left.len(), 3, "{left:?}");
+    }
+
+    #[test]
+    fn names_that_are_patterns_elsewhere_are_names_of_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (table, out) = (folder.path().join("a*[1]%20.csv"), folder.path().join("out.parquet"));
+        fs::write(&table, "a\n1\n").expect("room");
+        fs::write(folder.path().join("ab1 .csv"), "a\n2\n").expect("room");
+        assert_eq!(to_parquet(&table, &out).expect("one row"), 1);
     }
 }

@@ -17,6 +17,7 @@ mod writer;
 
 pub use digests::Checked;
 pub use writer::Writer;
+pub(crate) use writer::readable;
 
 use crate::error::ArchiveError;
 use crate::rows::{Relays, Row};

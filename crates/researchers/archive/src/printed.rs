@@ -1,15 +1,17 @@
 //! Formats query results as a table, CSV, JSON and Parquet.
 
+use crate::dataset::readable;
 use crate::error::ArchiveError;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use serde_json::{Map, Value};
-use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// A table with borders.
@@ -79,23 +81,35 @@ pub fn json(batches: &[RecordBatch]) -> Result<Vec<Value>, ArchiveError> {
     Ok(rows)
 }
 
-/// Writes a Parquet file, which must not exist.
+/// Writes a Parquet file, which must not exist. Nothing is left of a file that cannot be written completely. Returns the number of rows.
 ///
 /// # Errors
-/// The file exists, or cannot be written.
-pub fn parquet(batches: &[RecordBatch], path: &Path) -> Result<(), ArchiveError> {
-    let Some(first) = batches.first() else { return Ok(()) };
-    let file = File::create_new(path).map_err(ArchiveError::file("write", path))?;
+/// Those of the batches; or the file exists, or cannot be written.
+pub fn parquet(
+    schema: SchemaRef,
+    batches: impl IntoIterator<Item = Result<RecordBatch, ArchiveError>>,
+    path: &Path,
+) -> Result<usize, ArchiveError> {
+    let failed = || ArchiveError::file("write", path);
+    let parquet_failed = |error: ParquetError| failed()(error.into());
+    if path.exists() {
+        return Err(failed()(io::ErrorKind::AlreadyExists.into()));
+    }
+    let folder = files::folder_of(path);
+    let file = tempfile::Builder::new().prefix(".parquet").tempfile_in(folder).map_err(failed())?;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .build();
-    let write = || {
-        let mut writer = ArrowWriter::try_new(file, first.schema(), Some(properties))?;
-        for batch in batches {
-            writer.write(batch)?;
-        }
-        writer.close()
-    };
-    write().map_err(|it| ArchiveError::file("write", path)(it.into()))?;
-    Ok(())
+    let mut writer =
+        ArrowWriter::try_new(file.as_file(), schema, Some(properties)).map_err(parquet_failed)?;
+    let mut rows = 0;
+    for batch in batches {
+        let batch = batch?;
+        rows += batch.num_rows();
+        writer.write(&batch).map_err(parquet_failed)?;
+    }
+    writer.close().map_err(parquet_failed)?;
+    readable(file.as_file()).map_err(failed())?;
+    file.persist_noclobber(path).map_err(|error| failed()(error.error))?;
+    Ok(rows)
 }

@@ -94,6 +94,9 @@ struct Cell {
     kind: Kind,
     #[serde(skip)]
     name: String,
+    /// Whether its relay is C tor, which the setup then has.
+    #[serde(skip)]
+    needs_tor: bool,
     /// Tries it; `None` if the user has interrupted.
     #[serde(skip)]
     attempt: Attempt,
@@ -121,9 +124,16 @@ impl Cell {
         name: impl Into<String>,
         attempt: impl Fn(&Context<'_>) -> Result<Case> + 'static,
     ) -> Self {
-        let attempt =
-            move |context: &Context<'_>| -> Result<_> { Ok(Some(attempt(context)?.into())) };
-        Self { kind, name: name.into(), attempt: Box::new(attempt) }
+        Self::with_row(kind, name, move |context| Ok(Some(attempt(context)?.into())))
+    }
+
+    /// A cell with several cases.
+    fn with_row(
+        kind: Kind,
+        name: impl Into<String>,
+        attempt: impl Fn(&Context<'_>) -> Result<Option<Row>> + 'static,
+    ) -> Self {
+        Self { kind, name: name.into(), needs_tor: false, attempt: Box::new(attempt) }
     }
 }
 
@@ -199,14 +209,14 @@ impl Grid for AdversarySettings {
     }
 
     fn setup(&self, cell: &Cell) -> String {
-        if starving::needs_tor(cell) { "measurers and C tor" } else { "measurers" }.to_owned()
+        if cell.needs_tor { "measurers and C tor" } else { "measurers" }.to_owned()
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
         let capacity = self.limit.scaled(CAPACITY);
         let testbed = Testbed::with_measurers(MEASURERS, capacity, session.output)?;
         let tor = || starving::start_tor(self.limit, &testbed, session.output);
-        let tor = starving::needs_tor(cell).then(tor).transpose()?;
+        let tor = cell.needs_tor.then(tor).transpose()?;
         Ok(Some(Setup { testbed, tor }))
     }
 
@@ -270,7 +280,7 @@ fn answer<'c>(of: impl Fn(Kind) -> Vec<&'c Case>) -> String {
     let [relays, parties, inflation, timing] =
         [Kind::Relay, Kind::Party, Kind::Inflation, Kind::Timing].map(&of);
     let refused =
-        |cases: &[&Case]| cases.iter().filter(|it| it.verdict == CaseVerdict::Refused).count();
+        |cases: &[&Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
     let believed = |case: &&&Case| Some(case.name.as_str()) == relays::believed();
     let max = relays.iter().filter(|case| !believed(case)).filter_map(|case| case.ratio);
     let max = max.fold(0.0, f64::max);

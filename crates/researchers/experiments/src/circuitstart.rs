@@ -263,14 +263,14 @@ impl Grid for CircuitStartGrid<'_> {
                 Row { cases, figures: vec![figure], ..Row::default() }
             }
             (Part::Star(number), _) => {
-                Row::default().with_data(&crowd::star(delay, seed.wrapping_add(number.into())))
+                Row::default().with_data(&crowd::star(delay, seed.wrapping_add(number.into())))?
             }
             (Part::Real(distance), Some(scene)) => {
                 let path = self.path(distance);
                 let Some(trace) = real::run(scene, path, self.runs, stretch, run.session)? else {
                     return Ok(None);
                 };
-                Row { cases: trace.cases.into(), ..Row::default() }.with_data(&trace.series)
+                Row { cases: trace.cases.into(), ..Row::default() }.with_data(&trace.series)?
             }
             (Part::Real(_), None) => return Ok(None),
         }))
@@ -279,7 +279,7 @@ impl Grid for CircuitStartGrid<'_> {
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
         let stars: Vec<Star> = rows.data().map(|(_, star)| star).collect();
         if !stars.is_empty() {
-            let times = Times::of(&stars);
+            let times = Times::from_stars(&stars);
             report.figures.push(times.cdf());
             report.also.insert("star".to_owned(), times.summary());
             let of_model = rows.cases().filter(|(cell, _)| matches!(cell.part, Part::Model(_)));

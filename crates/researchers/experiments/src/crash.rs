@@ -108,7 +108,7 @@ impl Grid for CrashGrid {
             cases.push(round.case(self.limit));
             times.push(round.times());
             if round.kill.is_some() || plan.is_control() {
-                return Ok(Some(Row { cases, ..Row::default() }.with_data(&times)));
+                return Ok(Some(Row { cases, ..Row::default() }.with_data(&times)?));
             }
             // The victim had ended before its moment, so this round was a control.
             plan = plan.earlier();

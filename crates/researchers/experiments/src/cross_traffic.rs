@@ -111,7 +111,7 @@ impl Grid for CrossTraffic {
 
     fn run(&self, network: &mut SharedNetwork, run: CellRun<'_, Step>) -> Result<Option<Row>> {
         let point = self.measure(run.cell, network, run.session.interrupt)?;
-        let row = Row::from(run.cell.case(&point)).with_data(&point);
+        let row = Row::from(run.cell.case(&point)).with_data(&point)?;
         Ok((!run.session.interrupt.is_requested()).then_some(row))
     }
 
@@ -179,8 +179,8 @@ impl CrossTraffic {
         let seconds = (after.1 - before.1).as_secs_f64();
         let machine = Reading::take(std::process::id(), clock.now()).since(&machine).machine;
         Ok(Point {
-            values: measured.iter().filter_map(|it| step.what.value(it)).collect(),
-            failures: measured.iter().filter_map(|it| it.failure.clone()).collect(),
+            values: measured.iter().filter_map(|circuit| step.what.value(circuit)).collect(),
+            failures: measured.iter().filter_map(|circuit| circuit.failure.clone()).collect(),
             measured: measured.len(),
             others_per_s: (after.0 - before.0) as f64 / seconds,
             machine,

@@ -114,7 +114,7 @@ impl Grid for Plan {
             .and_then(|target| attack(scene, &subject, cell.kind, target, self, session));
         subject.end();
         let finding = found?;
-        Ok(Some(Row::from(finding.case()).with_data(&finding.points(self))))
+        Ok(Some(Row::from(finding.case()).with_data(&finding.points(self))?))
     }
 
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {

@@ -115,7 +115,7 @@ impl Grid for DownloadsGrid {
         cases.extend(results::path_case(placement, path, &used, cases.len()));
         let costs = network.costs().into_iter().zip(before).map(|(now, then)| now.since(&then));
         let costs: Vec<Cost> = costs.collect();
-        Ok(Some(Row { cases, ..Row::default() }.with_data(&costs)))
+        Ok(Some(Row { cases, ..Row::default() }.with_data(&costs)?))
     }
 
     fn conclude(&self, rows: Rows<'_, Placement>, report: &mut ExperimentReport) {

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::fs::File;
 use std::io;
@@ -184,9 +185,16 @@ impl From<Case> for Row {
 }
 
 impl Row {
-    /// The row with these [`data`](Self::data). Numbers must be finite.
-    pub(crate) fn with_data(self, data: &impl Serialize) -> Self {
-        Self { data: serde_json::to_value(data).unwrap_or_default(), ..self }
+    /// The row with these [`data`](Self::data).
+    ///
+    /// # Errors
+    /// JSON cannot represent them: a number is not finite. Without this check, the report would lack them.
+    pub(crate) fn with_data<T: Serialize + DeserializeOwned>(self, data: &T) -> Result<Self> {
+        let data = serde_json::to_value(data).unwrap_or_default();
+        if let Err(problem) = T::deserialize(&data) {
+            return Err(Error::Failed(format!("a result cannot be stored: {problem}")));
+        }
+        Ok(Self { data, ..self })
     }
 
     /// The data; `None` if the cell failed before it had any.
@@ -301,7 +309,7 @@ pub(crate) fn run<G: Grid>(
     session: Session<'_>,
 ) -> Result<ExperimentReport> {
     let store = RowStore::open(grid, session)?;
-    let cells = grid.cells();
+    let cells = unique(grid.cells())?;
     session.output.step(format!("{} runs, {}", cells.len(), grid.conditions()));
     // Before any run: a file of other runs is an error at once.
     let rows = cells.iter().map(|cell| store.read(cell)).collect::<Result<Vec<_>, _>>()?;
@@ -319,6 +327,27 @@ pub(crate) fn run<G: Grid>(
         }
     }
     run.finish()
+}
+
+/// The cells without those that repeat an earlier one, as arguments can.
+///
+/// # Errors
+/// Different cells have one file.
+fn unique<C: Display>(cells: Vec<C>) -> Result<Vec<C>> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut found = Vec::new();
+    for cell in cells {
+        let name = cell.to_string();
+        match names.insert(file_name(&cell), name.clone()) {
+            None => found.push(cell),
+            Some(earlier) if earlier == name => {}
+            Some(earlier) => {
+                let problem = format!("the runs `{earlier}` and `{name}` have one file; report it");
+                return Err(Error::Failed(problem));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Whether each cell is in the shard.
@@ -438,7 +467,7 @@ impl<G: Grid> GridRun<'_, G> {
         grid.conclude(Rows { cells, rows: &rows }, &mut report);
         // Those of rows have been printed.
         let of_rows: Vec<&Case> = rows.iter().flatten().flat_map(|row| &row.cases).collect();
-        let is_new = |case: &&Case| !of_rows.iter().any(|it| it.name == case.name);
+        let is_new = |case: &&Case| !of_rows.iter().any(|printed| printed.name == case.name);
         report.cases.iter().filter(is_new).for_each(|case| print_case(case, session.output));
         Ok(report)
     }
@@ -557,6 +586,22 @@ mod tests {
         let others = Sums { seconds: 1, ..Sums::default() };
         let error = run_grid(&others, folder.path(), None).expect_err("other runs").to_string();
         assert!(error.contains("setup-0-number-0-x.json") && error.contains("--out"), "{error}");
+    }
+
+    #[test]
+    fn a_repeated_cell_is_run_once_and_two_cells_never_share_a_file() {
+        assert_eq!(unique(vec!["a 1", "a 2", "a 1"]).expect("no collision"), ["a 1", "a 2"]);
+        let error = unique(vec!["a 1", "a-1"]).expect_err("one file").to_string();
+        assert!(error.contains("`a 1` and `a-1`"), "{error}");
+    }
+
+    #[test]
+    fn data_that_json_cannot_represent_are_an_error_and_do_not_vanish() {
+        let row = Row::default().with_data(&vec![1.0, 2.5]).expect("finite");
+        assert_eq!(row.data(), Some(vec![1.0, 2.5]));
+        assert!(Row::default().with_data(&vec![1.0, f64::NAN]).is_err());
+        let row = Row::default().with_data(&vec![Some(1.0), None]).expect("None is null");
+        assert_eq!(row.data(), Some(vec![Some(1.0), None]));
     }
 
     #[test]

@@ -166,16 +166,15 @@ impl Grid for KistSettings {
     fn run(&self, setup: &mut Self::Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
         let ((network, folder), scheduler) = (setup, run.cell.scheduler);
         let figures = run::run(self, network, scheduler, folder.path(), run.session.interrupt)?;
-        Ok(figures.map(|figures| {
-            let mut runs = Runs::of(&run.earlier);
-            runs.0.push((scheduler, figures.clone()));
-            Row { cases: runs.run_cases().pop().into_iter().collect(), ..Row::default() }
-                .with_data(&figures)
-        }))
+        let Some(figures) = figures else { return Ok(None) };
+        let mut runs = Runs::from_rows(&run.earlier);
+        runs.0.push((scheduler, figures.clone()));
+        let cases = runs.run_cases().pop().into_iter().collect();
+        Ok(Some(Row { cases, ..Row::default() }.with_data(&figures)?))
     }
 
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
-        let runs = Runs::of(&rows);
+        let runs = Runs::from_rows(&rows);
         report.cases.retain(|case| case.verdict == CaseVerdict::Failed);
         report.cases.splice(0..0, runs.cases());
         report.cases.extend(runs.run_cases());

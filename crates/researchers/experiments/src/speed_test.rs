@@ -187,7 +187,7 @@ fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>>
     let all: Vec<Observed> = subjects.iter().map(observed).collect();
     let (cases, is_temporary) =
         (all.iter().map(Observed::case).collect(), interrupt.is_requested());
-    Ok(Some(Row { cases, is_temporary, ..Row::default() }.with_data(&all)))
+    Ok(Some(Row { cases, is_temporary, ..Row::default() }.with_data(&all)?))
 }
 
 /// Role of a relay: measured, or control.

@@ -12,7 +12,7 @@ fn rows(scratch: &Scratch, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         return BTreeMap::new();
     };
     let paths = entries.map(|entry| entry.expect("listed").path());
-    let is_row = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+    let is_row = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
     paths.filter(is_row).map(|path| (path.clone(), fs::read(&path).expect("a row"))).collect()
 }
 

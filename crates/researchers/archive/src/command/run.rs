@@ -476,8 +476,10 @@ impl QueryCommand {
         }
         let batches = engine.query(&self.sql)?;
         if let Some(path) = &self.parquet {
-            printed::parquet(&batches, path)?;
-            let rows: usize = batches.iter().map(archive::engine::RecordBatch::num_rows).sum();
+            let rows = match batches.first().map(archive::engine::RecordBatch::schema) {
+                Some(schema) => printed::parquet(schema, batches.into_iter().map(Ok), path)?,
+                None => 0,
+            };
             output.result(
                 format!("{}: {rows} rows", path.display()),
                 || json!({"type": "parquet", "rows": rows}),

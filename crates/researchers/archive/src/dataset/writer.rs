@@ -177,8 +177,8 @@ fn cause(error: ParquetError) -> io::Error {
     }
 }
 
-/// Archives are public: other users may read the dataset, unlike other temporary files.
-fn readable(file: &File) -> io::Result<()> {
+/// Archives are public: other users may read what is made of them, unlike other temporary files.
+pub(crate) fn readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }

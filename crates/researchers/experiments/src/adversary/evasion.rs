@@ -43,7 +43,7 @@ struct Point {
 
 /// All forgers.
 pub(super) fn cell() -> Cell {
-    Cell { kind: Kind::Evasion, name: "forgers".to_owned(), attempt: Box::new(run) }
+    Cell::with_row(Kind::Evasion, "forgers", run)
 }
 
 fn run(context: &Context<'_>) -> Result<Option<Row>> {

@@ -42,7 +42,8 @@ struct Measured {
 
 /// Each claim once, with a separate honest relay.
 pub(super) fn cells() -> impl Iterator<Item = Cell> {
-    let cell = |part: Part| Cell::new(Kind::Inflation, part.name, move |it| run(it, part));
+    let cell =
+        |part: Part| Cell::new(Kind::Inflation, part.name, move |context| run(context, part));
     PARTS.into_iter().map(cell)
 }
 

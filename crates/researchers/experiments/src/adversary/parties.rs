@@ -121,7 +121,8 @@ const BREACHES: [Breach; 13] = {
 
 /// Each breach, committed once against an honest relay.
 pub(super) fn cells() -> impl Iterator<Item = Cell> {
-    let cell = |breach: Breach| Cell::new(Kind::Party, breach.name, move |it| run(it, &breach));
+    let cell =
+        |breach: Breach| Cell::new(Kind::Party, breach.name, move |context| run(context, &breach));
     BREACHES.into_iter().map(cell)
 }
 

@@ -142,7 +142,7 @@ pub(super) fn believed() -> Option<&'static str> {
 
 /// Each relay, measured once.
 pub(super) fn cells(settings: &AdversarySettings) -> Vec<Cell> {
-    let parts = Part::all(settings.limit).into_iter().filter(|it| settings.has_chosen(it.name));
+    let parts = Part::all(settings.limit).into_iter().filter(|part| settings.has_chosen(part.name));
     parts
         .map(|part| Cell::new(Kind::Relay, part.name, move |context| run(context, &part)))
         .collect()

@@ -122,17 +122,13 @@ pub(super) fn cells(settings: &AdversarySettings) -> Vec<Cell> {
             let name = name.clone();
             move |context: &Context<'_>| run(context, part, &name, Some(relay))
         };
-        Cell::new(Kind::Starving, name, attempt)
+        Cell { needs_tor: relay == TOR, ..Cell::new(Kind::Starving, name, attempt) }
     };
     let chosen = PARTS.iter().filter(|part| settings.has_chosen(part.name)).map(part);
     let counts = &settings.client_circuits;
-    let curve = [OURS, TOR].into_iter().flat_map(|it| counts.iter().map(move |count| (it, *count)));
+    let curve =
+        [OURS, TOR].into_iter().flat_map(|relay| counts.iter().map(move |count| (relay, *count)));
     chosen.chain(curve.map(point)).collect()
-}
-
-/// Whether a cell is a point of C tor's curve.
-pub(super) fn needs_tor(cell: &Cell) -> bool {
-    cell.name.starts_with(TOR)
 }
 
 /// Starts the relay of C tor's curve.
@@ -144,12 +140,12 @@ pub(super) fn start_tor(limit: Rate, testbed: &Testbed, output: &Output) -> Resu
 fn run(context: &Context<'_>, part: Part, name: &str, curve: Option<&str>) -> Result<Case> {
     let limit = context.settings.limit;
     let measured = match context.tor {
-        Some(tor) if curve == Some(TOR) => {
+        Some(tor) => {
             let (request, ..) = tor.subject(0, limit, Params::default(), context.testbed)?;
             let Request { router, .. } = request;
             measure(context, Target { address: router.address, ids: router.ids }, part, name)?
         }
-        _ => {
+        None => {
             let relay = start(context, None, u32::MAX)?;
             let measured = measure(context, relay.target(), part, name)?;
             relay.stop()?;

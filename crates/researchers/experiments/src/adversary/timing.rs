@@ -41,7 +41,7 @@ pub(super) fn cell() -> Cell {
             vec![turns(limit, seconds, rng), bursts(limit, seconds, rng), yesterday(limit, rng)];
         Ok(Some(Row { cases, ..Row::default() }))
     };
-    Cell { kind: Kind::Timing, name: "computed timing".to_owned(), attempt: Box::new(compute) }
+    Cell::with_row(Kind::Timing, "computed timing", compute)
 }
 
 /// The bytes that a relay echoes in a second, and its report of client bytes.

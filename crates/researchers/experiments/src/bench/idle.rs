@@ -54,7 +54,7 @@ pub(super) fn run(plan: IdleBench, output: &Output, interrupt: &Interrupt) -> Re
     let stage = BenchNetwork::start(3, None, output, interrupt)?;
     let mut results = Vec::new();
     let subjects = [Subject::OursTransit, Subject::Tor];
-    for subject in subjects.into_iter().take(1 + usize::from(plan.beside_tor)) {
+    for subject in subjects.into_iter().take(1 + usize::from(plan.with_tor)) {
         let result = measure(plan, &stage, subject, output, interrupt);
         let Ok(Some(result)) = result else {
             stage.stop()?;

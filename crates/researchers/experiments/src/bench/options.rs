@@ -50,7 +50,7 @@ pub(super) enum Benchmark {
     /// Opens connections and one-hop circuits to our relay, and reads its memory and processor time while they are
     /// idle. Then builds and closes circuits on the same connections, and reads the memory repeatedly.
     #[command(after_help = "Examples:\n  flashflow-lab bench idle --json\n  \
-        flashflow-lab bench idle --connections 500 --circuits 5000 --soak 100000 --beside-tor")]
+        flashflow-lab bench idle --connections 500 --circuits 5000 --soak 100000 --with-tor")]
     Idle(IdleBench),
 }
 
@@ -82,7 +82,7 @@ pub(super) struct IdleBench {
     pub(super) soak: u64,
     /// Repeat the benchmark with a C tor relay, for comparison.
     #[arg(long)]
-    pub(super) beside_tor: bool,
+    pub(super) with_tor: bool,
 }
 
 /// The options of `bench client`.

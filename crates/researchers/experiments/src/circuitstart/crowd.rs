@@ -38,7 +38,7 @@ pub(super) fn star(delay: Duration, seed: u64) -> Star {
 
 impl Times {
     /// The times of all these stars.
-    pub(super) fn of(stars: &[Star]) -> Self {
+    pub(super) fn from_stars(stars: &[Star]) -> Self {
         let times = |nth| {
             let times = stars.iter().filter_map(move |star: &Star| star.get(nth)).flatten();
             times.map(|time: &Option<f64>| time.unwrap_or(f64::INFINITY)).collect()
@@ -46,19 +46,19 @@ impl Times {
         Self(Begin::ALL.into_iter().enumerate().map(|(nth, begin)| (begin, times(nth))).collect())
     }
 
-    fn with(&self, begin: Begin) -> &[f64] {
+    fn begun_by(&self, begin: Begin) -> &[f64] {
         self.0.iter().find(|(its, _)| *its == begin).map_or(&[], |(_, times)| times)
     }
 
     /// A case for each start-up algorithm.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let baseline = self.with(Begin::BackTap);
+        let baseline = self.begun_by(Begin::BackTap);
         self.0.iter().map(|(begin, times)| star_case(*begin, times, baseline)).collect()
     }
 
     /// The results of `CircuitStart`, for the JSON summary.
     pub(super) fn summary(&self) -> Value {
-        let (times, baseline) = (self.with(Begin::CircuitStart), self.with(Begin::BackTap));
+        let (times, baseline) = (self.begun_by(Begin::CircuitStart), self.begun_by(Begin::BackTap));
         let (_, largest) = gains(times, baseline);
         json!({
             "median_ttlb_s": median_of(times),
@@ -102,7 +102,7 @@ fn simulate_star(begin: Begin, delay: Duration, seed: u64) -> Vec<Option<f64>> {
         star.add_circuit(StarCircuit { path, cells, begins, windows });
     }
     star.run(Instant::ORIGIN + Duration::from_secs(600));
-    star.results().iter().map(|it| it.last_byte.map(|it| it.as_secs_f64())).collect()
+    star.results().iter().map(|circuit| circuit.last_byte.map(|at| at.as_secs_f64())).collect()
 }
 
 /// Values at the quantiles of 1 to 99 %.

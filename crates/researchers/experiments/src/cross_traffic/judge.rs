@@ -129,7 +129,7 @@ impl Step {
             .column("relays", self.kind.word())
             .column(self.what.others(), self.level)
             .column("value", rounded(interval.mean, 3))
-            .column("value_interval", interval.half_width.and_then(|it| rounded(it, 3)))
+            .column("value_interval", interval.half_width.and_then(|width| rounded(width, 3)))
             .column("unit", self.what.unit())
             .column("others_circuits_per_s", rounded(point.others_per_s, 3))
             .column("failed", point.failures.len());

@@ -194,8 +194,10 @@ impl Scene {
 
     /// The relay for this attack.
     pub(super) fn take(&mut self, cell: Cell) -> Result<Subject> {
-        let place =
-            self.subjects.iter().position(|it| (it.kind, it.side) == (cell.kind, cell.side));
+        let place = self
+            .subjects
+            .iter()
+            .position(|subject| (subject.kind, subject.side) == (cell.kind, cell.side));
         let none = || LabError::Spec(format!("a network without a relay for {cell}"));
         Ok(self.subjects.remove(place.ok_or_else(none)?))
     }

@@ -159,7 +159,7 @@ impl SoakTest {
         }
         row.figures = soak.history.figures(&sampler.samples());
         row.is_temporary = interrupt.is_requested();
-        Ok(Some(row.with_data(&soak.history)))
+        Ok(Some(row.with_data(&soak.history)?))
     }
 }
 

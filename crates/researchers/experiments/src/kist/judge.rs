@@ -27,7 +27,7 @@ pub(super) struct Pooled {
 
 impl Runs {
     /// The runs of these rows.
-    pub(super) fn of(rows: &Rows<'_, Cell>) -> Self {
+    pub(super) fn from_rows(rows: &Rows<'_, Cell>) -> Self {
         Self(rows.data().map(|(cell, figures)| (cell.scheduler, figures)).collect())
     }
 

@@ -46,14 +46,14 @@ impl Observed {
 /// The answer in a sentence.
 pub(super) fn answer(all: &[Observed]) -> String {
     let sum_mbit = |is_measured: bool, of: fn(&Observed) -> Option<f64>| -> f64 {
-        all.iter().filter(|it| it.claim.is_measured == is_measured).filter_map(of).sum()
+        all.iter().filter(|relay| relay.claim.is_measured == is_measured).filter_map(of).sum()
     };
     let (before, after) =
-        (|it: &Observed| it.before_mbit_per_s, |it: &Observed| it.after_mbit_per_s);
+        (|relay: &Observed| relay.before_mbit_per_s, |relay: &Observed| relay.after_mbit_per_s);
     format!(
         "Measured relays with limits of {:.0} Mbit/s in all advertised {:.1} Mbit/s before and {:.1} afterwards; other relays with the same \
          limits {:.1} and {:.1}.",
-        sum_mbit(true, |it| Some(it.limit_mbit_per_s)),
+        sum_mbit(true, |relay| Some(relay.limit_mbit_per_s)),
         sum_mbit(true, before),
         sum_mbit(true, after),
         sum_mbit(false, before),
