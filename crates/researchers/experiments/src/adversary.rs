@@ -192,8 +192,9 @@ impl Grid for AdversarySettings {
         cells.extend(parties::cells());
         cells.extend(inflation::cells());
         cells.push(timing::cell());
-        cells.extend(starving::cells(self));
         cells.push(evasion::cell());
+        // Last, since C tor needs a setup of its own.
+        cells.extend(starving::cells(self));
         cells
     }
 
