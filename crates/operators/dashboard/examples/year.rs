@@ -3,14 +3,15 @@
 //!
 //! Fills a store in the folder like a coordinator, with one measurement of each relay a day and the
 //! usual retention, unless there is one already. Then it requests every page over a real socket and
-//! prints the maximum and the median time of each. The store is kept.
+//! prints the maximum and the median time of each. Before that it writes the site of all relays, and prints how long that takes. The store
+//! and the site are kept.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use coordinator::{
     Allocation, Assignment, Counts, End, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
     Schedule, SecondRecord, Subject,
 };
-use dashboard::{Options, Server};
+use dashboard::{Options, Server, SiteOptions, write_site};
 use netdoc::Fingerprint;
 use netdoc::bwfile::{BandwidthFile, Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use onion::Rate;
@@ -52,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("store: {:.2} GB", size as f64 / 1e9);
     drop(store);
     suspect(&path)?;
+    write_pages(folder, &path)?;
     ask_for_all(folder, &path)
 }
 
@@ -66,6 +68,22 @@ fn suspect(path: &Path) -> Result<(), Box<dyn Error>> {
     println!(
         "{found} pairs of relays move together: {read_ms} ms to read, {} to compare",
         all_ms - read_ms
+    );
+    Ok(())
+}
+
+/// The site, as `flashflow site` writes it.
+fn write_pages(folder: &Path, store: &Path) -> Result<(), Box<dyn Error>> {
+    let (file, out) = (folder.join("latest.v3bw"), folder.join("site"));
+    let began = now();
+    let options = SiteOptions { store, file: Some(&file), votes: &[], out: &out, now_unix_s: NOW };
+    let site = write_site(&options)?;
+    println!(
+        "site: {} relays, {} files, {:.1} MB in {:.1} s",
+        site.relays,
+        site.files,
+        site.bytes as f64 / 1e6,
+        began.elapsed().as_secs_f64()
     );
     Ok(())
 }

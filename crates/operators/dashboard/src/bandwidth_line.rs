@@ -3,6 +3,7 @@
 use netdoc::bwfile::BandwidthFile;
 use netdoc::check_as_tor;
 use onion::identity::RsaId;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use store::Line;
@@ -14,14 +15,23 @@ use store::Line;
 pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
     let bytes = fs::read(file).map_err(|error| error.to_string())?;
     let parsed = BandwidthFile::parse(&bytes).map_err(|error| error.to_string())?;
-    let mut lines = parsed.file.relays.iter();
-    let line = lines.find(|line| line.node_id.as_bytes() == &relay.0);
-    Ok(line.map(|line| Line {
-        bw_kb_s: line.bw_kb_s,
-        time_unix_s: line.time,
-        // Judged at the time of the file: its age is a separate matter.
-        is_voted: check_as_tor(&bytes, parsed.file.timestamp).relays.contains_key(&line.node_id),
-        is_unmeasured: line.unmeasured,
-        is_under_min_report: line.under_min_report,
-    }))
+    Ok(lines(&bytes, &parsed.file).remove(&relay))
+}
+
+/// The lines of a file, which was parsed from these bytes. Of several lines of a relay, the first counts.
+pub(crate) fn lines(bytes: &[u8], file: &BandwidthFile) -> BTreeMap<RsaId, Line> {
+    // Judged at the time of the file: its age is a separate matter.
+    let voted = check_as_tor(bytes, file.timestamp).relays;
+    let line = |line: &netdoc::bwfile::RelayLine| {
+        let parsed = Line {
+            bw_kb_s: line.bw_kb_s,
+            time_unix_s: line.time,
+            is_voted: voted.contains_key(&line.node_id),
+            is_unmeasured: line.unmeasured,
+            is_under_min_report: line.under_min_report,
+        };
+        (RsaId(*line.node_id.as_bytes()), parsed)
+    };
+    // A later entry of a map replaces an earlier one.
+    file.relays.iter().rev().map(line).collect()
 }

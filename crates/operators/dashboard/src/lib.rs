@@ -19,6 +19,8 @@
 //! | `/metrics` | metrics for Prometheus |
 //! | `/health` | 200 if the coordinator has reported recently, else 503 |
 //! | `/events` | an event after each write to the store |
+//!
+//! [`write_site`] writes pages of all relays that need no server.
 
 mod api;
 mod app;
@@ -31,9 +33,11 @@ mod metrics;
 mod pages;
 mod response;
 mod server;
+mod site;
 #[cfg(test)]
 mod tests;
 
 pub use app::Options;
 pub use bandwidth_line::weights;
 pub use server::{DashboardError, Server};
+pub use site::{Site, SiteError, SiteOptions, write_site};

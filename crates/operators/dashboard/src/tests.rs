@@ -20,7 +20,7 @@ use store::{
 };
 use tempfile::TempDir;
 
-const NOW: u64 = 1_800_000_000;
+pub(crate) const NOW: u64 = 1_800_000_000;
 
 struct Running {
     folder: TempDir,
@@ -91,11 +91,11 @@ impl Drop for Running {
     }
 }
 
-const fn ids(number: u8) -> RelayIds {
+pub(crate) const fn ids(number: u8) -> RelayIds {
     RelayIds { rsa: RsaId([number; 20]), ed25519: None }
 }
 
-fn begun(number: u8, slot: u32) -> MeasurementStarted {
+pub(crate) fn begun(number: u8, slot: u32) -> MeasurementStarted {
     MeasurementStarted {
         ids: ids(number),
         nickname: format!("relay{number}"),
@@ -108,7 +108,7 @@ fn begun(number: u8, slot: u32) -> MeasurementStarted {
 }
 
 /// A measurement that failed.
-fn failed(begun: MeasurementStarted) -> MeasurementFinished {
+pub(crate) fn failed(begun: MeasurementStarted) -> MeasurementFinished {
     let reason = Failure::RelayClosed { detail: "bye".to_owned() };
     let record = Record {
         relay: begun.subject(),
@@ -124,7 +124,7 @@ fn failed(begun: MeasurementStarted) -> MeasurementFinished {
 }
 
 /// Three relays: one with an estimate, one being measured, one left out.
-fn fill(store: &mut Store) {
+pub(crate) fn fill(store: &mut Store) {
     let sighting = |number: u8, left_out: Option<&str>| ListedRelay {
         ids: ids(number),
         nickname: format!("relay{number}"),

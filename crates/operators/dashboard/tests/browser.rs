@@ -1,7 +1,7 @@
 //! The dashboard in a real browser: keyboard navigation, live updates, a phone.
 
 use coordinator::{Counts, PastEstimate};
-use dashboard::{Options, Server};
+use dashboard::{Options, Server, SiteOptions, write_site};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::path::Path;
@@ -233,6 +233,51 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
         assert_eq!(browser.evaluate(unnamed), 0, "fields without names on {page}");
     }
     charts_fill_the_page_and_are_readable(browser, base);
+}
+
+#[test]
+fn a_relay_is_found_on_a_site_that_is_opened_as_a_file() {
+    let mut browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(lacking) => skip::this_test!("{lacking}"),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let [path, out] = ["store.db", "site"].map(|name| folder.path().join(name));
+    fill(&mut Store::open(&path).expect("new"));
+    let options = SiteOptions { store: &path, file: None, votes: &[], out: &out, now_unix_s: NOW };
+    write_site(&options).expect("room");
+    for (width_px, is_dark) in [(1280, false), (1280, true), (390, false), (390, true)] {
+        browser.resize(width_px, 900, width_px == 390);
+        browser.prefer_dark(is_dark);
+        browser.open(&format!("file://{}/index.html", out.display()));
+        browser.evaluate("document.getElementById('search').focus()");
+        browser.type_text("elay77");
+        browser.wait_for("document.querySelectorAll('#found a').length === 1");
+        picture(&mut browser, &format!("site-{width_px}-{is_dark}"));
+        browser.press("Enter", 13, "\r");
+        browser.wait_for("document.querySelector('h1').innerText === 'relay77'");
+        // Without the script, the list of its prefix.
+        for page in
+            ["index.html", "relays/4D/index.html", &format!("relays/4D/{}.html", "4D".repeat(20))]
+        {
+            browser.open(&format!("file://{}/{page}", out.display()));
+            let width = browser.evaluate("document.documentElement.scrollWidth");
+            assert!(
+                width.as_u64().is_some_and(|px| px <= u64::from(width_px)),
+                "{page} is {width} px wide"
+            );
+            let ground = browser.evaluate("getComputedStyle(document.body).backgroundColor");
+            let expected = if is_dark { "rgb(17, 21, 27)" } else { "rgb(246, 247, 249)" };
+            assert_eq!(ground, expected, "{page} has its style");
+            for landmark in ["main", "header", "footer", "h1"] {
+                let count =
+                    browser.evaluate(&format!("document.querySelectorAll('{landmark}').length"));
+                assert_eq!(count, 1, "{landmark} on {page}");
+            }
+        }
+        browser.open(&format!("file://{}/relays/4D/{}.html", out.display(), "4D".repeat(20)));
+        picture(&mut browser, &format!("site-relay-{width_px}-{is_dark}"));
+    }
 }
 
 /// Screenshots for `docs/`, on request.

@@ -6,11 +6,13 @@ mod error;
 pub mod families;
 mod files;
 mod source;
+mod votes;
 
 pub use descriptors::Origin;
 pub use error::Error;
 pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem};
 pub use source::Source;
+pub use votes::{Vote, votes};
 
 use coordinator::{Mode, PastEstimate, Record};
 use netdoc::bwfile::{self, RelayLine};

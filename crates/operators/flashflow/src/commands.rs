@@ -11,6 +11,7 @@ use crate::measurer_command::{self, MeasurerOptions};
 use crate::opt_in_command::{self, OptInOptions};
 use crate::relay_command::{self, RelayOptions};
 use crate::schedule_command::{self, ScheduleOptions};
+use crate::site_command::{self, SiteArguments};
 use crate::store_command::{self, StoreOptions};
 use clap::Subcommand;
 use cli::{
@@ -35,6 +36,7 @@ pub(crate) enum Command {
     Store(StoreOptions),
     Export(ExportOptions),
     Dashboard(DashboardOptions),
+    Site(SiteArguments),
     Completions(CompletionsOptions),
     Schema(SchemaOptions),
     /// For packagers.
@@ -54,6 +56,7 @@ const SCHEMAS: Schemas = &[
     ("opt-in-sign", schema_of::<opt_in_command::MergeLine<'static>>),
     ("schedule", schema_of::<schedule_command::Line<'static>>),
     ("dashboard", schema_of::<dashboard_command::Line>),
+    ("site", schema_of::<site_command::Line<'static>>),
     ("bwfile-check", schema_of::<bwfile_command::check::Line<'static>>),
     ("bwfile-show", schema_of::<bwfile_command::ShowLine<'static>>),
     ("bwfile-diff", schema_of::<bwfile_command::DiffLine>),
@@ -81,7 +84,7 @@ impl Commands for Command {
         ("Measure relays", &["measure", "measure-team"]),
         (
             "Run a bandwidth authority",
-            &["keys", "measurer", "coordinator", "opt-in", "schedule", "dashboard"],
+            &["keys", "measurer", "coordinator", "opt-in", "schedule", "dashboard", "site"],
         ),
         ("Inspect results", &["bwfile", "store", "export"]),
         ("Run a relay", &["relay"]),
@@ -107,6 +110,7 @@ impl Commands for Command {
             Self::Store(options) => store_command::run(options, output),
             Self::Export(options) => export_command::run(options, output),
             Self::Dashboard(options) => dashboard_command::run(options, output, interrupt),
+            Self::Site(options) => site_command::run(options, output),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
             Self::Schema(options) => options.run(SCHEMAS, output),
             Self::Manual(options) => options.run::<Self>(output),

@@ -13,6 +13,7 @@ mod opt_in_command;
 mod relay_command;
 mod schedule_command;
 mod service;
+mod site_command;
 mod store_command;
 
 use std::process::ExitCode;

@@ -120,6 +120,7 @@ pub(crate) fn run(
     let relays = std::slice::from_ref(&report);
     let mut parts = vec![report::table(relays)];
     parts.extend(options.verbose.then(|| report::sockets(relays)).filter(|text| !text.is_empty()));
+    parts.extend(store::explain_record(&record));
     parts.extend(advice(record.verdict(), &report));
     output.result(parts.join("\n"), || report.value("summary"));
     Ok(match record.verdict() {

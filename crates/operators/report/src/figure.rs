@@ -34,6 +34,9 @@ pub struct ExperimentFigure {
     pub bands: Vec<Band>,
     /// Dotted lines across the figure.
     pub marks: Vec<Mark>,
+    /// Whether drawings have no values of points at the pointer.
+    #[serde(skip)]
+    pub is_without_values: bool,
 }
 
 /// An axis. Without a range it shows all points; rates, counts and shares on *y* begin at zero.

@@ -6,10 +6,11 @@ use crate::mode_word;
 use crate::open::Reader;
 use crate::read::{Measurement, State, decline_kind};
 use crate::relays::RelayRow;
-use crate::series::Second;
+use crate::series::{self, Second};
 use crate::suspects::Suspect;
 use coordinator::{
-    Decline, DeclineKind, HeldSeconds, History, HistoryPolicy, Mode, PastEstimate, Suspicion,
+    Decline, DeclineKind, End, HeldSeconds, History, HistoryPolicy, Mode, PastEstimate, Record,
+    Suspicion, Waited,
 };
 use onion::{Duration, Rate};
 
@@ -80,7 +81,7 @@ fn explain(subject: &Subject<'_>) -> Vec<String> {
     text.extend(presence(subject));
     for (which, it) in relevant_measurements(subject) {
         text.push(measurement(it, subject, which));
-        text.extend(limits(&it.seconds));
+        text.extend(limits(&it.seconds, it.state == State::Conclusive));
     }
     text.extend(neighbours(subject));
     text.extend(suspected(subject));
@@ -192,21 +193,46 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
     }
 }
 
-/// The causes that limited the counted seconds of the last round, as far as they are known: those that the verdict follows.
-fn limits(seconds: &[Second]) -> Option<String> {
+/// What limited the counted seconds of the last round, as far as it is known: what the verdict follows.
+fn limits(seconds: &[Second], is_conclusive: bool) -> Option<String> {
     let last = seconds.iter().filter(|second| second.counts).map(|second| second.round).max()?;
     let counted = || seconds.iter().filter(|second| second.counts && second.round == last);
     let bytes = || counted().map(|second| second.bytes);
     let [least, best] = [bytes().min()?, bytes().max()?].map(Rate::from_byte_per_s);
     let spread = format!("In round {last} its slowest second had {least}, its fastest {best}.");
-    let held = HeldSeconds::count(counted().map(|second| second.limiter.waited()));
-    let places = held.in_order().into_iter();
-    let places = places.map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
+    let held = HeldSeconds::count(counted().map(|second| second.limiter.waited())).in_order();
+    let Some((most, _)) = held.first() else { return Some(spread) };
+    let places = held.iter().map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
     let places = places.collect::<Vec<_>>().join(", ");
-    if places.is_empty() {
-        return Some(spread);
+    let limit = match most {
+        // Cells also wait for a relay with spare capacity.
+        Waited::Relay if !is_conclusive => "",
+        Waited::Relay => {
+            " So the limit is the relay's own: its configured rate, its processor (a core of tor at 100 %), or its link."
+        }
+        Waited::Path => {
+            " So the limit is the network on the way to the relay, which may be its own link."
+        }
+        Waited::Processor => " So the limit is a measurer's processor, not the relay.",
+        Waited::AssignedRate => " So the limit is the load, not the relay.",
+    };
+    Some(format!("Of {} seconds, most cells waited {places}. {spread}{limit}", counted().count()))
+}
+
+/// Explains a measurement to the operator of the relay: what an authority would make of it, and what limited it. Empty without an estimate.
+#[must_use]
+pub fn explain_record(record: &Record) -> Vec<String> {
+    let End::Measured { capacity, inconclusive, .. } = &record.end else { return Vec::new() };
+    let weight_kb_s = capacity.as_byte_per_s() / 1000;
+    let mut text = vec![format!(
+        "An authority that measures {capacity} gives the weight {weight_kb_s} KB/s. The consensus has the median of all authorities."
+    )];
+    text.extend(limits(&series::of(record), inconclusive.is_none()));
+    if record.mode == Mode::Transit && record.params.may_have_clients && inconclusive.is_some() {
+        let words = "The relay also carried its clients' traffic, which is not included.";
+        text.push(words.to_owned());
     }
-    Some(format!("Of {} seconds, most cells waited {places}. {spread}", counted().count()))
+    text
 }
 
 /// The relays at its address, which share its machine.

@@ -38,7 +38,7 @@ pub use coordinator::journal::{
     MeasurerState, Past, PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_of, mode_word,
 };
 pub use error::StoreError;
-pub use explain::Line;
+pub use explain::{Line, explain_record};
 pub use falls::{Fall, Falls};
 pub use format::utc;
 pub use open::{Interrupter, Reader, Store};

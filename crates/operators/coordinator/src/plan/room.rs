@@ -45,6 +45,17 @@ impl Room {
         }
     }
 
+    pub(super) const fn team(&self) -> TeamRoom {
+        self.team
+    }
+
+    /// The remaining capacity and number of relays in a slot.
+    pub(super) fn left(&self, slot: u32) -> (Rate, u32) {
+        let slot = slot as usize;
+        let relays = self.at_once_left.get(slot).copied();
+        (self.left.get(slot).copied().unwrap_or_default(), relays.unwrap_or_default())
+    }
+
     /// Whether the team has any capacity.
     pub(super) fn is_able(&self) -> bool {
         self.team.capacity > Rate::ZERO && self.team.at_once_max > 0

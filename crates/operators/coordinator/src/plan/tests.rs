@@ -290,6 +290,17 @@ fn a_relay_larger_than_the_team_gets_all_of_it() {
 }
 
 #[test]
+fn a_greedy_plan_wastes_neither_capacity_nor_places() {
+    // Eight large machines need a slot each, with room for little. Together with forty small ones there is one place too few for each in
+    // six slots, and the large ones have to leave places.
+    let team = TeamRoom { capacity: Rate::from_mbit_per_s(100.0), at_once_max: 6 };
+    let large = (0..8).map(|number| single(number, 90.0));
+    let small = (8..48).map(|number| single(number, 2.0));
+    let plan = Plan::greedy(&[team], 1.0, large.chain(small).collect());
+    assert_eq!(plan.used_slots(), 8, "800 of 800 Mbit/s, 48 of 48 places");
+}
+
+#[test]
 fn the_same_seed_gives_the_same_plan_on_every_machine() {
     // A change of the derivation would make coordinators of different versions disagree.
     let machines: Vec<Machine> = (0..50).map(|it| single(it, f64::from(it))).collect();

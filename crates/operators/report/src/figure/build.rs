@@ -83,6 +83,13 @@ impl ExperimentFigure {
             .mark(On::X, ends_s, "ends", Role::Muted)
     }
 
+    /// Leaves out the values of points at the pointer, which are most of a drawing.
+    #[must_use]
+    pub fn without_values(mut self) -> Self {
+        self.is_without_values = true;
+        self
+    }
+
     /// Sets the caption.
     #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Self {

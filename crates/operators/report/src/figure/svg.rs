@@ -271,7 +271,9 @@ impl<'a> Drawing<'a> {
             let dots = dots(&separate, series.role);
             write!(f, "<path class=\"{class}\" stroke=\"{colour}\" d=\"{dots}\"/>")?;
         }
-        self.values(f, series, &positions)?;
+        if !self.figure.is_without_values {
+            self.values(f, series, &positions)?;
+        }
         writeln!(f, "</g>")
     }
 

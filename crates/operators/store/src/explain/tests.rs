@@ -301,3 +301,38 @@ fn a_lower_bound_is_explained_with_its_reason() {
     let text = explanation(&[closed], None, None);
     check_contains(&text, &["a lower bound: still inconclusive after 2 rounds"]);
 }
+
+#[test]
+fn the_operator_of_a_relay_reads_its_weight_and_what_limited_it() {
+    let conclusive = closed(relay(1), NOW, 1, 2_300_000).record;
+    let words = explain_record(&conclusive).join("\n");
+    check_contains(&words, &["the weight 2300 KB/s", "So the limit is the network"]);
+    assert!(words.lines().count() <= 3, "{words}");
+    let mut busy = conclusive;
+    let accounts = busy.rounds.iter_mut().flat_map(|round| &mut round.seconds);
+    for account in accounts.flat_map(|second| &mut second.accounts).flatten() {
+        account.unacked_bytes = 0;
+    }
+    let words = explain_record(&busy).join("\n");
+    check_contains(
+        &words,
+        &["most cells waited for the relay in 5", "So the limit is the relay's own"],
+    );
+    let mut bound = busy;
+    let (capacity, next) =
+        (Rate::from_byte_per_s(2_300_000), coordinator::Attempt::first(Rate::ZERO, 4));
+    bound.end = End::Measured {
+        capacity,
+        round: 1,
+        inconclusive: Some(Inconclusive::LoadTooSmall { next }),
+    };
+    let words = explain_record(&bound).join("\n");
+    check_contains(&words, &["the weight 2300 KB/s", "clients' traffic"]);
+    assert!(
+        !words.contains("So the limit"),
+        "a relay with spare capacity also makes cells wait: {words}"
+    );
+    let failed =
+        failed(relay(1), NOW, 1, Failure::RelayUnreachable { detail: "refused".to_owned() });
+    assert!(explain_record(&failed.record).is_empty(), "the reason is in the table");
+}
