@@ -25,7 +25,7 @@ use store::{Line, Reader, RelayQuery, RelayRow, StoreError};
 /// A folder with this file is a site, and may be replaced.
 const MARK: &str = "relays.js";
 /// Measurements of a relay that are explained and drawn: some months of daily ones.
-const MEASUREMENTS: usize = 150;
+const MEASUREMENTS: usize = 120;
 
 /// What a site is made from.
 pub struct SiteOptions<'a> {

@@ -5,6 +5,7 @@ use crate::client_command::{self, ClientOptions};
 use crate::demo::{self, DemoOptions};
 use crate::lab_command::{self, LabOptions};
 use crate::model_command::{self, ModelOptions};
+use crate::papers_command::{self, PapersOptions};
 use crate::probe_command::{self, ProbeOptions};
 use crate::results_command::{self, ResultsOptions};
 use crate::sim_command::{self, SimOptions};
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Experiment(ExperimentOptions),
     Bench(BenchOptions),
     Results(ResultsOptions),
+    Papers(PapersOptions),
     Client(ClientOptions),
     Probe(ProbeOptions),
     Model(ModelOptions),
@@ -49,7 +51,7 @@ impl Commands for Command {
     const EXAMPLES: &'static str = "Example:\n  flashflow-lab demo --limits 10,50,0 --seconds 10";
     const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
         ("Private networks", &["demo", "lab"]),
-        ("Experiments and simulations", &["experiment", "bench", "sim", "results"]),
+        ("Experiments and simulations", &["experiment", "bench", "sim", "results", "papers"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
         ("Other", &["completions", "help"]),
     ];
@@ -60,6 +62,7 @@ impl Commands for Command {
             Self::Lab(options) => lab_command::run(&options.action, output, interrupt),
             Self::Bench(options) => Ok(bench::run(options, output, interrupt)?),
             Self::Results(options) => results_command::run(options, output),
+            Self::Papers(options) => papers_command::run(options, output, interrupt),
             Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
             Self::Client(options) => client_command::run(options, output, interrupt),
             Self::Probe(options) => probe_command::run(options, output, interrupt),

@@ -9,6 +9,7 @@ mod commands;
 mod demo;
 mod lab_command;
 mod model_command;
+mod papers_command;
 mod probe_command;
 mod results_command;
 mod sim_command;

@@ -23,6 +23,7 @@ mod lab_path;
 mod narrow;
 mod networks;
 mod pages;
+mod papers;
 mod paths;
 mod probe;
 mod selection;

@@ -43,7 +43,8 @@ impl Page {
 
     /// Results have dates and commits. The manual describes the current version.
     fn is_dated(&self) -> bool {
-        self.name == "CHANGELOG.md" || self.name.starts_with("docs/results/")
+        self.name == "CHANGELOG.md"
+            || ["docs/results/", "docs/papers/"].iter().any(|folder| self.name.starts_with(folder))
     }
 
     /// Numbered lines outside code blocks.

@@ -14,7 +14,7 @@ use store::{Limiter, Measurement, Reader, RelayRow, Second, State, mode_word};
 /// Rows of the table of a relay.
 const ROWS: usize = 10;
 /// Measurements in the JSON of a relay.
-const IN_JSON: usize = 50;
+const IN_JSON: usize = 30;
 /// Words in place of an address.
 const HIDDEN: &str = "(address)";
 

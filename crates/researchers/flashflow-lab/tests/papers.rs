@@ -1,0 +1,43 @@
+//! The papers' items: their results are those of the commands, and pages are those of the results.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use testbin::Scratch;
+
+fn folder() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/papers").to_owned()
+}
+
+#[test]
+fn pages_are_those_of_the_recorded_results() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["papers", "report", "--check", "--folder", &folder()]);
+    assert!(ended.out.is_empty(), "run `flashflow-lab papers report`: {:#?}", ended.out);
+    ended.assert_code(0);
+}
+
+/// Items that need published data are repeated where these are.
+#[test]
+fn items_in_virtual_time_repeat_to_the_last_digit() {
+    let scratch = Scratch::new();
+    let out = scratch.path("papers");
+    let (folder, out) = (folder(), out.to_str().expect("text"));
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/data");
+    let arguments = ["papers", "run", "circuitstart", "F-E1", "--folder", &folder, "--out", out];
+    let ended = scratch.run(&[&arguments[..], &["--data", data, "--json"]].concat());
+    let results = ended.values();
+    assert!(results.len() >= 3, "{results:#?}");
+    let read = |path: &Path| -> Value {
+        let text =
+            fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        serde_json::from_str(&text).expect("JSON")
+    };
+    for result in results {
+        let name = format!("data/{}.json", result["id"].as_str().expect("an item"));
+        let stored = read(&Path::new(&folder).join(&name));
+        let repeated = read(&Path::new(out).join(&name));
+        assert_eq!(stored["lines"], repeated["lines"], "{name}");
+        assert_eq!(stored["digest"], repeated["digest"], "{name}");
+    }
+}
