@@ -17,6 +17,16 @@ fn pages_are_those_of_the_recorded_results() {
     ended.assert_code(0);
 }
 
+#[test]
+fn the_readme_has_the_counts_of_the_papers() {
+    let text = |path: &str| fs::read_to_string(Path::new(&folder()).join(path)).expect("a page");
+    let page = text("README.md");
+    let (_, counts) = page.split_once("items, ").expect("counts");
+    let counts =
+        counts.split('.').next().expect("a sentence").replace("differ from the paper", "differ");
+    assert!(text("../../README.md").contains(&counts), "README.md has not: {counts}");
+}
+
 /// Items that need published data are repeated where these are.
 #[test]
 fn items_in_virtual_time_repeat_to_the_last_digit() {
