@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 const BEGIN: &str = "<!-- results: ";
 /// Ends the part of a page that shows a claim.
 const END: &str = "<!-- end -->";
+/// The machine of results that name no other one, as `docs/results/README.md` says.
+const USUAL_MACHINE: &str = "2 cores of an AMD EPYC, Linux 6.18";
 /// Maximum width of a line.
 const WIDTH: usize = 120;
 
@@ -120,7 +122,8 @@ fn render(results: &[Outcome]) -> String {
 /// Where and how the result was obtained. One without a target was not written by `results record`.
 fn surroundings(outcome: &Outcome) -> String {
     let typed = outcome.target.is_none().then_some("typed");
-    let parts = [Some(outcome.machine.as_str()), outcome.conditions.as_deref(), typed];
+    let machine = Some(outcome.machine.as_str()).filter(|machine| *machine != USUAL_MACHINE);
+    let parts = [machine, outcome.conditions.as_deref(), typed];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
@@ -132,7 +135,8 @@ fn command(it: &Outcome) -> String {
 fn section(it: &Outcome) -> String {
     let commit = it.commit.as_ref().map_or_else(String::new, |it| format!(", commit {it}"));
     let seed = it.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
-    let head = format!("**{}**{commit}{seed}: {}.", it.date, surroundings(it));
+    let colon = if surroundings(it).is_empty() { "" } else { ": " };
+    let head = format!("**{}**{commit}{seed}{colon}{}.", it.date, surroundings(it));
     let mut parts = vec![wrapped(&head), command(it)];
     if !it.columns.is_empty() {
         let rows = it.rows.iter().map(|row| row.iter().map(cell).collect());
