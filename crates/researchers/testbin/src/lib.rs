@@ -78,7 +78,7 @@ pub fn lacking() -> Option<String> {
 }
 
 /// The commands of `flashflow-lab`.
-const LAB_COMMANDS: [&str; 10] = [
+const LAB_COMMANDS: [&str; 11] = [
     "demo",
     "lab",
     "bench",
@@ -89,6 +89,7 @@ const LAB_COMMANDS: [&str; 10] = [
     "model",
     "anonymity",
     "archive",
+    "papers",
 ];
 
 /// The program of this name (`flashflow` or `flashflow-lab`), as built with this test.

@@ -108,11 +108,11 @@ fn of_paper(paper: Paper, items: &[Item], results: &BTreeMap<String, Recorded>) 
         }
     }
     let open = of_paper().filter(|item| !results.contains_key(&item.id));
-    let open: Vec<String> = open.map(|item| format!("`{}`", item.id)).collect();
+    let open: Vec<&str> = open.map(|item| item.id.as_str()).collect();
     if !open.is_empty() {
         let _ = writeln!(
             text,
-            "\nWithout a recorded result ([items.toml](items.toml) says why): {}.",
+            "\nWithout a recorded result ([items.toml](items.toml) says why):\n{}.",
             open.join(", ")
         );
     }
