@@ -55,6 +55,7 @@ const SCHEMAS: Schemas = &[
     ("schedule", schema_of::<schedule_command::Line<'static>>),
     ("dashboard", schema_of::<dashboard_command::Line>),
     ("bwfile-check", schema_of::<bwfile_command::check::Line<'static>>),
+    ("bwfile-gate", schema_of::<bwfile_command::gate::Line<'static>>),
     ("bwfile-show", schema_of::<bwfile_command::ShowLine<'static>>),
     ("bwfile-diff", schema_of::<bwfile_command::DiffLine>),
     ("bwfile-explain", schema_of::<bwfile_command::explain::Line<'static>>),
