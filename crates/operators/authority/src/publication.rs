@@ -126,7 +126,7 @@ fn log_change(before: &[CheckName], outcome: &Outcome) {
         tracing::warn!("gate: {name} is {figure}, and its limit {limit}: {}", check.what);
     }
     tracing::warn!(
-        "the bandwidth file does not pass the gate: {LATEST} stays as it is until one does, or you change it"
+        "the bandwidth file does not pass the gate: {LATEST} stays until a file passes, or you accept one (manual, bandwidth files)"
     );
 }
 

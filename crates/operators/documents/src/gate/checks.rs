@@ -110,9 +110,8 @@ impl Question {
 }
 
 /// Why a check was not made.
-const NO_PREVIOUS: &str = "there is no previous file (--previous)";
-const NO_OTHERS: &str =
-    "other authorities' measurements are not known (--votes, or a consensus with measured relays)";
+const NO_PREVIOUS: &str = "the previous file is not known (--previous)";
+const NO_OTHERS: &str = "measurements of others are not known (--votes, --consensus)";
 
 impl<'a> Subject<'a> {
     pub(super) fn new(
@@ -318,8 +317,12 @@ impl<'a> Subject<'a> {
         let Some(factor) = Some(ours / theirs).filter(|_| !common.is_empty()) else {
             return question.unknown(NO_OTHERS);
         };
+        let (times, side) = match factor < 1.0 {
+            true => (factor.recip(), "less than"),
+            false => (factor, "of"),
+        };
         let found = format!(
-            "{} relays that others measured, too, have {ours:.0} KB/s, {factor:.2} times the others' medians",
+            "{} relays that others measured, too, have {ours:.0} KB/s, {times:.2} times {side} the others' medians",
             common.len()
         );
         let remedy = "Look for a mistake with units: bw is in KB/s of 1,000 bytes";

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
-use rand::{RngExt as _, SeedableRng as _};
+use rand::SeedableRng as _;
 
 /// A value of the standard normal distribution: the sum of twelve uniform ones, less 6.
 fn normal(rng: &mut StdRng) -> f64 {
