@@ -86,7 +86,7 @@ fn fetch_votes(authority: SocketAddr, consensus: &Consensus) -> Vec<Consensus> {
         match vote {
             Ok(vote) => votes.push(vote),
             Err(problem) => {
-                tracing::debug!("gate: without the vote of {}: {problem}", voter.nickname)
+                tracing::debug!("gate: without the vote of {}: {problem}", voter.nickname);
             }
         }
     }

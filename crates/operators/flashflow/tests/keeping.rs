@@ -177,6 +177,7 @@ fn a_bandwidth_file_that_fails_the_gate_does_not_reach_tor() {
     command.env("RUST_LOG", "authority=debug,info");
     let mut run = Running::new(command);
     run.wait_for_error("the gate", |line| line.contains("gate: total_fall is"));
+    run.wait_for_error("both relays", |line| line.contains("gate: large_gains is 100 %"));
     let written = || netdoc::bwfile::stored(&folder).expect("a folder").len();
     let first = written();
     testbin::wait_for("more files", || (written() > first + 1).then_some(()));
@@ -196,7 +197,7 @@ fn a_bandwidth_file_that_fails_the_gate_does_not_reach_tor() {
     );
     // It is logged once for each set of checks that fail: at first, relays are missing as well.
     let logged = ended.error.matches("gate: total_fall is").count();
-    assert!(logged <= 2 && written() > 3, "{logged} times: {}", ended.error);
+    assert!(logged <= 2 && written() >= 4, "{logged} times: {}", ended.error);
     assert!(ended.error.contains("passes the gate again"), "{}", ended.error);
     assert!(!ended.error.contains("without the vote of"), "votes are fetched: {}", ended.error);
     let outcome = fs::read_to_string(folder.join("gate.json")).expect("written");

@@ -1,3 +1,5 @@
+#![expect(clippy::cast_possible_truncation, reason = "numbers of tests are small")]
+
 use super::*;
 use crate::network;
 use control::keys::SecretKey;

@@ -1,3 +1,5 @@
+#![expect(clippy::cast_possible_truncation, reason = "numbers of tests are small")]
+
 use super::*;
 use netdoc::bwfile::{BandwidthFile, Header, NodeIdStyle, RelayLine};
 use std::net::Ipv4Addr;
@@ -157,7 +159,7 @@ fn each_limit_fails_alone_if_it_alone_is_violated() {
             world.scale(3.0, true, |place| place == 0);
         }),
         (CheckName::LargeLosses, |world| {
-            world.scale(0.6, false, |place| (10..18).contains(&place))
+            world.scale(0.6, false, |place| (10..18).contains(&place));
         }),
         (CheckName::LargeGains, |world| world.scale(1.6, false, |place| (10..18).contains(&place))),
         (CheckName::LowerBounds, |world| {

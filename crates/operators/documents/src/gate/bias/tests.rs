@@ -1,7 +1,9 @@
+#![expect(clippy::cast_possible_truncation, reason = "numbers of tests are small")]
+
 use super::*;
 use proptest::prelude::*;
-use rand::rngs::StdRng;
 use rand::SeedableRng as _;
+use rand::rngs::StdRng;
 
 /// A value of the standard normal distribution: the sum of twelve uniform ones, less 6.
 fn normal(rng: &mut StdRng) -> f64 {
