@@ -62,16 +62,26 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
 
 /// The measurements of other authorities: of their votes, or else those that the consensus is based on.
 fn others(config: &Config, gate: &Gate, consensus: &Consensus) -> Option<Others> {
+    let mut own = gate.own.clone();
     let votes = match (&gate.votes, &config.source) {
         (Some(path), _) => read_votes(path).unwrap_or_else(|error| {
             tracing::warn!("gate: compared with the consensus, without votes: {error}");
             Vec::new()
         }),
-        (None, Source::Authority(authority)) => fetch_votes(*authority, consensus),
+        (None, Source::Authority(authority)) => {
+            own = own.or_else(|| identity(*authority));
+            fetch_votes(*authority, consensus)
+        }
         (None, Source::File(_)) => Vec::new(),
     };
-    let own = gate.own.as_deref();
-    Others::from_votes(&votes, own).or_else(|| Others::from_consensus(consensus))
+    Others::from_votes(&votes, own.as_deref()).or_else(|| Others::from_consensus(consensus))
+}
+
+/// The v3 identity of the authority at this address. A cache has none.
+fn identity(authority: SocketAddr) -> Option<String> {
+    let text = Fetcher::default().get(authority, &Resource::CurrentVote).ok()?;
+    let vote = Consensus::parse_vote(&text).ok()?;
+    Some(vote.authorities.first()?.fingerprint.to_string())
 }
 
 /// The votes that an authority has from all that voted for the consensus. A cache has none.

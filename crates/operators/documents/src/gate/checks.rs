@@ -143,7 +143,8 @@ impl<'a> Subject<'a> {
         let limit = self.limits.bad_lines_max;
         let question = Question::at_most(CheckName::BadLines, limit, "bad_lines_max", Unit::Lines);
         let remedy = "Generate the file again: flashflow bwfile check names each line";
-        let Ok(parsed) = BandwidthFile::parse(self.bytes) else {
+        let parsed = BandwidthFile::parse(self.bytes).ok().filter(|_| self.votes.is_some());
+        let Some(parsed) = parsed else {
             let lines = self.bytes.split(|byte| *byte == b'\n').count() as f64;
             let found = "the first line is not a Unix time in seconds, so tor refuses the file";
             return question.verdict(true, lines, found, remedy);
@@ -160,9 +161,6 @@ impl<'a> Subject<'a> {
         let mut bad: BTreeSet<usize> = by_tor.map(|(line, _)| line + annotations).collect();
         bad.extend(parsed.skipped.iter().map(|skipped| skipped.line));
         bad.extend(1..=annotations);
-        if report.verdict != FileVerdict::Read {
-            bad.insert(annotations + 1);
-        }
         let first = bad.first().map(|line| format!(", such as line {line}"));
         let found = format!("{} bad lines{}", bad.len(), first.unwrap_or_default());
         question.answer(bad.len() as f64, found, remedy)

@@ -193,6 +193,30 @@ fn each_limit_fails_alone_if_it_alone_is_violated() {
 }
 
 #[test]
+fn bad_lines_are_those_that_tor_or_the_specification_refuses() {
+    let bad = |more: &str| {
+        let mut world = World::new();
+        world.more = more.to_owned();
+        let outcome = world.outcome();
+        outcome.checks[0].figure
+    };
+    let (known, unknown) = (relay(0), relay(RELAYS));
+    for (more, expected) in [
+        (String::new(), 0.0),
+        (format!("node_id=${unknown} bw=5 vote=0\n"), 0.0),
+        (format!("node_id=${known} bw=60000\n"), 1.0),
+        (format!("node_id=${unknown} bw=0\n"), 1.0),
+        (format!("node_id=${unknown} bw=2147483648\n"), 1.0),
+        (format!("node_id=${unknown} bw=5 bw=6\nnode_id=${unknown} bw=5"), 2.0),
+    ] {
+        assert_eq!(bad(&more), Some(expected), "{more}");
+    }
+    let annotated = format!("@type bandwidth-file 1.0\n{NOW}\nnode_id=${known} bw=5\n");
+    let outcome = judge(annotated.as_bytes(), NOW, Comparison::default(), &Limits::default());
+    assert_eq!(outcome.checks[0].figure, Some(1.0), "tor refuses it");
+}
+
+#[test]
 fn a_check_without_its_data_is_not_made_and_says_what_it_needs() {
     let mut world = World::new();
     (world.others, world.has_previous) = (None, false);
