@@ -2,6 +2,7 @@
 
 use super::*;
 use netdoc::bwfile::{BandwidthFile, Header, NodeIdStyle, RelayLine};
+use proptest::prelude::*;
 use std::net::Ipv4Addr;
 
 const NOW: u64 = 1_800_000_000;
@@ -330,6 +331,22 @@ fn votes_are_read_from_files_and_folders() {
     std::fs::write(folder.path().join("notes"), "none\n").expect("space");
     let error = read_votes(folder.path()).expect_err("no vote").to_string();
     assert!(error.contains("notes") && error.contains("/tor/status-vote/current"), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn no_file_makes_it_panic(
+        words in prop::collection::vec("(1800000000|=====|node_id=\\$[0-7]{40}|bw=[0-9]{0,20}|vote=0|flashflow_conclusive=0|@x)[ \n]", 0..40),
+        previous in "[ -~\n]{0,60}",
+    ) {
+        let text = format!("{NOW}\n{}", words.concat());
+        let others = World::new().others;
+        let with = Comparison { previous: Some(previous.as_bytes()), others: others.as_ref(), ..Comparison::default() };
+        for bytes in [text.as_bytes(), words.concat().as_bytes()] {
+            let outcome = judge(bytes, NOW, with, &Limits::default());
+            prop_assert!(!outcome.passed, "no relay of the others is measured");
+        }
+    }
 }
 
 /// A vote of an authority on two relays.
