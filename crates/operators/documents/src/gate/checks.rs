@@ -2,9 +2,10 @@
 
 use super::bias::{self, GroupDifference, NETWORKS_MIN, Pair};
 use super::{Check, CheckName, CheckVerdict, Comparison, Limits, Unit};
-use netdoc::bwfile::{BandwidthFile, FileVerdict, LineVerdict, RelayLine};
+use netdoc::bwfile::{BandwidthFile, FileVerdict, HeaderKey, LineVerdict, RelayLine};
 use netdoc::input::without_annotations;
 use netdoc::{Fingerprint, check_as_tor};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
@@ -161,9 +162,15 @@ impl<'a> Subject<'a> {
         let mut bad: BTreeSet<usize> = by_tor.map(|(line, _)| line + annotations).collect();
         bad.extend(parsed.skipped.iter().map(|skipped| skipped.line));
         bad.extend(1..=annotations);
+        let header = &parsed.file.header;
+        let is_wrong = |(key, value): &(&str, Cow<'_, str>)| {
+            HeaderKey::find(key).is_some_and(|known| known.check(value).is_err())
+        };
+        let differs = header.latest_bandwidth.is_some_and(|latest| latest != parsed.file.timestamp);
+        let count = bad.len() + header.pairs().filter(is_wrong).count() + usize::from(differs);
         let first = bad.first().map(|line| format!(", such as line {line}"));
-        let found = format!("{} bad lines{}", bad.len(), first.unwrap_or_default());
-        question.answer(bad.len() as f64, found, remedy)
+        let found = format!("{count} bad lines{}", first.unwrap_or_default());
+        question.answer(count as f64, found, remedy)
     }
 
     fn age(&self, votes: &Votes) -> Check {

@@ -212,6 +212,16 @@ fn bad_lines_are_those_that_tor_or_the_specification_refuses() {
     ] {
         assert_eq!(bad(&more), Some(expected), "{more}");
     }
+    for (header, expected) in [
+        ("scanner_country=AT\nmu=5\n", 0.0),
+        ("scanner_country=Austria\nmu=5\n", 1.0),
+        ("latest_bandwidth=2027-01-15T07:00:00\n", 1.0),
+        ("latest_bandwidth=2027-01-15T08:00:00\n", 0.0),
+    ] {
+        let text = format!("{NOW}\nversion=1.9.0\n{header}=====\nnode_id=${known} bw=5\n");
+        let outcome = judge(text.as_bytes(), NOW, Comparison::default(), &Limits::default());
+        assert_eq!(outcome.checks[0].figure, Some(expected), "{header}");
+    }
     let annotated = format!("@type bandwidth-file 1.0\n{NOW}\nnode_id=${known} bw=5\n");
     let outcome = judge(annotated.as_bytes(), NOW, Comparison::default(), &Limits::default());
     assert_eq!(outcome.checks[0].figure, Some(1.0), "tor refuses it");
