@@ -12,6 +12,7 @@ mod as_tor;
 mod compare;
 mod first_line;
 mod generate;
+mod headers;
 mod read;
 mod render;
 #[cfg(feature = "store")]
@@ -24,6 +25,7 @@ pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, Warning, c
 pub use self::compare::Difference;
 pub use self::first_line::first_line;
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
+pub use self::headers::{HEADER_KEYS, HeaderForm, HeaderKey};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
 #[cfg(feature = "store")]

@@ -32,6 +32,12 @@ pub fn authority_certificates(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     cut(bytes, b"dir-key-certificate-version", Some(b"dir-key-certification"))
 }
 
+/// The votes or consensuses of a file, such as tor's `v3-status-votes`. The digest is of no use: it covers the whole text
+/// here, other than what a signature covers.
+pub fn network_statuses(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+    cut(bytes, b"network-status-version", None)
+}
+
 /// Splits at lines with the keyword `first`. The digest covers everything up to the line with the
 /// keyword `signature`, which is required, or else the whole text.
 fn cut<'a>(

@@ -89,6 +89,10 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             config.out.display(),
             config.refresh.as_secs()
         ),
+        format!(
+            "gate: {}",
+            if config.gate.is_some() { "each file before tor reads it" } else { "none" }
+        ),
     ];
     let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());
     let warning = own.then(|| {
@@ -110,6 +114,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             authorities: agreement,
             store: &config.store,
             out: &config.out,
+            gate: config.gate.is_some(),
             warnings: warning.into_iter().collect(),
         })
     });

@@ -1,8 +1,10 @@
 //! `coordinator.toml`.
 
 mod authorities;
+mod gate;
 
 pub use authorities::{Authorities, Authority};
+pub use gate::{Gate, USUAL_TABLE};
 
 use crate::config_file::{self, Key, Mbit};
 use cli::Error;
@@ -65,6 +67,9 @@ struct File {
     agree_round_s: Option<u64>,
     #[serde(default)]
     authorities: Vec<authorities::Entry>,
+    gate: Option<toml::Table>,
+    #[serde(default)]
+    header: gate::Header,
 }
 
 #[derive(Debug, Deserialize)]
@@ -167,6 +172,10 @@ pub struct Config {
     pub measurers: Vec<ConfiguredMeasurer>,
     /// The authorities with which the seed of the schedule is agreed; without them the seed is our own.
     pub authorities: Option<Authorities>,
+    /// The gate of bandwidth files; without it, each replaces the last.
+    pub gate: Option<Gate>,
+    /// Further keys of the header of bandwidth files.
+    pub header: Vec<(String, String)>,
 }
 
 impl Config {
@@ -245,6 +254,8 @@ impl Config {
         let store = file.store.as_deref().map_or_else(|| out.join("store.db"), resolve);
         let authorities = Authorities::new(file.agree_listen, file.agree_round_s, file.authorities);
         let authorities = authorities.map_err(bad)?;
+        let gate = file.gate.map(|table| Gate::new(table, &resolve)).transpose().map_err(bad)?;
+        let header = file.header.pairs().map_err(bad)?;
         let this = Self {
             secret: SecretKey::read(&resolve(&file.key))?,
             seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), resolve),
@@ -277,6 +288,8 @@ impl Config {
             guess: file.guess_mbit_per_s.map(|mbit| mbit.0),
             measurers,
             authorities,
+            gate,
+            header,
         };
         authorities::check(&this).map_err(bad)?;
         Ok(this)
@@ -400,6 +413,11 @@ mod tests {
         assert_eq!(config.together.len(), 1);
         let authorities = config.authorities.expect("two others");
         assert_eq!((authorities.others.len(), authorities.round_s), (2, 10));
+        let gate = config.gate.expect("a gate");
+        assert_eq!(gate.limits, documents::gate::Limits::default());
+        assert!(gate.votes.is_some_and(|path| path.is_absolute()));
+        let header = config.header.iter().map(|(key, value)| format!("{key}={value}"));
+        assert_eq!(header.collect::<Vec<_>>()[1], "destinations_countries=AT,DE");
     }
 
     #[test]
@@ -449,6 +467,14 @@ mod tests {
                 "`certificates`",
             ),
             ("= \"coordinator.key\"", "= \"another.key\"", "another.key"),
+            ("authority =", "gate = { age_h = 3 }\nauthority =", "age_h"),
+            ("authority =", "gate = { age_max_h = -3 }\nauthority =", "[gate]: `age_max_h`"),
+            ("authority =", "gate = { geoip = \"none\" }\nauthority =", "tor-geoipdb"),
+            (
+                "authority =",
+                "header = { scanner_country = \"Austria\" }\nauthority =",
+                "[header]: scanner_country=Austria: expected two capital letters",
+            ),
             ("authority =", "agree_listen = \"127.0.0.1:1\"\nauthority =", "go together"),
             (
                 "27d848e16b694ef11314b9e3299fb6f5aa6fc5ba1d79f3709051f3ad0aa75750",

@@ -2,8 +2,9 @@
 
 use super::agreed::Seeds;
 use super::network::{self, Network};
+use super::publication::publish;
 use super::shell::{Observer, Surroundings, Team};
-use super::{Common, clock, events, publish, reload_if_asked, suspects};
+use super::{Common, clock, events, reload_if_asked, suspects};
 use cli::Error;
 use coordinator::Consent;
 use coordinator::journal::Entry;
@@ -73,7 +74,8 @@ impl Observer<Network> for Daemon<'_, '_> {
             return;
         };
         let listed = period.listed();
-        match publish(self.common, network, relays, &listed, self.generator_started) {
+        let Common { config, journal, .. } = self.common;
+        match publish(config, journal, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
             Err(error) => super::log_error(&error, self.common.output),
         }

@@ -96,6 +96,16 @@ impl Journal {
         }
     }
 
+    /// The names of the reasons why estimates are lower bounds.
+    pub(super) fn lower_bound_causes(&self) -> Result<BTreeMap<RsaId, String>, Error> {
+        Ok(self.inner().store.lower_bound_causes()?)
+    }
+
+    /// The mean round-trip time from the measurers to each relay, in milliseconds.
+    pub(super) fn mean_round_trips_ms(&self) -> Result<BTreeMap<RsaId, f64>, Error> {
+        Ok(self.inner().store.mean_round_trips_ms()?)
+    }
+
     /// Records an entry.
     pub(super) fn note(&self, entry: Entry) {
         self.inner().note(entry);

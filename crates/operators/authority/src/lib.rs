@@ -18,36 +18,34 @@ pub mod log;
 mod network;
 pub mod one_relay;
 mod past;
+mod publication;
 mod seed;
 pub mod shell;
 mod suspects;
 mod team;
 
 pub use check::check;
-pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, slot_s};
+pub use config::{
+    Authorities, Authority, Config, ConfiguredMeasurer, Gate, Schedule, USUAL_TABLE, slot_s,
+};
 pub use network::{router, view};
+pub use publication::line;
 pub use team::RemoteTeam;
 
 use agreed::Seeds;
 use agreeing::Party;
 use cli::Error;
-use coordinator::journal::{Entry, ListedRelay, PublishedFile};
-use coordinator::period::{
-    Bounds, Knowledge, MeasurerConfig, PeriodConfig, PublishedRelay, PublishedResult, Timing,
-};
+use coordinator::period::{Bounds, Knowledge, MeasurerConfig, PeriodConfig, Timing};
 use coordinator::{HistoryPolicy, Params, Record};
 use daemon::Daemon;
-use documents::Documents;
 use journal::Journal;
 use lines::Line;
 use link::{ClockWatch, unix_time_s};
-use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
-use network::Network;
+use netdoc::bwfile::Written;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::Value;
 use shell::{Beginning, Team as _};
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
@@ -330,85 +328,6 @@ fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> b
     is_asked
 }
 
-/// Writes the bandwidth file, unless it would be empty. `generator_started` is the start of this process.
-fn publish(
-    Common { config, journal, .. }: Common<'_>,
-    network: &Network,
-    relays: &[PublishedRelay],
-    listed: &[ListedRelay],
-    generator_started: u64,
-) -> Result<Option<Written>, Error> {
-    let now = unix_time_s();
-    let estimates = relays.iter().map(|relay| line(&network.documents, relay));
-    let mut estimates = estimates.collect::<Result<Vec<_>, _>>()?;
-    if config.diagnostics {
-        let lines = unmeasured(listed, &estimates)?;
-        estimates.extend(lines);
-    }
-    let counts = Eligibility::count(&network.documents.consensus, &estimates);
-    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
-    match BandwidthFile::generate(&estimates, counts, &settings) {
-        Ok(file) => {
-            let written = write(config, &file)?;
-            if network.confirms_clock {
-                // A clock that was ahead has written them.
-                bwfile::remove_later(&config.out, &written.path)?;
-            }
-            let voted = || file.relays.iter().filter(|line| line.vote);
-            journal.note(Entry::Published(PublishedFile {
-                created_unix_s: now,
-                path: written.path.display().to_string(),
-                lines: file.relays.len(),
-                voted: voted().count(),
-                capacity_kb_s: voted().map(|line| line.bw_kb_s).sum(),
-            }));
-            Ok(Some(written))
-        }
-        Err(error @ bwfile::GenerateError::NoResults { .. }) => {
-            tracing::warn!("no bandwidth file: {error}");
-            Ok(None)
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A relay's line. Even a lower bound is more accurate than the relay's own claim.
-///
-/// # Errors
-/// The relay's nickname is invalid.
-pub fn line(documents: &Documents, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
-    let nickname = documents::nickname(&relay.nickname)?;
-    match &relay.result {
-        PublishedResult::Estimate { estimate, share } => {
-            let mut line = documents.entry_of(&relay.ids, nickname, estimate);
-            if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
-                *capacity_bytes_s = share.as_byte_per_s();
-            }
-            Ok(line)
-        }
-        PublishedResult::Failed { reason, mode, tried_unix_s } => {
-            let tried = Some(*tried_unix_s);
-            Ok(documents::failed(&relay.ids, nickname, reason.clone(), *mode, tried))
-        }
-    }
-}
-
-/// Lines of the relays without an estimate, with the reason. Authorities do not use them for votes.
-fn unmeasured(
-    listed: &[ListedRelay],
-    estimates: &[bwfile::Estimate],
-) -> Result<Vec<bwfile::Estimate>, Error> {
-    let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
-    let line = |relay: &ListedRelay| {
-        let reason = relay.left_out.clone().unwrap_or_else(|| "not measured yet".to_owned());
-        let nickname = documents::nickname(&relay.nickname)?;
-        Ok(documents::failed(&relay.ids, nickname, reason, None, None))
-    };
-    let mut lines = listed.iter().map(line).collect::<Result<Vec<_>, Error>>()?;
-    lines.retain(|line| !known.contains(&line.fingerprint));
-    Ok(lines)
-}
-
 /// Prints the results of a period.
 fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -> Exit {
     output.quiet();
@@ -422,16 +341,4 @@ fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -
     output.record(|| Line::Summary { relays: reports, bandwidth_file });
     let all = records.iter().all(|record| record.capacity().is_some());
     if all { Exit::Done } else { Exit::Failed }
-}
-
-fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
-    let out = &config.out;
-    let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
-    fs::create_dir_all(out).map_err(failed)?;
-    let written = file.write_atomically(out, config.node_ids)?;
-    // All files of the last day, and one of each earlier day.
-    const OF_A_DAY: usize = 24;
-    bwfile::remove_superseded(out, OF_A_DAY)?;
-    bwfile::remove_old(out, config.keep_files.saturating_add(OF_A_DAY))?;
-    Ok(written)
 }

@@ -75,6 +75,8 @@ pub struct Check<'a> {
     pub store: &'a Path,
     /// The folder of bandwidth files.
     pub out: &'a Path,
+    /// Whether bandwidth files have to pass a gate.
+    pub gate: bool,
     /// Settings that are valid, and probably wrong.
     pub warnings: Vec<String>,
 }

@@ -1,12 +1,13 @@
 //! Reads the consensus and its descriptors for a period.
 
-use super::config::Config;
+use super::config::{Config, Gate};
 use cli::Error;
 use coordinator::Defences;
 use coordinator::period::{NetworkView, Router};
 use dirmgr::{consensus_signers, schedule};
+use documents::gate::{Others, read_votes};
 use documents::{Documents, Origin, Source, validity_problem};
-use netdoc::consensus::{self, Flag};
+use netdoc::consensus::{self, Consensus, Flag};
 use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeSet;
@@ -18,6 +19,8 @@ use std::path::Path;
 pub(super) struct Network {
     pub(super) documents: Documents,
     pub(super) view: NetworkView,
+    /// The measurements of other authorities, if there is a gate.
+    pub(super) others: Option<Others>,
     /// Whether the consensus is valid now, so that our clock is right within hours.
     pub(super) confirms_clock: bool,
 }
@@ -53,7 +56,51 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let (wanted, echo) = (wanted.map(ids), ids(echo));
     let families = if config.family { documents.families.clone() } else { Vec::new() };
     let view = NetworkView { families, ..view(&documents, wanted, echo) };
-    Ok(Network { documents, view, confirms_clock: problem.is_none() })
+    let others = config.gate.as_ref().and_then(|gate| others(config, gate, &documents.consensus));
+    Ok(Network { documents, view, others, confirms_clock: problem.is_none() })
+}
+
+/// The measurements of other authorities: of their votes, or else those that the consensus is based on.
+fn others(config: &Config, gate: &Gate, consensus: &Consensus) -> Option<Others> {
+    let mut own = gate.own.clone();
+    let votes = match (&gate.votes, &config.source) {
+        (Some(path), _) => read_votes(path).unwrap_or_else(|error| {
+            tracing::warn!("gate: compared with the consensus, without votes: {error}");
+            Vec::new()
+        }),
+        (None, Source::Authority(authority)) => {
+            own = own.or_else(|| identity(*authority));
+            fetch_votes(*authority, consensus)
+        }
+        (None, Source::File(_)) => Vec::new(),
+    };
+    Others::from_votes(&votes, own.as_deref()).or_else(|| Others::from_consensus(consensus))
+}
+
+/// The v3 identity of the authority at this address. A cache has none.
+fn identity(authority: SocketAddr) -> Option<String> {
+    let text = Fetcher::default().get(authority, &Resource::CurrentVote).ok()?;
+    let vote = Consensus::parse_vote(&text).ok()?;
+    Some(vote.authorities.first()?.fingerprint.to_string())
+}
+
+/// The votes that an authority has from all that voted for the consensus. A cache has none.
+fn fetch_votes(authority: SocketAddr, consensus: &Consensus) -> Vec<Consensus> {
+    let mut votes = Vec::new();
+    for voter in &consensus.authorities {
+        let path = format!("/tor/status-vote/current/{}", voter.fingerprint);
+        let text = Fetcher::default().get(authority, &Resource::Path(path));
+        let text = text.map_err(|error| error.to_string());
+        let vote =
+            text.and_then(|text| Consensus::parse_vote(&text).map_err(|error| error.to_string()));
+        match vote {
+            Ok(vote) => votes.push(vote),
+            Err(problem) => {
+                tracing::debug!("gate: without the vote of {}: {problem}", voter.nickname);
+            }
+        }
+    }
+    votes
 }
 
 /// What a period needs of these documents, without families. `named` are the relays to measure, all permitted ones if

@@ -1,6 +1,7 @@
 //! The data of the pages as JSON. Rates are in bytes per second, times in Unix seconds.
 
 use crate::app::App;
+use crate::metrics::Published;
 use crate::pages::{self, RelayParameters};
 use crate::response::ErrorResponse;
 use axum::Json;
@@ -36,6 +37,7 @@ pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorRes
         "bandwidth_file": it.file.map(|it| json!({
             "created_unix_s": it.created_unix_s, "path": it.path, "lines": it.lines, "voted": it.voted,
         })),
+        "gate": Published::read(&shared.options.file).gate,
     })))
 }
 

@@ -1,8 +1,8 @@
 //! A coordinator's store as web pages, JSON and Prometheus metrics.
 //!
 //! The dashboard opens the store read-only and is a separate process, so a failure never affects the
-//! coordinator. It knows only what the store contains. Future slots are not stored, so nobody can learn
-//! them here.
+//! coordinator. It knows only what the store and the folder of bandwidth files contain. Future slots are not
+//! stored, so nobody can learn them here.
 //!
 //! Pages are rendered on the server, load nothing from elsewhere, and work without scripts; with scripts
 //! they update themselves. They support phones and screen readers: landmarks, table headings, and
@@ -37,6 +37,7 @@ mod site;
 #[cfg(test)]
 mod tests;
 
+pub use self::metrics::gate_metrics;
 pub use app::Options;
 pub use bandwidth_line::weights;
 pub use server::{DashboardError, Server};

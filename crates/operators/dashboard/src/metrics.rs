@@ -7,8 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use documents::gate::{CheckVerdict, OUTCOME, Outcome};
 use metrics::{FORMAT, Text};
 use onion::Rate;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
 use store::{Falls, MeasurerRow, Overview};
 
 /// The maximum number of fallen relays with their names: each is a series of Prometheus.
@@ -20,7 +24,8 @@ pub(crate) async fn metrics(State(shared): App) -> Result<impl IntoResponse, Err
         .read(move |store| Ok((store.overview(now)?, store.measurers(now)?, store.falls(now)?)))
         .await?;
     let (overview, measurers, falls) = found;
-    Ok(([(CONTENT_TYPE, FORMAT)], text(&overview, &measurers, &falls)))
+    let published = Published::read(&shared.options.file);
+    Ok(([(CONTENT_TYPE, FORMAT)], text(&overview, &measurers, &falls, &published)))
 }
 
 /// Whether the coordinator has reported recently.
@@ -44,8 +49,68 @@ pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
     }
 }
 
+/// The bandwidth file that tor reads, and whether the newest one may replace it.
+#[derive(Default)]
+pub(crate) struct Published {
+    /// The time of its newest result.
+    timestamp_unix_s: Option<u64>,
+    /// The result of the gate for the newest file.
+    pub(crate) gate: Option<Outcome>,
+}
+
+impl Published {
+    /// A file that cannot be read has no values: the coordinator may not have written it yet.
+    pub(crate) fn read(latest: &Path) -> Self {
+        let gate = fs::read(latest.with_file_name(OUTCOME)).ok();
+        let gate = gate.and_then(|text| serde_json::from_slice(&text).ok());
+        Self { timestamp_unix_s: timestamp(latest), gate }
+    }
+}
+
+/// The first line of a bandwidth file.
+fn timestamp(file: &Path) -> Option<u64> {
+    // As long as a number of 64 bits with its newline.
+    let mut first = Vec::new();
+    File::open(file).ok()?.take(21).read_to_end(&mut first).ok()?;
+    let end = first.iter().position(|byte| *byte == b'\n')?;
+    std::str::from_utf8(&first[..end]).ok()?.parse().ok()
+}
+
+/// Adds the metrics of a gate. Without a result they are only declared.
+pub fn gate_metrics(text: &mut Text, outcome: Option<&Outcome>) {
+    let help = "Whether the bandwidth file passes the gate.";
+    text.gauge("flashflow_gate_passed", help, outcome.map(|outcome| u64::from(outcome.passed)));
+    let help = "When it was checked, in Unix seconds.";
+    text.gauge(
+        "flashflow_gate_checked_seconds",
+        help,
+        outcome.map(|outcome| outcome.checked_unix_s),
+    );
+    let checks = || outcome.into_iter().flat_map(|outcome| &outcome.checks);
+    text.head("flashflow_gate_check_failed", "gauge", "Whether a check failed, if it was made.");
+    for check in checks().filter(|check| check.figure.is_some()) {
+        let has_failed = u8::from(check.verdict == CheckVerdict::Fail);
+        text.value("flashflow_gate_check_failed", &[("check", check.check.word())], has_failed);
+    }
+    text.head("flashflow_gate_figure", "gauge", "The figure of a check, if it was made.");
+    for check in checks() {
+        if let Some(figure) = check.figure {
+            text.value("flashflow_gate_figure", &[("check", check.check.word())], figure);
+        }
+    }
+    text.head("flashflow_gate_limit", "gauge", "The limit of a check.");
+    for check in checks() {
+        text.value("flashflow_gate_limit", &[("check", check.check.word())], check.limit);
+    }
+}
+
 /// Each metric is declared, even if there is no value yet.
-fn text(overview: &Overview, measurers: &[MeasurerRow], falls: &Falls) -> String {
+fn text(
+    overview: &Overview,
+    measurers: &[MeasurerRow],
+    falls: &Falls,
+    published: &Published,
+) -> String {
     let mut text = Text::default();
     let mut gauge = |name: &str, help: &str, values: &[(&[(&str, &str)], u64)]| {
         let name = format!("flashflow_coordinator_{name}");
@@ -119,6 +184,8 @@ fn text(overview: &Overview, measurers: &[MeasurerRow], falls: &Falls) -> String
     gauge("bandwidth_file_created_seconds", help, &plain(file.map(|it| it.created_unix_s)));
     let help = "Its relays that authorities use in their votes.";
     gauge("bandwidth_file_voted", help, &plain(file.map(|it| it.voted)));
+    let help = "Time of the newest result in the bandwidth file that tor reads, in Unix seconds.";
+    gauge("latest_file_timestamp_seconds", help, &plain(published.timestamp_unix_s));
     let labels: Vec<_> = measurers.iter().map(|it| [("measurer", it.address.as_str())]).collect();
     let labelled = || labels.iter().map(|it| &it[..]).zip(measurers);
     let up: Vec<_> = labelled().map(|(it, row)| (it, u64::from(row.state == "up"))).collect();
@@ -126,5 +193,6 @@ fn text(overview: &Overview, measurers: &[MeasurerRow], falls: &Falls) -> String
     let capacities: Vec<_> =
         labelled().map(|(it, row)| (it, row.capacity.as_byte_per_s())).collect();
     gauge("measurer_capacity_bytes_per_second", "Capacity of a measurer.", &capacities);
+    gate_metrics(&mut text, published.gate.as_ref());
     text.into_string()
 }

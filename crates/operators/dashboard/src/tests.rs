@@ -477,8 +477,40 @@ fn the_api_has_the_data_of_the_pages() {
     ] {
         assert!(metrics.lines().any(|it| it == line), "no {line} in\n{metrics}");
     }
-    testbin::monitoring::assert_exported(&metrics, &["flashflow_coordinator_"]);
+    testbin::monitoring::assert_exported(&metrics, &["flashflow_coordinator_", "flashflow_gate_"]);
     assert_eq!(running.get("/health"), (200, "ok\n".to_owned()));
+}
+
+#[test]
+fn the_gate_of_the_newest_file_is_shown() {
+    let running = Running::new(fill);
+    let has = |metrics: &str, line: &str| metrics.lines().any(|known| known == line);
+    assert!(!running.page("/metrics").contains("flashflow_gate_passed 0"));
+    assert!(!running.page("/").contains("Its gate"));
+    let outcome = r#"{"passed":false,"checked_unix_s":1800000000,"checks":[
+        {"check":"total_fall","verdict":"fail","figure":41.5,"limit":20,"limit_name":"total_fall_max_percent",
+         "is_minimum":false,"unit":"percent","what":"it fell"},
+        {"check":"missing","verdict":"not_checked","figure":null,"limit":10,"limit_name":"missing_max_percent",
+         "is_minimum":false,"unit":"percent","what":"not checked"}]}"#;
+    std::fs::write(running.folder.path().join("gate.json"), outcome).expect("space");
+    std::fs::write(running.folder.path().join("latest.v3bw"), "1799990000\nversion=1.9.0\n")
+        .expect("space");
+    let metrics = running.page("/metrics");
+    for line in [
+        "flashflow_gate_passed 0",
+        "flashflow_gate_checked_seconds 1800000000",
+        "flashflow_gate_check_failed{check=\"total_fall\"} 1",
+        "flashflow_gate_figure{check=\"total_fall\"} 41.5",
+        "flashflow_gate_limit{check=\"missing\"} 10",
+        "flashflow_coordinator_latest_file_timestamp_seconds 1799990000",
+    ] {
+        assert!(has(&metrics, line), "no {line} in\n{metrics}");
+    }
+    assert!(!metrics.contains("failed{check=\"missing\"}"), "{metrics}");
+    assert!(running.page("/").contains("failed (total_fall)"));
+    let overview: serde_json::Value =
+        serde_json::from_str(&running.page("/api/overview")).expect("JSON");
+    assert_eq!(overview["gate"]["checks"][0]["figure"], 41.5);
 }
 
 /// Prometheus' own test of rules.

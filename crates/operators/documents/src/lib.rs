@@ -1,10 +1,12 @@
 //! Documents of a network: consensuses and server descriptors, from files, standard input or authorities, and the lines
 //! of measurements in a bandwidth file.
 
+pub mod countries;
 mod descriptors;
 mod error;
 pub mod families;
 mod files;
+pub mod gate;
 mod source;
 mod votes;
 
@@ -41,9 +43,12 @@ pub struct Documents {
 
 /// FlashFlow's keys in the lines of a bandwidth file.
 const MODE: &str = "flashflow_mode";
-const CONCLUSIVE: &str = "flashflow_conclusive";
+/// Whether an estimate has an upper bound: `1`, or `0` for a lower bound.
+pub const CONCLUSIVE: &str = "flashflow_conclusive";
 const CAPACITY: &str = "flashflow_capacity_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
+/// Why an estimate is a lower bound, by the name of the reason.
+pub const CAUSE: &str = "flashflow_cause";
 
 impl Documents {
     /// Parses a consensus, and takes rate limits and families that are valid at this time from its descriptors.

@@ -1,15 +1,10 @@
 //! Votes of directory authorities: what each measured.
 
 use crate::error::Error;
-use crate::files::read;
+use crate::gate::read_votes;
 use netdoc::Fingerprint;
-use netdoc::consensus::Consensus;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-/// The first line of each vote (dir-spec.txt, section 3.4.1).
-const FIRST_LINE: &[u8] = b"network-status-version 3";
+use std::path::Path;
 
 /// The measurements in the vote of one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,37 +17,31 @@ pub struct Vote {
     pub measured_kb_s: BTreeMap<Fingerprint, u32>,
 }
 
-/// Reads votes: a file, or all files of a folder. A file may have several, like `v3-status-votes` in the data folder of an authority. Of
-/// each authority, the vote for the newest consensus is returned, in the order of their nicknames.
+/// Reads the votes for one consensus: a file, or all files of a folder ([`read_votes`]). Of each authority, the newest vote is returned, in
+/// the order of their nicknames.
 ///
 /// # Errors
 /// If a file cannot be read or is not a vote, if there is none, or if the votes are for different consensuses.
 pub fn votes(path: &Path) -> Result<Vec<Vote>, Error> {
     let mut newest: BTreeMap<String, Vote> = BTreeMap::new();
-    for file in files(path)? {
-        let text = read(&file, "read the vote")?;
-        for document in documents(&text) {
-            let what = format!("the vote in {}", file.display());
-            let parsed = Consensus::parse_vote(document);
-            let parsed = parsed.map_err(|source| Error::Consensus { what, source })?;
-            let authority = parsed.authorities.first().map(|it| it.nickname.to_string());
-            let Some(authority) = authority else {
-                let problem = "a vote without `dir-source`: fetch it again".to_owned();
-                return Err(Error::Invalid { path: file, problem });
-            };
-            let measured = parsed
-                .routers()
-                .iter()
-                .filter_map(|router| router.measured_kb_s.map(|kb_s| (router.fingerprint, kb_s)));
-            let vote = Vote {
-                valid_after_unix_s: parsed.valid_after,
-                measured_kb_s: measured.collect(),
-                authority: authority.clone(),
-            };
-            let known = newest.entry(authority).or_insert_with(|| vote.clone());
-            if known.valid_after_unix_s < vote.valid_after_unix_s {
-                *known = vote;
-            }
+    for parsed in read_votes(path)? {
+        let invalid =
+            |problem: &str| Error::Invalid { path: path.to_owned(), problem: problem.to_owned() };
+        let authority = parsed.authorities.first();
+        let authority =
+            authority.ok_or_else(|| invalid("a vote without `dir-source`: fetch it again"))?;
+        let measured = parsed
+            .routers()
+            .iter()
+            .filter_map(|router| router.measured_kb_s.map(|kb_s| (router.fingerprint, kb_s)));
+        let vote = Vote {
+            authority: authority.nickname.to_string(),
+            valid_after_unix_s: parsed.valid_after,
+            measured_kb_s: measured.collect(),
+        };
+        let known = newest.entry(vote.authority.clone()).or_insert_with(|| vote.clone());
+        if known.valid_after_unix_s < vote.valid_after_unix_s {
+            *known = vote;
         }
     }
     let votes: Vec<Vote> = newest.into_values().collect();
@@ -65,42 +54,10 @@ pub fn votes(path: &Path) -> Result<Vec<Vote>, Error> {
     Err(Error::Invalid { path: path.to_owned(), problem: problem.to_owned() })
 }
 
-/// The file, or the files of a folder, in the order of their names.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |source| Error::File { what: "read", path: path.to_owned(), source };
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut files = Vec::new();
-    for entry in fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
-        if file.is_file() {
-            files.push(file);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-/// The votes of a file.
-fn documents(text: &[u8]) -> Vec<&[u8]> {
-    let mut starts: Vec<usize> = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        if line.starts_with(FIRST_LINE) {
-            starts.push(at);
-        }
-        at += line.len();
-    }
-    // Annotations before the first vote are part of it; so is a text without any first line, which the parser describes.
-    let begins = [0].into_iter().chain(starts.iter().skip(1).copied());
-    let ends = starts.iter().skip(1).copied().chain([text.len()]);
-    begins.zip(ends).map(|(begin, end)| &text[begin..end]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// A vote with a relay for each weight.
     fn vote(authority: &str, hour: u32, weights: &[Option<u32>]) -> String {

@@ -2,21 +2,24 @@
 
 pub(crate) mod check;
 pub(crate) mod explain;
+pub(crate) mod gate;
 
 use clap::{Args, Subcommand};
 use cli::Error;
 use documents::read;
-use netdoc::bwfile::{BandwidthFile, Difference, FileVerdict, Report};
+use netdoc::bwfile::{
+    BandwidthFile, Difference, FileVerdict, Header, HeaderForm, HeaderKey, Report,
+};
 use netdoc::input::without_annotations;
 use netdoc::{Fingerprint, check_as_tor};
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use terminal::times::readable;
 use terminal::{Exit, Output};
 
-/// Check, show, compare and explain bandwidth files.
+/// Check, judge, show, compare and explain bandwidth files.
 #[derive(Debug, Args)]
 pub(crate) struct BwfileOptions {
     #[command(subcommand)]
@@ -26,6 +29,7 @@ pub(crate) struct BwfileOptions {
 #[derive(Debug, Subcommand)]
 enum Action {
     Check(check::CheckOptions),
+    Gate(gate::GateOptions),
     Show(ShowOptions),
     Diff(DiffOptions),
     Explain(explain::ExplainOptions),
@@ -37,6 +41,7 @@ enum Action {
   flashflow bwfile show latest.v3bw
   flashflow bwfile show latest.v3bw --relay 8A18112151D6C0361C098DF1A9E7A8507A3F1475
   flashflow bwfile show latest.v3bw --relay MyRelay
+  flashflow bwfile show latest.v3bw --header
   xz -dc 2026-11-26-15-00-00-bandwidth.xz | flashflow bwfile show -
 
 FILE may be `-`, which is standard input, and may be compressed with gzip or zlib.
@@ -49,6 +54,9 @@ struct ShowOptions {
     /// Show only this relay, with all values of its line: fingerprint or unique nickname.
     #[arg(long, value_name = "RELAY")]
     relay: Option<String>,
+    /// Show only the header, with the meaning of each key.
+    #[arg(long, conflicts_with = "relay")]
+    header: bool,
 }
 
 /// Show how the votes with two files would differ.
@@ -81,6 +89,15 @@ pub(crate) enum ShowLine<'a> {
         /// Its line; with `--relay` only.
         #[serde(flatten)]
         line: Option<RelayLine<'a>>,
+    },
+    /// A line of the header; with `--header` only.
+    Header {
+        /// The key.
+        key: &'a str,
+        /// Its value.
+        value: &'a str,
+        /// Its meaning; `null` for an unknown key.
+        meaning: Option<&'static str>,
     },
     /// The whole file.
     Summary {
@@ -129,6 +146,15 @@ pub(crate) enum DiffLine {
         /// The later vote divided by the earlier one.
         ratio: Option<f64>,
     },
+    /// A key of the header whose value differs. Times are left out.
+    Header {
+        /// The key.
+        key: String,
+        /// The value in the earlier file; `null` without one.
+        before: Option<String>,
+        /// The value in the later file; `null` without one.
+        now: Option<String>,
+    },
     /// All relays.
     Summary {
         /// Relays in the later file only.
@@ -149,6 +175,11 @@ pub(crate) enum DiffLine {
 pub(crate) fn run(options: &BwfileOptions, output: &Output) -> Result<Exit, Error> {
     match &options.action {
         Action::Check(options) => check::run(options, output),
+        Action::Gate(options) => gate::run(options, output).or_else(|error| {
+            // Status 1 means that the file does not pass.
+            output.error(&error);
+            Ok(Exit::Trouble)
+        }),
         Action::Show(options) => show(options, output),
         Action::Diff(options) => diff(options, output).or_else(|error| {
             // As in diff(1), status 1 means that the files differ.
@@ -164,6 +195,10 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
     let report = as_when_made(&bytes);
     let parsed =
         BandwidthFile::parse(&bytes).map_err(|error| bad(&options.file, &error.to_string()))?;
+    if options.header {
+        show_header(&parsed.file.header, output);
+        return Ok(Exit::Done);
+    }
     let lines: BTreeMap<_, _> = parsed.file.relays.iter().map(|it| (it.node_id, it)).collect();
     if let Some(name) = &options.relay {
         let line = parsed.file.find(name).map_err(|it| bad(&options.file, &it.to_string()))?;
@@ -221,17 +256,55 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
+fn show_header(header: &Header, output: &Output) {
+    for (key, value) in header.pairs() {
+        let known = HeaderKey::find(key);
+        let meaning = known.map(|known| known.meaning);
+        let in_words = meaning.unwrap_or("unknown key");
+        output.result(format!("{key}={value}  # {in_words}"), || ShowLine::Header {
+            key,
+            value: &value,
+            meaning,
+        });
+    }
+}
+
+/// Shows the keys whose values differ. Times always do.
+fn show_header_differences(earlier: &Header, later: &Header, output: &Output) {
+    let values = |header: &Header| -> BTreeMap<String, String> {
+        let pairs = header.pairs().map(|(key, value)| (key.to_owned(), value.into_owned()));
+        let is_time = |key: &str| {
+            HeaderKey::find(key).is_some_and(|known| known.form == HeaderForm::DateTime)
+        };
+        pairs.filter(|(key, _)| !is_time(key)).collect()
+    };
+    let (earlier, later) = (values(earlier), values(later));
+    let keys: BTreeSet<&String> = earlier.keys().chain(later.keys()).collect();
+    for key in keys {
+        let (before, now) = (earlier.get(key), later.get(key));
+        if before != now {
+            let word =
+                |value: Option<&String>| value.map_or("none", |value| value.as_str()).to_owned();
+            output.result(format!("header: {key}: {} to {}", word(before), word(now)), || {
+                let (before, now) = (before.cloned(), now.cloned());
+                DiffLine::Header { key: key.clone(), before, now }
+            });
+        }
+    }
+}
+
 fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     let votes = |path: &Path| {
         let bytes = read(path, "read")?;
-        BandwidthFile::parse(&bytes).map_err(|error| bad(path, &error.to_string()))?;
+        let parsed = BandwidthFile::parse(&bytes).map_err(|error| bad(path, &error.to_string()))?;
         let report = as_when_made(&bytes);
         match report.verdict {
-            FileVerdict::Read => Ok(report),
+            FileVerdict::Read => Ok((report, parsed.file.header)),
             _ => Err(bad(path, "tor refuses its timestamp; see: flashflow bwfile check")),
         }
     };
-    let (earlier, later) = (votes(&options.earlier)?, votes(&options.later)?);
+    let (earlier, earlier_header) = votes(&options.earlier)?;
+    let (later, later_header) = votes(&options.later)?;
     let difference = Difference::between(&earlier.relays, &later.relays);
     let Difference { added, removed, changed, same } = &difference;
     let added = added.iter().map(|(relay, bw)| (relay, None, Some(*bw)));
@@ -259,6 +332,7 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
             }
         });
     }
+    show_header_differences(&earlier_header, &later_header, output);
     let totals = (total(&earlier.relays), total(&later.relays));
     let in_words = format!(
         "{} added, {} removed, {} changed, {same} the same; {} to {} KB/s in all",

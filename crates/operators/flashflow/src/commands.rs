@@ -58,6 +58,7 @@ const SCHEMAS: Schemas = &[
     ("dashboard", schema_of::<dashboard_command::Line>),
     ("site", schema_of::<site_command::Line<'static>>),
     ("bwfile-check", schema_of::<bwfile_command::check::Line<'static>>),
+    ("bwfile-gate", schema_of::<bwfile_command::gate::Line<'static>>),
     ("bwfile-show", schema_of::<bwfile_command::ShowLine<'static>>),
     ("bwfile-diff", schema_of::<bwfile_command::DiffLine>),
     ("bwfile-explain", schema_of::<bwfile_command::explain::Line<'static>>),

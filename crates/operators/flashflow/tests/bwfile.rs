@@ -123,6 +123,41 @@ fn show_and_diff_are_about_votes() {
 }
 
 #[test]
+fn keys_of_the_header_are_read_by_check_show_and_diff() {
+    let scratch = Scratch::new();
+    let header = "scanner_country=AT\ndestinations_countries=AT,DE\nmu=1566357\nmuf=2437513\ndirauth_nickname=tor26\n\
+        recent_consensus_count=118\ntime_to_report_half_network=1059699\ntor_version=0.4.9.11\n";
+    let with = |header: &str| {
+        let text = HEADER.replace("=====", &format!("{header}====="));
+        text + &format!("node_id=${} bw=5\nnode_id=${} bw=7\n", relay('1'), relay('2'))
+    };
+    fs::write(scratch.path("good"), with(header)).expect("written");
+    let other =
+        header.replace("AT,DE", "at").replace("mu=1566357", "mu=many").replace("tor26", "moria1");
+    fs::write(scratch.path("wrong"), with(&other)).expect("written");
+
+    bwfile(&scratch, &[&["check", "good", "--strict"], &AT[..]].concat()).assert_code(0);
+    let found = bwfile(&scratch, &[&["check", "wrong", "--json"], &AT[..]].concat()).values();
+    let advice = found.iter().filter(|line| line["type"] == "advice");
+    let advice: Vec<&str> = advice.filter_map(|line| line["what"].as_str()).collect();
+    let [countries, mean] = advice[..] else { panic!("{advice:?}") };
+    assert!(countries.contains("destinations_countries=at: expected pairs of capital letters"));
+    assert!(mean.contains("mu=many: expected a number"), "{mean}");
+
+    let shown = bwfile(&scratch, &["show", "good", "--header", "--json"]).values();
+    let muf = shown.iter().find(|line| line["key"] == "muf").expect("a key");
+    assert_eq!(muf["value"], "2437513");
+    assert!(muf["meaning"].as_str().is_some_and(|meaning| meaning.contains("filtered")), "{muf}");
+    let compared = bwfile(&scratch, &["diff", "good", "wrong", "--json"]);
+    // The votes are the same.
+    compared.assert_code(0);
+    let lines = compared.values();
+    let keys = lines.iter().filter(|line| line["type"] == "header").map(|line| &line["key"]);
+    let expected = ["destinations_countries", "dirauth_nickname", "mu"].map(Value::from);
+    assert_eq!(keys.cloned().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_refused_file_has_tors_warning_a_reason_and_a_check_of_the_rest() {
     let scratch = Scratch::new();
     let good =

@@ -157,6 +157,57 @@ fn a_greedy_coordinator_that_is_killed_measures_only_the_relays_without_a_result
 }
 
 #[test]
+fn a_bandwidth_file_that_fails_the_gate_does_not_reach_tor() {
+    const PERIOD_S: u64 = 56;
+    let scratch = Scratch::new();
+    let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
+    let config = scratch.path("c.toml");
+    let text = fs::read_to_string(&config).expect("a configuration");
+    fs::write(&config, format!("{text}[gate]\nlower_bounds_max_percent = 100\n")).expect("written");
+    // A file of much larger relays.
+    let line = |digit: &str| format!("node_id=${} bw=900000\n", digit.repeat(40));
+    let header = format!("{}\nversion=1.9.0\n=====\n", link::unix_time_s());
+    let before = header + &line("A") + &line("B");
+    let folder = scratch.path("bandwidth");
+    let latest = folder.join("latest.v3bw");
+    fs::create_dir(&folder).expect("made");
+    fs::write(&latest, &before).expect("written");
+
+    let mut command = scratch.command(&["coordinator", "--config", "c.toml", "--json"]);
+    command.env("RUST_LOG", "authority=debug,info");
+    let mut run = Running::new(command);
+    run.wait_for_error("the gate", |line| line.contains("gate: total_fall is"));
+    run.wait_for_error("both relays", |line| line.contains("gate: large_gains is 100 %"));
+    let written = || netdoc::bwfile::stored(&folder).expect("a folder").len();
+    let first = written();
+    testbin::wait_for("more files", || (written() > first + 1).then_some(()));
+    assert_eq!(fs::read_to_string(&latest).expect("there"), before);
+    // Without a previous file there is nothing to compare with. A file is written as soon as both relays are measured.
+    fs::remove_file(&latest).expect("there");
+    testbin::wait_for("a file for tor", || latest.exists().then_some(()));
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    ended.assert_code(130);
+    let file = fs::read_to_string(&latest).expect("there");
+    assert_eq!(file.matches("node_id=").count(), 2, "{file}");
+    assert_eq!(
+        file.matches("flashflow_conclusive=0").count(),
+        file.matches("flashflow_cause=").count(),
+        "{file}"
+    );
+    // It is logged once for each set of checks that fail: at first, relays are missing as well.
+    let logged = ended.error.matches("gate: total_fall is").count();
+    assert!(logged <= 2 && written() >= 4, "{logged} times: {}", ended.error);
+    assert!(ended.error.contains("passes the gate again"), "{}", ended.error);
+    assert!(!ended.error.contains("without the vote of"), "votes are fetched: {}", ended.error);
+    let outcome = fs::read_to_string(folder.join("gate.json")).expect("written");
+    assert!(outcome.contains("\"passed\":true"), "{outcome}");
+    measurer.stop();
+    network.stop().expect("down");
+    scratch.wait_until_clean();
+}
+
+#[test]
 fn two_coordinators_cannot_share_a_store() {
     let scratch = Scratch::new();
     make_key(&scratch, "c.key");

@@ -7,6 +7,7 @@ mod bwfile;
 mod cli;
 mod clocks;
 mod drain;
+mod gate;
 mod keeping;
 mod machine;
 mod manual;

@@ -8,6 +8,7 @@ use coordinator::{Mode, PastEstimate};
 use onion::Rate;
 use onion::identity::RsaId;
 use rusqlite::{Row, params};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 /// The data about a relay.
@@ -170,6 +171,17 @@ impl Reader {
     pub fn relay(&self, rsa: RsaId) -> Result<Option<RelayRow>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM relay WHERE rsa = ?1");
         Ok(self.all(&sql, [&rsa.0[..]], relay)?.into_iter().next())
+    }
+
+    /// The names of the reasons why estimates are lower bounds, where the estimate is from the relay's last measurement.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn lower_bound_causes(&self) -> Result<BTreeMap<RsaId, String>, StoreError> {
+        let sql = "SELECT rsa, last_cause FROM relay
+                   WHERE is_conclusive = 0 AND last_ended_unix_s = estimated_unix_s AND last_cause IS NOT NULL";
+        let causes = self.all(sql, [], |row| Ok((rsa(row, 0)?, row.get(1)?)))?;
+        Ok(causes.into_iter().collect())
     }
 
     /// The relays with exactly this nickname.

@@ -8,6 +8,7 @@ use crate::write::int;
 use coordinator::PathSeen;
 use onion::Rate;
 use onion::identity::RsaId;
+use std::collections::BTreeMap;
 
 /// A sum over all relays at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +50,20 @@ impl Reader {
     pub(crate) fn has(&self, version: i64) -> Result<bool, StoreError> {
         let of = |source| StoreError::of(&self.path, source);
         Ok(schema::layout(&self.db).map_err(of)? >= version)
+    }
+
+    /// The mean round-trip time from the measurers to each relay, in milliseconds.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn mean_round_trips_ms(&self) -> Result<BTreeMap<RsaId, f64>, StoreError> {
+        if !self.has(WITH_PATHS)? {
+            return Ok(BTreeMap::new());
+        }
+        let sql = "SELECT r.rsa, avg(p.rtt_us) / 1000.0 FROM path p JOIN relay r ON r.id = p.relay
+                   WHERE p.rtt_us IS NOT NULL GROUP BY p.relay";
+        let means = self.all(sql, [], |row| Ok((rsa(row, 0)?, row.get(1)?)))?;
+        Ok(means.into_iter().collect())
     }
 
     /// The capacities in the bandwidth files since a time, and the weights in the consensuses.

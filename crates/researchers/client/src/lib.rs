@@ -29,7 +29,6 @@ pub mod begin_dir;
 pub mod build_timeout;
 mod choices;
 mod client_proxy;
-pub mod countries;
 mod directory;
 mod event;
 pub mod guards;
@@ -46,6 +45,7 @@ mod tunnel;
 
 pub use choices::Choices;
 pub use client_proxy::{ClientError, ClientProxy, Settings};
+pub use documents::countries;
 pub use event::{Event, Hop, LegTraffic};
 pub use netdir::{NetDir, RelayInfo};
 pub use pool::Isolation;

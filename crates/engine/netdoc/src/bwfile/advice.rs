@@ -4,7 +4,7 @@
 //! sections 2.2 and 2.3), and silently accepts files that harm the network.
 
 use super::as_tor::{FileVerdict, LineVerdict, Report};
-use super::{BandwidthFile, KNOWN_HEADERS};
+use super::{BandwidthFile, HeaderKey, KNOWN_HEADERS};
 use crate::consensus::Consensus;
 use crate::id::Fingerprint;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,11 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
             add(None, "latest_bandwidth is not the timestamp in line 1".to_owned());
         }
         _ => {}
+    }
+    for (key, value) in file.header.pairs() {
+        if let Some(Err(problem)) = HeaderKey::find(key).map(|known| known.check(&value)) {
+            add(None, format!("violates the specification: {problem}"));
+        }
     }
     if !report.has_terminator {
         add(

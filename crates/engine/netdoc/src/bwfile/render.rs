@@ -107,29 +107,10 @@ fn add(out: &mut String, text: impl Display) {
 
 /// Writes the header's lines after the timestamp, and returns their number.
 fn write_header(out: &mut String, header: &Header) -> Result<usize, RenderError> {
-    let text = |value: &Option<String>| value.clone();
-    let time = |value: Option<u64>| value.map(text::iso);
-    let number = |value: Option<u64>| value.map(|n| n.to_string());
-    let known = [
-        ("version", text(&header.version)),
-        ("software", text(&header.software)),
-        ("software_version", text(&header.software_version)),
-        ("file_created", time(header.file_created)),
-        ("generator_started", time(header.generator_started)),
-        ("earliest_bandwidth", time(header.earliest_bandwidth)),
-        ("latest_bandwidth", time(header.latest_bandwidth)),
-        ("number_eligible_relays", number(header.number_eligible_relays)),
-        ("minimum_number_eligible_relays", number(header.minimum_number_eligible_relays)),
-        ("number_consensus_relays", number(header.number_consensus_relays)),
-        ("percent_eligible_relays", number(header.percent_eligible_relays)),
-        ("minimum_percent_eligible_relays", number(header.minimum_percent_eligible_relays)),
-    ];
     check_keys(&header.other)?;
-    let known = known.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?)));
-    let other = header.other.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let mut count = 0;
-    for (key, value) in known.chain(other) {
-        check_pair(key, value)?;
+    for (key, value) in header.pairs() {
+        check_pair(key, &value)?;
         add(out, format_args!("{key}={value}\n"));
         count += 1;
     }

@@ -50,7 +50,7 @@ pub enum StoreError {
 pub struct Written {
     /// The file, `YYYYMMDD-HHMMSS.v3bw`.
     pub path: PathBuf,
-    /// The link to it, [`LATEST`].
+    /// The link [`LATEST`], which points to the file if it was to be replaced.
     pub latest: PathBuf,
 }
 
@@ -64,29 +64,54 @@ impl BandwidthFile {
     /// # Errors
     /// [`StoreError`] with the path and the remedy. Readers then still see the previous file.
     pub fn write_atomically(&self, dir: &Path, style: NodeIdStyle) -> Result<Written, StoreError> {
+        self.write_if(dir, style, true)
+    }
+
+    /// Writes the file as [`write_atomically`](Self::write_atomically) does, but points [`LATEST`] at it only if
+    /// `replaces_latest`.
+    ///
+    /// # Errors
+    /// As of [`write_atomically`](Self::write_atomically).
+    pub fn write_if(
+        &self,
+        dir: &Path,
+        style: NodeIdStyle,
+        replaces_latest: bool,
+    ) -> Result<Written, StoreError> {
         let text = self.to_text(style)?;
         let lock = lock(dir)?;
 
-        let created = text::civil(self.header.file_created.unwrap_or(self.timestamp));
-        let name = format!("{}{SUFFIX}", created.strftime("%Y%m%d-%H%M%S"));
+        let latest = dir.join(LATEST);
+        let created_s = self.header.file_created.unwrap_or(self.timestamp);
+        let mut name = dated_name(created_s);
+        // A file of the same second is not overwritten where readers look at it.
+        if !replaces_latest && fs::read_link(&latest).is_ok_and(|target| target == Path::new(&name))
+        {
+            name = dated_name(created_s.saturating_add(1));
+        }
         let path = dir.join(&name);
         // Tor runs as another user, and the content is public.
         files::replace_entry(&path, text.as_bytes(), Access::Everyone)
             .map_err(failed("write", &path))?;
-
-        // A link cannot be changed in place: a new one is renamed over it.
-        let latest = dir.join(LATEST);
-        tempfile::Builder::new()
-            .prefix(".v3bw-")
-            .make_in(dir, |link| symlink(&name, link))
-            .map_err(failed("create a link in", dir))?
-            .into_temp_path()
-            .persist(&latest)
-            .map_err(|e| failed("rename a link to", &latest)(e.error))?;
+        if replaces_latest {
+            // A link cannot be changed in place: a new one is renamed over it.
+            tempfile::Builder::new()
+                .prefix(".v3bw-")
+                .make_in(dir, |link| symlink(&name, link))
+                .map_err(failed("create a link in", dir))?
+                .into_temp_path()
+                .persist(&latest)
+                .map_err(|e| failed("rename a link to", &latest)(e.error))?;
+        }
         // The directory's entries must be synced separately from the files.
         lock.sync_all().map_err(failed("save", dir))?;
         Ok(Written { path, latest })
     }
+}
+
+/// The name of a file that was created at this time, in Unix seconds.
+fn dated_name(created_s: u64) -> String {
+    format!("{}{SUFFIX}", text::civil(created_s).strftime("%Y%m%d-%H%M%S"))
 }
 
 /// Removes old files with names as [`BandwidthFile::write_atomically`] gives them, except the

@@ -1,6 +1,6 @@
 use super::testing::{NOW, finished, id, measured, record, seen_by, started};
 use super::*;
-use coordinator::{Failure, HistoryPolicy, PathSeen};
+use coordinator::{Failure, HistoryPolicy, PathSeen, Record};
 use onion::Rate;
 use store::State;
 
@@ -115,4 +115,37 @@ fn only_seeds_of_finished_periods_are_published() {
     let seeds: Vec<Option<[u8; 32]>> =
         journal.inner().store.periods(9).expect("read").iter().map(|it| it.period.seed).collect();
     assert_eq!(seeds, [None, Some([1; 32])]);
+}
+
+#[test]
+fn the_gate_gets_causes_of_lower_bounds_and_mean_round_trips() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    journal.resume(NOW).expect("read");
+    let team = ["one", "two"].map(str::to_owned);
+    let bound = coordinator::End::Measured {
+        capacity: Rate::from_mbit_per_s(30.0),
+        round: 1,
+        inconclusive: Some(coordinator::Inconclusive::ClientsUnknown),
+    };
+    let gone = coordinator::End::Failed {
+        reason: Failure::RelayUnreachable { detail: "refused".to_owned() },
+        measurer: None,
+        round: 1,
+        second: None,
+    };
+    journal.note(finished(
+        started(1, 1, None),
+        seen_by(record(1, bound.clone()), &[20, 40]),
+        &team,
+    ));
+    journal.note(finished(started(2, 1, None), seen_by(record(2, measured()), &[10]), &team));
+    // The last measurement of the third has another result than its estimate.
+    journal.note(finished(started(3, 1, None), record(3, bound), &team));
+    let later = Record { ended_unix_s: NOW + 900, ..record(3, gone) };
+    journal.note(finished(started(3, 2, None), later, &team));
+    let causes = journal.lower_bound_causes().expect("read");
+    assert_eq!(causes, BTreeMap::from([(id(1), "clients_unknown".to_owned())]));
+    let means = journal.mean_round_trips_ms().expect("read");
+    assert_eq!(means, BTreeMap::from([(id(1), 30.0), (id(2), 10.0)]));
 }

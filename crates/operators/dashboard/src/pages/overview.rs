@@ -3,10 +3,12 @@
 use crate::app::App;
 use crate::figures::{self, in_page};
 use crate::format::{cause, digits, large, length, time};
+use crate::metrics::Published;
 use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Html;
+use documents::gate::Outcome;
 use onion::Rate;
 use std::time::Duration;
 use store::{Cause, Measurement, MeasurerRow, Overview, PathRow};
@@ -24,6 +26,7 @@ struct Page {
     causes: Vec<CauseRow>,
     consensus: Option<Consensus>,
     file: Option<File>,
+    gate: Option<String>,
     figures: Vec<String>,
 }
 
@@ -107,7 +110,17 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorRe
             lines: it.lines,
             voted: it.voted,
         }),
+        gate: Published::read(&shared.options.file).gate.as_ref().map(in_words),
     })
+}
+
+/// Whether the newest bandwidth file passed the gate.
+fn in_words(outcome: &Outcome) -> String {
+    let failed: Vec<&str> = outcome.failed().map(|check| check.check.word()).collect();
+    match failed[..] {
+        [] => "passed".to_owned(),
+        _ => format!("failed ({}), so tor reads an older file", failed.join(", ")),
+    }
 }
 
 /// Without a report for this time, in seconds, the coordinator is considered down.

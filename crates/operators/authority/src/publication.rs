@@ -1,0 +1,195 @@
+//! Bandwidth files: their lines, their gate, and the folder in which tor reads them.
+
+use super::config::{Config, Gate};
+use super::journal::Journal;
+use super::network::Network;
+use cli::Error;
+use coordinator::journal::{Entry, ListedRelay, PublishedFile};
+use coordinator::period::{PublishedRelay, PublishedResult};
+use documents::Documents;
+use documents::gate::{self, CheckName, Comparison, OUTCOME, Outcome};
+use files::Access;
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::bwfile::{self, BandwidthFile, Eligibility, LATEST, Settings, Written};
+use onion::identity::RsaId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Writes the bandwidth file, unless it would be empty. `generator_started` is the start of this process.
+///
+/// Tor reads it only if it passes the gate, if there is one.
+pub(super) fn publish(
+    config: &Config,
+    journal: &Journal,
+    network: &Network,
+    relays: &[PublishedRelay],
+    listed: &[ListedRelay],
+    generator_started: u64,
+) -> Result<Option<Written>, Error> {
+    let now = unix_time_s();
+    let estimates = relays.iter().map(|relay| line(&network.documents, relay));
+    let mut estimates = estimates.collect::<Result<Vec<_>, _>>()?;
+    add_causes(&mut estimates, &journal.lower_bound_causes()?);
+    if config.diagnostics {
+        let lines = unmeasured(listed, &estimates)?;
+        estimates.extend(lines);
+    }
+    let counts = Eligibility::count(&network.documents.consensus, &estimates);
+    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
+    let mut file = match BandwidthFile::generate(&estimates, counts, &settings) {
+        Ok(file) => file,
+        Err(error @ bwfile::GenerateError::NoResults { .. }) => {
+            tracing::warn!("no bandwidth file: {error}");
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    file.header.other.extend(config.header.iter().cloned());
+    let out = &config.out;
+    let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
+    fs::create_dir_all(out).map_err(failed)?;
+    let passes = match &config.gate {
+        Some(gate) => passes(config, gate, journal, network, &file, now)?,
+        None => true,
+    };
+    let written = file.write_if(out, config.node_ids, passes)?;
+    tidy(config)?;
+    if network.confirms_clock {
+        // A clock that was ahead has written them.
+        bwfile::remove_later(out, &written.path)?;
+    }
+    let voted = || file.relays.iter().filter(|line| line.vote);
+    journal.note(Entry::Published(PublishedFile {
+        created_unix_s: now,
+        path: written.path.display().to_string(),
+        lines: file.relays.len(),
+        voted: voted().count(),
+        capacity_kb_s: voted().map(|line| line.bw_kb_s).sum(),
+    }));
+    Ok(Some(written))
+}
+
+/// Whether a file may replace the one that tor reads. Writes the figures next to it, and logs the reasons if they are new.
+fn passes(
+    config: &Config,
+    gate: &Gate,
+    journal: &Journal,
+    network: &Network,
+    file: &BandwidthFile,
+    now_unix_s: u64,
+) -> Result<bool, Error> {
+    // Without a readable file there is nothing to compare with, and tor reads none.
+    let previous = fs::read(config.out.join(LATEST)).ok();
+    let round_trips_ms = journal.mean_round_trips_ms()?;
+    let round_trips_ms: BTreeMap<_, _> =
+        round_trips_ms.into_iter().map(|(relay, ms)| (fingerprint(relay), ms)).collect();
+    let with = Comparison {
+        previous: previous.as_deref(),
+        consensus: Some(&network.documents.consensus),
+        others: network.others.as_ref(),
+        round_trips_ms: Some(&round_trips_ms),
+        countries: gate.countries.as_ref(),
+    };
+    let text = file.to_text(config.node_ids)?;
+    let outcome = gate::judge(text.as_bytes(), now_unix_s, with, &gate.limits);
+    let path = config.out.join(OUTCOME);
+    log_change(&failed_before(&path), &outcome);
+    // Cannot fail: all keys are strings.
+    let json = serde_json::to_vec(&outcome).unwrap_or_default();
+    let failed =
+        |source| Error::File { what: "write the result of the gate", path: path.clone(), source };
+    files::replace_entry(&path, &json, Access::Everyone).map_err(failed)?;
+    Ok(outcome.passed)
+}
+
+/// The checks that the last file failed.
+fn failed_before(path: &Path) -> Vec<CheckName> {
+    let read = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Outcome>(&text).ok());
+    read.map_or_else(Vec::new, |outcome| outcome.failed().map(|check| check.check).collect())
+}
+
+/// Logs the reasons why a file fails, once for each set of checks.
+fn log_change(before: &[CheckName], outcome: &Outcome) {
+    let failed: Vec<CheckName> = outcome.failed().map(|check| check.check).collect();
+    if failed == before {
+        return;
+    }
+    if failed.is_empty() {
+        tracing::info!("the bandwidth file passes the gate again, and {LATEST} is up to date");
+        return;
+    }
+    for check in outcome.failed() {
+        let figure = check.figure.map_or_else(String::new, |figure| check.unit.show(figure));
+        let (name, limit) = (check.check.word(), check.unit.show(check.limit));
+        tracing::warn!("gate: {name} is {figure}, and its limit {limit}: {}", check.what);
+    }
+    tracing::warn!(
+        "the bandwidth file does not pass the gate: {LATEST} stays until a file passes, or you accept one (manual, bandwidth files)"
+    );
+}
+
+fn fingerprint(relay: RsaId) -> Fingerprint {
+    Fingerprint::from_bytes(relay.0)
+}
+
+/// Adds to lines with lower bounds why they are.
+fn add_causes(estimates: &mut [bwfile::Estimate], causes: &BTreeMap<RsaId, String>) {
+    for estimate in estimates {
+        let is_bound =
+            estimate.extra.iter().any(|(key, value)| key == documents::CONCLUSIVE && value == "0");
+        let cause = causes.get(&RsaId(*estimate.fingerprint.as_bytes()));
+        if let Some(cause) = cause.filter(|_| is_bound) {
+            estimate.extra.push((documents::CAUSE.to_owned(), cause.clone()));
+        }
+    }
+}
+
+/// A relay's line. Even a lower bound is more accurate than the relay's own claim.
+///
+/// # Errors
+/// The relay's nickname is invalid.
+pub fn line(documents: &Documents, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
+    let nickname = documents::nickname(&relay.nickname)?;
+    match &relay.result {
+        PublishedResult::Estimate { estimate, share } => {
+            let mut line = documents.entry_of(&relay.ids, nickname, estimate);
+            if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
+                *capacity_bytes_s = share.as_byte_per_s();
+            }
+            Ok(line)
+        }
+        PublishedResult::Failed { reason, mode, tried_unix_s } => {
+            let tried = Some(*tried_unix_s);
+            Ok(documents::failed(&relay.ids, nickname, reason.clone(), *mode, tried))
+        }
+    }
+}
+
+/// Lines of the relays without an estimate, with the reason. Authorities do not use them for votes.
+fn unmeasured(
+    listed: &[ListedRelay],
+    estimates: &[bwfile::Estimate],
+) -> Result<Vec<bwfile::Estimate>, Error> {
+    let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
+    let line = |relay: &ListedRelay| {
+        let reason = relay.left_out.clone().unwrap_or_else(|| "not measured yet".to_owned());
+        let nickname = documents::nickname(&relay.nickname)?;
+        Ok(documents::failed(&relay.ids, nickname, reason, None, None))
+    };
+    let mut lines = listed.iter().map(line).collect::<Result<Vec<_>, Error>>()?;
+    lines.retain(|line| !known.contains(&line.fingerprint));
+    Ok(lines)
+}
+
+/// Removes old files: all files of the last day stay, and one of each earlier day.
+fn tidy(config: &Config) -> Result<(), Error> {
+    const OF_A_DAY: usize = 24;
+    bwfile::remove_superseded(&config.out, OF_A_DAY)?;
+    bwfile::remove_old(&config.out, config.keep_files.saturating_add(OF_A_DAY))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
