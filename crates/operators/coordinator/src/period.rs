@@ -25,7 +25,7 @@ pub use interface::{
 pub use memory_journal::MemoryJournal;
 pub use network::{NetworkView, Relay, Router};
 pub use publication::{PublishedRelay, PublishedResult};
-pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT};
+pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT, SETUP_AHEAD_S};
 
 use crate::allocation::MeasurerId;
 use crate::campaign::{Campaign, RelayIndex, RelayTurn};

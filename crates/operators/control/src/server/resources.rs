@@ -4,9 +4,11 @@ use super::MakeMember;
 use super::status::{MeasurerStatus, MeasurerTotals};
 use crate::keys::PublicKey;
 use crate::refusal::{Refusal, RefusalCode};
+use coordinator::period::SETUP_AHEAD_S;
+use link::Clock;
 use measurer::Member;
 use measurer::member::MemberError;
-use onion::Rate;
+use onion::{Instant, Rate};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,12 +20,18 @@ pub const ROUNDS_MAX: u32 = 64;
 /// The time to end a round: closing sockets and joining threads.
 const ROUND_END_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The share of a round can be promised to another one in this time before its load ends: the coordinator's, and a little for clocks that
+/// differ.
+const PROMISED_AHEAD: onion::Duration =
+    onion::Duration::from_millis(SETUP_AHEAD_S as u64 * 1000 + 200);
+
 /// The capacity of a measurer, and its allocation to sessions and rounds.
 pub(super) struct Resources {
     capacity: Rate,
     /// The number of sockets to relays for which there are file descriptors.
     sockets_max: u32,
     make: MakeMember,
+    clock: Clock,
     state: Mutex<State>,
     /// A round has ended.
     ended: Condvar,
@@ -47,6 +55,16 @@ struct Entry {
     sockets: u32,
     /// It was ordered to stop, and will soon return its share.
     is_ending: bool,
+    /// When its load ends, once it was ordered to start.
+    load_ends: Option<Instant>,
+}
+
+impl Entry {
+    /// Whether its share can be promised to another round, whose load begins later.
+    fn is_promised(&self, now: Instant) -> bool {
+        let ends_soon = |end: Instant| end.saturating_since(now) <= PROMISED_AHEAD;
+        self.is_ending || self.load_ends.is_some_and(ends_soon)
+    }
 }
 
 /// A coordinator's only session; dropping it makes room for the next.
@@ -69,7 +87,14 @@ pub(super) struct RunningMark {
 
 impl Resources {
     pub(super) fn new(capacity: Rate, sockets_max: u32, make: MakeMember) -> Self {
-        Self { capacity, sockets_max, make, state: Mutex::default(), ended: Condvar::new() }
+        Self {
+            capacity,
+            sockets_max,
+            make,
+            clock: Clock::start(),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        }
     }
 
     /// The maximum number of sockets of all rounds together.
@@ -108,7 +133,8 @@ impl Resources {
         is_first.then(|| SessionPermit { resources: Arc::clone(self), coordinator })
     }
 
-    /// Reserves capacity and sockets for a round. What ending rounds still use counts as free. A round that is alone
+    /// Reserves capacity and sockets for a round. What ending rounds still use counts as free, and so does what a load uses in its last
+    /// seconds. A round that is alone
     /// may try to open more sockets than there is room for.
     pub(super) fn reserve(
         self: &Arc<Self>,
@@ -117,7 +143,8 @@ impl Resources {
         sockets: u32,
     ) -> Result<(Reservation, RunningMark), Refusal> {
         let mut state = self.lock();
-        let staying = || state.rounds.iter().filter(|entry| !entry.is_ending);
+        let now = self.clock.now();
+        let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now));
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
             let others = staying().filter(|it| it.coordinator != coordinator).count();
@@ -144,7 +171,8 @@ impl Resources {
         }
         let number = state.next;
         state.next += 1;
-        state.rounds.push(Entry { number, coordinator, rate, sockets, is_ending: false });
+        let (is_ending, load_ends) = (false, None);
+        state.rounds.push(Entry { number, coordinator, rate, sockets, is_ending, load_ends });
         let resources = || Arc::clone(self);
         Ok((
             Reservation { resources: resources(), number },
@@ -189,6 +217,32 @@ impl Reservation {
     /// Ends the round, with a reusable member.
     pub(super) fn give_back(self, member: Box<dyn Member>) {
         self.resources.lock().idle.push(member);
+    }
+}
+
+impl RunningMark {
+    /// The round was ordered to begin its load after this delay, for this time. Returns the delay until there is room for the load: it is
+    /// longer if the loads that its share was promised from have not ended by then.
+    pub(super) fn start(&self, delay: onion::Duration, length: onion::Duration) -> onion::Duration {
+        let mut state = self.resources.lock();
+        let now = self.resources.clock.now();
+        let is_own = |entry: &&Entry| entry.number == self.number;
+        let own = state.rounds.iter().find(is_own).map(|entry| entry.rate).unwrap_or_default();
+        let ending = || {
+            let earlier = state.rounds.iter().filter(|entry| entry.number < self.number);
+            earlier.filter(|entry| entry.is_promised(now))
+        };
+        let rate: Rate = ending().map(|entry| entry.rate).sum();
+        let staying = state.rounds.iter().filter(|entry| !entry.is_promised(now) && !is_own(entry));
+        let staying: Rate = staying.map(|entry| entry.rate).sum();
+        let last = ending().filter_map(|entry| entry.load_ends).max();
+        let waits = rate + staying + own > self.resources.capacity;
+        let room = last.filter(|_| waits).map(|end| end.saturating_since(now));
+        let delay = delay.max(room.unwrap_or_default());
+        if let Some(entry) = state.rounds.iter_mut().find(|entry| entry.number == self.number) {
+            entry.load_ends = Some(now + delay + length);
+        }
+        delay
     }
 }
 
@@ -262,6 +316,32 @@ mod tests {
         let waits = std::thread::spawn(move || new.wait_for_room());
         drop(old);
         assert_eq!(waits.join().expect("no panic"), Ok(()));
+    }
+
+    #[test]
+    fn a_share_can_be_promised_in_the_last_seconds_of_its_load_which_the_next_one_waits_for() {
+        let resources = resources(100);
+        let reserve = |rate| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(rate), 1);
+        let seconds = onion::Duration::from_secs;
+        let (_old, old_mark) = reserve(80).expect("room");
+        assert_eq!(old_mark.start(seconds(1), seconds(60)), seconds(1));
+        assert!(reserve(80).is_err(), "its load has just begun");
+        // As if most of it were over.
+        assert_eq!(old_mark.start(seconds(0), seconds(3)), seconds(0));
+        let (_new, new_mark) = reserve(80).expect("promised");
+        assert!(reserve(80).is_err(), "but only once");
+        let (_small, small_mark) = reserve(20).expect("room");
+        let delay = new_mark.start(seconds(1), seconds(60));
+        assert!(
+            delay > seconds(1) && delay <= seconds(3),
+            "the two loads do not overlap: {delay:?}"
+        );
+        let later = new_mark.start(seconds(5), seconds(60));
+        assert_eq!(later, seconds(5), "the coordinator's own delay is long enough");
+        assert!(
+            small_mark.start(seconds(0), seconds(60)) > seconds(0),
+            "80, 80 and 20 are too much"
+        );
     }
 
     #[test]

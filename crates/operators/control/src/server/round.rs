@@ -11,7 +11,9 @@ use std::thread;
 pub(super) struct Round {
     /// Dropping the sender is the command to stop.
     starts: Sender<Duration>,
-    _mark: RunningMark,
+    mark: RunningMark,
+    /// The length of its load.
+    length: Duration,
 }
 
 impl Round {
@@ -23,16 +25,17 @@ impl Round {
         reports: Reports,
     ) -> io::Result<Self> {
         let (starts, receiver) = channel();
+        let length = Duration::from_secs(order.seconds.into());
         thread::Builder::new()
             .name("round".to_owned())
             .spawn(move || run(reservation, order, &reports, &receiver))?;
-        Ok(Self { starts, _mark: mark })
+        Ok(Self { starts, mark, length })
     }
 
-    /// Starts to send after `delay`.
+    /// Starts to send after `delay`, and not before there is room.
     pub(super) fn start(&self, delay: Duration) {
         // A thread that has ended has reported the reason.
-        let _ = self.starts.send(delay);
+        let _ = self.starts.send(self.mark.start(delay, self.length));
     }
 }
 

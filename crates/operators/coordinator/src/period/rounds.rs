@@ -30,8 +30,8 @@ const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Measurements are set up in this time before the end of the load whose share of the team they get. At a round trip of
-/// 300 ms, 46 sockets are set up in less; more of them delay the load.
-const SETUP_AHEAD_S: u32 = 4;
+/// 300 ms, 46 sockets are set up in less; more of them delay the load. Measurers promise a share as early.
+pub const SETUP_AHEAD_S: u32 = 4;
 
 /// A running measurement.
 #[derive(Clone, Debug)]
