@@ -139,7 +139,8 @@ impl MeasurerServer {
     /// # Errors
     /// [`ServerError`]: it cannot listen.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        let ServerOptions { listen, key, rules, capacity, sockets_max, members, site, pumps } = options;
+        let ServerOptions { listen, key, rules, capacity, sockets_max, members, site, pumps } =
+            options;
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
@@ -151,7 +152,15 @@ impl MeasurerServer {
         let resources = Arc::new(Resources::new(capacity, sockets_max, members));
         let status = StatusReader { resources: Arc::clone(&resources), in_force: receiver.clone() };
         let (jump, jumped) = watch::channel(None);
-        let service = Arc::new(Service { resources, in_force: receiver, stopped, jumped, address, site, pumps });
+        let service = Arc::new(Service {
+            resources,
+            in_force: receiver,
+            stopped,
+            jumped,
+            address,
+            site,
+            pumps,
+        });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let resources = Arc::clone(&service.resources);
             if let Err(error) = runtime.block_on(serve(listener, &service, &jump)) {

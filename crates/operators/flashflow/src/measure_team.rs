@@ -71,7 +71,8 @@ pub(crate) fn run(
     let mut team = Vec::new();
     let reports = match (options.local, &options.coordinator) {
         (Some(count), _) => {
-            output.doing(format!("{count} measurers load each other over loopback for {seconds} s"));
+            output
+                .doing(format!("{count} measurers load each other over loopback for {seconds} s"));
             let rate = rate.unwrap_or(LOCAL_RATE);
             let test = LoopbackTest { measurers: count, seconds, start_delay: START_DELAY, rate };
             test.run(cancel).map_err(Error::from)
@@ -154,14 +155,8 @@ fn remote(
 fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     let capacities = team_capacities(seconds, &traffic);
-    output.text(format!(
-        "{:<10}{:>15}{:>15}{:>15}",
-        "Measurer", "Capacity", "Sent", "Received"
-    ));
-    output.text(format!(
-        "{:<10}{:>15}{:>15}{:>15}",
-        "", "Mbit/s", "Mbit/s", "Mbit/s"
-    ));
+    output.text(format!("{:<10}{:>15}{:>15}{:>15}", "Measurer", "Capacity", "Sent", "Received"));
+    output.text(format!("{:<10}{:>15}{:>15}{:>15}", "", "Mbit/s", "Mbit/s", "Mbit/s"));
     for (report, found) in reports.iter().zip(&capacities) {
         let row = Row::new(seconds, report, reports);
         output.result(row.text(found), || row.line(found, report));

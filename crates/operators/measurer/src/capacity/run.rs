@@ -108,7 +108,8 @@ impl CapacityTest {
             if peer.index == self.index || before.iter().any(|other| other.index == peer.index) {
                 return Err(TestError::SameIndex(peer.index));
             }
-            let canonical = |peer: &CapacityPeer| (peer.address.ip().to_canonical(), peer.address.port());
+            let canonical =
+                |peer: &CapacityPeer| (peer.address.ip().to_canonical(), peer.address.port());
             if before.iter().any(|other| canonical(other) == canonical(peer)) {
                 return Err(TestError::SameAddress(peer.address));
             }

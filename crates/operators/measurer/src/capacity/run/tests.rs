@@ -44,7 +44,9 @@ fn three_measurers_on_loopback_find_their_capacities() {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     for found in team_capacities(SECONDS, &traffic) {
         assert!(found.missing.is_empty());
-        assert!(found.capacity.is_some_and(|rate| rate > Rate::ZERO && rate.as_mbit_per_s() < 50.0));
+        assert!(
+            found.capacity.is_some_and(|rate| rate > Rate::ZERO && rate.as_mbit_per_s() < 50.0)
+        );
     }
 }
 
@@ -74,7 +76,11 @@ fn several_pumps_share_connections_and_rate() {
         assert_eq!((report.lost().count(), report.stranger_connections), (0, 0), "{report:?}");
         let bytes = report.peers[0].seconds.iter().map(|second| second.sent_bytes);
         let most = 40_000_000 / 8 + 300_000;
-        assert!(bytes.clone().all(|bytes| bytes > 0 && bytes < most), "{:?}", bytes.collect::<Vec<_>>());
+        assert!(
+            bytes.clone().all(|bytes| bytes > 0 && bytes < most),
+            "{:?}",
+            bytes.collect::<Vec<_>>()
+        );
     }
 }
 
@@ -84,7 +90,8 @@ fn an_absent_peer_is_named() {
     // One without ports, and one that does not listen on its port.
     for ports in [vec![], vec![1]] {
         let listeners = site.listen(HERE, 1).expect("a free port");
-        let report = test(1).run(&site, listeners, &[ports], Duration::ZERO, &AtomicBool::new(false));
+        let report =
+            test(1).run(&site, listeners, &[ports], Duration::ZERO, &AtomicBool::new(false));
         let report = report.expect("a report");
         let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer.index, why)).collect();
         assert_eq!(lost, [(1, Lost::NeverProved)]);
