@@ -159,3 +159,61 @@ fn an_absent_member_ends_the_exchange_at_its_start() {
     assert!(!counts[0].is_proven);
     assert_eq!(counts[0].problem.as_deref(), Some("connection refused"));
 }
+
+/// A session that exports the same keying material to all.
+struct Session;
+
+impl TlsSession for Session {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn export_keying_material(&self, _label: &[u8], _context: &[u8]) -> Option<[u8; 32]> {
+        Some([5; 32])
+    }
+}
+
+/// Member 0 with one connection to member 1, which answers with this proof; the load has begun.
+fn answered(shown: &Proof) -> (Exchange, ConnId) {
+    let mut config = ExchangeConfig { rate: Rate::from_mbit_per_s(10_000.0), ..config(0, 2) };
+    config.routes[0].to.truncate(1);
+    let mut exchange = Exchange::new(config);
+    let id = exchange.poll_dial(Instant::ORIGIN).expect("one connection").conn;
+    exchange.handle_connected(Instant::ORIGIN, id, &Session);
+    let mut claim = [0; 2 * CLAIM_LEN];
+    assert_eq!(exchange.poll_writable(), Some(id));
+    assert_eq!(exchange.poll_transmit(Instant::ORIGIN, id, &mut claim), CLAIM_LEN);
+    exchange.handle_bytes(Instant::ORIGIN, id, &shown[..20]);
+    exchange.handle_bytes(Instant::ORIGIN, id, &shown[20..]);
+    exchange.handle_timeout(START);
+    (exchange, id)
+}
+
+#[test]
+fn load_goes_only_to_an_acceptor_that_proves_itself() {
+    let mut record = [0; RECORD_BYTES];
+    let (mut exchange, id) = answered(&proof(&TOKEN, Prover::Dialler, 0, 1, &[5; 32]));
+    assert_eq!((exchange.poll_close(), exchange.poll_writable()), (Some(id), None));
+    assert_eq!(exchange.poll_transmit(START, id, &mut record), 0);
+    assert!(!exchange.report().0[0].is_proven && exchange.report().0[0].problem.is_some());
+
+    let (mut exchange, id) = answered(&proof(&TOKEN, Prover::Acceptor, 0, 1, &[5; 32]));
+    assert_eq!((exchange.poll_close(), exchange.poll_writable()), (None, Some(id)));
+    assert_eq!(exchange.poll_transmit(START, id, &mut record), RECORD_BYTES);
+}
+
+#[test]
+fn a_connection_lets_the_driver_read_after_its_turn() {
+    let (mut exchange, id) = answered(&proof(&TOKEN, Prover::Acceptor, 0, 1, &[5; 32]));
+    let mut record = [0; RECORD_BYTES];
+    for _ in 0..2 {
+        assert_eq!(exchange.poll_writable(), Some(id));
+        let turn = std::iter::from_fn(|| Some(exchange.poll_transmit(START, id, &mut record)));
+        let bytes: usize = turn.take_while(|len| *len > 0).take(100).sum();
+        assert_eq!(bytes, TURN_BYTES / RECORD_BYTES * RECORD_BYTES);
+        assert_eq!(exchange.poll_writable(), None, "until the next timeout");
+        let at_once = START + Duration::from_nanos(1);
+        assert_eq!(exchange.poll_timeout(), Some(at_once));
+        exchange.handle_timeout(START);
+    }
+}
