@@ -58,7 +58,8 @@ impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeverProved => f.write_str(
-                "it never answered: does it run, does its firewall admit TCP from this measurer to its `landing_ports`, and is this its address?",
+                "it never answered: does it run, does its firewall admit TCP from this measurer to its `landing_ports`, and is this its \
+                 address?",
             ),
             Self::Disconnected { open, planned } => {
                 write!(f, "only {open} of {planned} connections to it were open at the end")
