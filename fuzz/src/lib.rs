@@ -8,7 +8,6 @@
 //!   of `onion` and the sample documents of `netdoc`.
 
 mod begin_dir;
-mod capacity;
 mod cells;
 mod cgo;
 mod circuits;
@@ -33,7 +32,6 @@ mod target;
 mod transit;
 
 pub use begin_dir::begin_dir;
-pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use cgo::cgo;
 pub use circuits::two_hop;
@@ -60,7 +58,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -75,7 +73,6 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("bandwidth_file", bandwidth_file),
     ("control_port", control_port),
     ("measurement", measurement),
-    ("capacity", capacity),
     ("router", router),
     ("seam", seam),
     ("control_plane", control_plane),

@@ -319,11 +319,6 @@ fn courses() -> Vec<Seed> {
     let round = [ready.as_slice(), &seconds].concat();
     // Mode, rounds, sockets; the guess; two measurers.
     let team = |mode: u8| vec![mode, 3, 20, 20, 0, 1, 2, 20, 0, 4, 20, 0, 8];
-
-    // Seconds, rate, delay; then nearly half a second of the honest course, and two more seconds.
-    let (pair, begin_pair) = ([1, 2, 50], [0, 47]);
-    let two_seconds = [0, 63].repeat(4);
-    let meddle = |with: &[u8]| [with, &[0, 0]].concat().repeat(20);
     vec![
         ("transit", "good", join(&[&head(2, 0), &good])),
         ("transit", "fast", join(&[&head(2, 4), &good])),
@@ -342,14 +337,6 @@ fn courses() -> Vec<Seed> {
         ("measurement", "silent", join(&[&team(0), &ready])),
         ("measurement", "saturated", join(&[&team(0), &ready, &[0, 9], &seconds])),
         ("measurement", "lost", join(&[&team(0), &ready, &[0, 10, 0, 1]])),
-        ("capacity", "honest", join(&[&pair, &begin_pair, &two_seconds])),
-        ("capacity", "altered", join(&[&pair, &begin_pair, &meddle(&[5, 12, 0, 1, 3])])),
-        ("capacity", "repeated", join(&[&pair, &begin_pair, &meddle(&[6, 3, 6, 3])])),
-        ("capacity", "reflected", join(&[&pair, &begin_pair, &meddle(&[9, 2])])),
-        ("capacity", "invented", join(&[&pair, &begin_pair, &meddle(&[8, 0, 1, 3, 3, 0, 32])])),
-        ("capacity", "late", join(&[&pair, &begin_pair, &[10, 0x4c, 4], &two_seconds])),
-        ("capacity", "cancelled", join(&[&pair, &begin_pair, &[11, 77, 1], &two_seconds])),
-        ("capacity", "silent", join(&[&pair, &[10, 0, 0x10, 10, 0, 1]])),
         ("measurement", "no-such-second", join(&[&team(1), &ready, &[0, 8, 200, 0, 0, 0]])),
     ]
 }

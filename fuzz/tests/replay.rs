@@ -62,7 +62,6 @@ replays! {
     bandwidth_file: 10_000,
     control_port: 10_000,
     measurement: 10_000,
-    capacity: 2_000,
     router: 2_000,
     seam: 10_000,
     control_plane: 20_000,

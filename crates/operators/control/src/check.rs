@@ -131,7 +131,10 @@ pub(crate) fn report_in(
             let detail = format!("it refuses (code {}): {}", code.number(), plain(&reason));
             Some((round, MemberReport::Failed { kind, detail }))
         }
-        FromMeasurer::Hello(_) | FromMeasurer::Capacity(_) | FromMeasurer::End(_) => None,
+        FromMeasurer::Hello(_)
+        | FromMeasurer::CapacityListening { .. }
+        | FromMeasurer::Capacity(_)
+        | FromMeasurer::End(_) => None,
     })
 }
 

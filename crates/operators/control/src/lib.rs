@@ -32,7 +32,7 @@ mod tests;
 mod tls;
 
 pub use authorities::{Authorities, PeerState};
-pub use capacity::{CapacityAnswer, CapacityOrder};
+pub use capacity::{CapacityAnswer, CapacityOrder, CapacityStart};
 pub use check::MessageError;
 pub use refusal::RefusalCode;
 pub use remote::{

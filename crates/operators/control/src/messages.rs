@@ -8,7 +8,7 @@
 //! checks the ranges of all values (`check`).
 
 use crate::RefusalCode;
-use crate::capacity::{CapacityAnswer, CapacityOrder};
+use crate::capacity::{CapacityAnswer, CapacityOrder, CapacityStart};
 use measurer::member::{MemberReport, RoundOrder};
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
@@ -24,8 +24,10 @@ pub(crate) const MESSAGE_MAX_BYTES: usize = 8192;
 pub enum FromCoordinator {
     /// Opens a session. The first message of a connection.
     Session,
-    /// Orders a capacity test. The first and only message of a connection.
+    /// Orders a capacity test. The first message of a connection.
     Capacity(CapacityOrder),
+    /// Starts the test: answers [`FromMeasurer::CapacityListening`]. The last message.
+    CapacityStart(CapacityStart),
     /// A part of the coordinator's opt-in list, for measurers that take it ([`Hello::takes_opt_in`]).
     OptIn {
         /// Lines of the list.
@@ -75,6 +77,11 @@ pub enum FromMeasurer {
         code: RefusalCode,
         /// The reason in words.
         reason: String,
+    },
+    /// The measurer takes part in a capacity test.
+    CapacityListening {
+        /// The ports on which it listens for the other members' load, at most 16.
+        ports: Vec<u16>,
     },
     /// The result of a capacity test.
     Capacity(CapacityAnswer),

@@ -15,7 +15,7 @@ use crate::tls;
 use accept::Accepted;
 use link::{ClockJump, ClockWatch};
 use measurer::member::MemberError;
-use measurer::{Consent, Member};
+use measurer::{Consent, Member, Site};
 use onion::Rate;
 pub use resources::ROUNDS_MAX;
 use resources::Resources;
@@ -59,6 +59,10 @@ pub struct ServerOptions {
     pub sockets_max: u32,
     /// The factory of members.
     pub members: MakeMember,
+    /// The TLS keys and ports of capacity tests.
+    pub site: Site,
+    /// The number of pumps of a capacity test.
+    pub pumps: u32,
 }
 
 /// The reason why a daemon cannot start.
@@ -88,7 +92,8 @@ pub struct Rules {
     pub coordinators: Vec<PublicKey>,
     /// The relays that it may flood, whatever a coordinator orders.
     pub consent: Consent,
-    /// Public addresses of measurers that capacity tests may flood, since their operators agreed.
+    /// Addresses of measurers that capacity tests may load, since their operators agreed. Others are permitted like
+    /// relays on no list.
     pub peers: BTreeSet<IpAddr>,
     /// What an opt-in list from the coordinator permits: its relays may also be measured on public addresses.
     pub handed: HandedList,
@@ -134,7 +139,8 @@ impl MeasurerServer {
     /// # Errors
     /// [`ServerError`]: it cannot listen.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        let ServerOptions { listen, key, rules, capacity, sockets_max, members } = options;
+        let ServerOptions { listen, key, rules, capacity, sockets_max, members, site, pumps } =
+            options;
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
@@ -146,7 +152,15 @@ impl MeasurerServer {
         let resources = Arc::new(Resources::new(capacity, sockets_max, members));
         let status = StatusReader { resources: Arc::clone(&resources), in_force: receiver.clone() };
         let (jump, jumped) = watch::channel(None);
-        let service = Arc::new(Service { resources, in_force: receiver, stopped, jumped, address });
+        let service = Arc::new(Service {
+            resources,
+            in_force: receiver,
+            stopped,
+            jumped,
+            address,
+            site,
+            pumps,
+        });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let resources = Arc::clone(&service.resources);
             if let Err(error) = runtime.block_on(serve(listener, &service, &jump)) {
@@ -245,8 +259,12 @@ struct Service {
     stopped: watch::Receiver<bool>,
     /// The last jump of this host's clock.
     jumped: watch::Receiver<Option<ClockJump>>,
-    /// The listen address: capacity tests use UDP at the same address and port.
+    /// The listen address. Capacity tests listen on other ports of the same address.
     address: SocketAddr,
+    /// The TLS keys and ports of capacity tests.
+    site: Site,
+    /// The number of pumps of a capacity test.
+    pumps: u32,
 }
 
 impl Service {
@@ -273,13 +291,8 @@ impl Service {
                 }
             },
             Ok(Ok(Some(FromCoordinator::Capacity(order)))) => {
-                let answer = tokio::select! {
-                    answer = capacity::serve(peer, &order, &self) => answer,
-                    // The coordinator is gone, or sent an unexpected message. Either ends the test.
-                    _ = connection.incoming.next() => Err(End::lasting("the capacity test was cancelled")),
-                };
-                answer.map(|answer| {
-                    // It has room, since nothing was sent before.
+                capacity::serve(peer, &order, &self, &mut connection).await.map(|answer| {
+                    // It has room for the second message.
                     let _ = connection.outgoing.try_send(FromMeasurer::Capacity(answer));
                 })
             }

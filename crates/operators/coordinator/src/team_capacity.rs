@@ -9,7 +9,7 @@ use onion::Rate;
 pub struct PairSecond {
     /// Bytes that the member sent to the other.
     pub sent_bytes: u64,
-    /// Bytes that the member received from the other: authentic, each counted once.
+    /// Bytes that the member received from the other.
     pub received_bytes: u64,
 }
 
@@ -48,8 +48,8 @@ pub struct TeamCapacity {
 /// The capacity of each member that has a report, in the order of the reports.
 ///
 /// §4.2: "the capacity estimate is the median of the per-second speeds" of traffic that is "simultaneously sent and
-/// received". A member's speed in second *j* is the sum over the others of min(*sentⱼ*, *receivedⱼ*). Sent bytes count
-/// only if the receiver reports them: bytes that the network card accepted and the path dropped were not forwarded.
+/// received". A member's speed in second *j* is the smaller of all bytes that it sent and all that it received. Sent bytes
+/// count only if the receiver reports them: bytes in the sender's buffers were not forwarded.
 ///
 /// Both must have reported, over `seconds` seconds; otherwise the pair counts as missing.
 #[must_use]
@@ -58,7 +58,7 @@ pub fn team_capacities(seconds: u32, reports: &[MemberTraffic]) -> Vec<TeamCapac
 }
 
 fn capacity(seconds: u32, report: &MemberTraffic, reports: &[MemberTraffic]) -> TeamCapacity {
-    let mut speeds: Vec<u64> = (0..seconds).map(|_| 0).collect();
+    let mut both: Vec<(u64, u64)> = (0..seconds).map(|_| (0, 0)).collect();
     let mut missing = Vec::new();
     let others = reports.iter().filter(|other| other.index != report.index);
     let mut counted = 0;
@@ -70,9 +70,9 @@ fn capacity(seconds: u32, report: &MemberTraffic, reports: &[MemberTraffic]) -> 
             continue;
         };
         counted += 1;
-        for (speed, (ours, theirs)) in speeds.iter_mut().zip(there.iter().zip(back)) {
-            let arrived = ours.sent_bytes.min(theirs.received_bytes);
-            *speed = speed.saturating_add(arrived.min(ours.received_bytes));
+        for ((sent, received), (ours, theirs)) in both.iter_mut().zip(there.iter().zip(back)) {
+            *sent = sent.saturating_add(theirs.received_bytes);
+            *received = received.saturating_add(ours.received_bytes);
         }
     }
     // Members that sent no report at all.
@@ -80,6 +80,7 @@ fn capacity(seconds: u32, report: &MemberTraffic, reports: &[MemberTraffic]) -> 
     missing.extend(report.pairs.iter().map(|pair| pair.peer).filter(is_silent));
     missing.sort_unstable();
     missing.dedup();
+    let mut speeds: Vec<u64> = both.iter().map(|(sent, received)| *sent.min(received)).collect();
     speeds.sort_unstable();
     let capacity = median(&speeds).filter(|_| counted > 0).map(Rate::from_byte_per_s);
     TeamCapacity { index: report.index, capacity, missing }
@@ -118,14 +119,14 @@ mod tests {
     #[test]
     fn a_capacity_is_the_median_second_of_two_way_traffic() {
         let reports = [
-            member(0, &[(1, &[(10, 9), (10, 8), (10, 3)]), (2, &[(10, 10), (10, 1), (10, 10)])]),
-            member(1, &[(0, &[(9, 10), (9, 10), (9, 10)]), (2, &[(5, 5), (5, 5), (5, 5)])]),
-            member(2, &[(0, &[(10, 10), (9, 10), (10, 10)]), (1, &[(5, 5), (5, 5), (5, 5)])]),
+            member(0, &[(1, &[(99, 9), (99, 8), (99, 3)]), (2, &[(99, 10), (99, 1), (99, 10)])]),
+            member(1, &[(0, &[(99, 2), (99, 10), (99, 10)]), (2, &[(5, 5), (5, 5), (5, 5)])]),
+            member(2, &[(0, &[(99, 9), (99, 10), (99, 10)]), (1, &[(5, 5), (5, 5), (5, 5)])]),
         ];
         let found = team_capacities(3, &reports);
-        // 9 + 10, 8 + 1, 3 + 10
-        assert_eq!(bytes(&found[0]), Some(13));
-        assert!(found.iter().all(|it| it.missing.is_empty()));
+        // min(11, 19), min(20, 9), min(20, 13)
+        assert_eq!(bytes(&found[0]), Some(11));
+        assert!(found.iter().all(|found| found.missing.is_empty()));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use clap::{ArgGroup, Args};
 use cli::Error;
 use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
-use measurer::capacity::{CapacityError, CapacityPeer, CapacityReport, LoopbackTest, PeerReport};
+use measurer::capacity::{
+    CapacityError, CapacityPeer, CapacityReport, LoopbackTest, PeerReport, SOCKETS_PER_MEMBER,
+};
 use onion::{Duration, Rate};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
@@ -15,15 +17,15 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use terminal::{Exit, Interrupt, Output};
 
-/// From the order to the first packet: time for the handshakes of all pairs.
-const START_DELAY: Duration = Duration::from_secs(2);
+/// From the start to the load: time for the handshakes of all connections.
+const START_DELAY: Duration = Duration::from_secs(5);
 
 /// The rate of a local measurer by default.
 const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 
 /// Measure how much each measurer can send and receive at the same time.
 ///
-/// All measurers of a team exchange UDP packets with each other, in both directions at the same time. The capacity of a measurer is
+/// All measurers of a team load each other over TLS connections, in both directions at the same time. The capacity of a measurer is
 /// the median over the seconds of the smaller direction. Run it when measurers are new or have changed: with --team it prints the
 /// lines for the coordinator's configuration, which bound what the coordinator allocates.
 #[derive(Debug, Args)]
@@ -32,8 +34,8 @@ const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
   flashflow measure-team --local 3 --seconds 10 --rate 200
   flashflow measure-team --team coordinator.toml
 
-The firewalls of measurers must allow UDP on the same port as TCP. Measurers on public addresses must list each other as `peers` in
-their configurations.
+The firewalls of measurers must admit each other to their `landing_ports`, any port without that setting. Measurers on public addresses
+must list each other as `peers` in their configurations.
 
 Exit status: 0 all measured; 1 failed, or a measurer was lost; 2 wrong arguments;
 130 interrupted.")]
@@ -69,7 +71,8 @@ pub(crate) fn run(
     let mut team = Vec::new();
     let reports = match (options.local, &options.coordinator) {
         (Some(count), _) => {
-            output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
+            output
+                .doing(format!("{count} measurers load each other over loopback for {seconds} s"));
             let rate = rate.unwrap_or(LOCAL_RATE);
             let test = LoopbackTest { measurers: count, seconds, start_delay: START_DELAY, rate };
             test.run(cancel).map_err(Error::from)
@@ -77,7 +80,7 @@ pub(crate) fn run(
         (None, Some(path)) => {
             let config = Config::read(path)?;
             let count = config.measurers.len();
-            output.doing(format!("{count} measurers exchange UDP for {seconds} s"));
+            output.doing(format!("{count} measurers load each other for {seconds} s"));
             let reports = remote(&config, seconds, rate, output, cancel);
             team = config.measurers;
             reports
@@ -130,7 +133,9 @@ fn remote(
     for mate in &config.measurers {
         team.push((remotes.measurer(mate.address, mate.key)?, rate.or(mate.capacity)));
     }
-    let plan = CapacityPlan { seconds, start_delay: START_DELAY };
+    let others = u16::try_from(team.len() - 1).unwrap_or(u16::MAX);
+    let sockets = SOCKETS_PER_MEMBER.div_ceil(others);
+    let plan = CapacityPlan { sockets, seconds, start_delay: START_DELAY };
     let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
     let results = remotes.test_capacities(&team, plan, &mut rng, cancel)?;
     let mut reports = Vec::new();
@@ -150,14 +155,8 @@ fn remote(
 fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     let capacities = team_capacities(seconds, &traffic);
-    output.text(format!(
-        "{:<10}{:>15}{:>15}{:>15}{:>10}",
-        "Measurer", "Capacity", "Sent", "Received", "Lost"
-    ));
-    output.text(format!(
-        "{:<10}{:>15}{:>15}{:>15}{:>10}",
-        "", "Mbit/s", "Mbit/s", "Mbit/s", "packets"
-    ));
+    output.text(format!("{:<10}{:>15}{:>15}{:>15}", "Measurer", "Capacity", "Sent", "Received"));
+    output.text(format!("{:<10}{:>15}{:>15}{:>15}", "", "Mbit/s", "Mbit/s", "Mbit/s"));
     for (report, found) in reports.iter().zip(&capacities) {
         let row = Row::new(seconds, report, reports);
         output.result(row.text(found), || row.line(found, report));
@@ -168,12 +167,12 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
         for (peer, error) in
             report.peers.iter().filter_map(|it| Some((it, it.send_error.as_ref()?)))
         {
-            output.text(format!("    could not always send to {}: {error}", peer.peer.address));
+            output.text(format!("    lost a connection to {}: {error}", peer.peer.address));
         }
-        if report.stranger_packets > 0 {
+        if report.stranger_connections > 0 {
             output.text(format!(
-                "    ignored {} packets from unknown senders",
-                report.stranger_packets
+                "    refused {} connections from unknown hosts",
+                report.stranger_connections
             ));
         }
     }
@@ -203,33 +202,21 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
 struct Row {
     sent: Rate,
     received: Rate,
-    /// Lost packets, as a share of those sent.
-    lost_share: f64,
 }
 
 impl Row {
     fn new(seconds: u32, report: &CapacityReport, all: &[CapacityReport]) -> Self {
-        let sum = |peers: &mut dyn Iterator<Item = &PeerReport>, is_sent: bool| -> u64 {
-            peers
-                .flat_map(|peer| &peer.seconds)
-                .map(|second| if is_sent { second.sent_bytes } else { second.received_bytes })
-                .sum()
+        let received = |peers: &mut dyn Iterator<Item = &PeerReport>| {
+            let seconds_of_peers = peers.flat_map(|peer| &peer.seconds);
+            let counts = seconds_of_peers.map(|second| second.received_bytes);
+            let bytes = counts.fold(0, u64::saturating_add);
+            Rate::from_bytes_over(bytes, Duration::from_secs(u64::from(seconds)))
         };
-        let sent = sum(&mut report.peers.iter(), true);
-        let received = sum(&mut report.peers.iter(), false);
         let elsewhere = all.iter().flat_map(|other| &other.peers);
-        let arrived = sum(&mut elsewhere.filter(|it| it.peer.index == report.index), false);
-        let time = Duration::from_secs(u64::from(seconds));
-        let lost_share = if sent == 0 {
-            0.0
-        } else {
-            let lost = Rate::from_bytes_over(sent.saturating_sub(arrived), time);
-            lost.as_mbit_per_s() / Rate::from_bytes_over(sent, time).as_mbit_per_s()
-        };
         Self {
-            sent: Rate::from_bytes_over(sent, time),
-            received: Rate::from_bytes_over(received, time),
-            lost_share,
+            // What is still in its buffers at the end was not sent.
+            sent: received(&mut elsewhere.filter(|peer| peer.peer.index == report.index)),
+            received: received(&mut report.peers.iter()),
         }
     }
 
@@ -238,11 +225,10 @@ impl Row {
             .capacity
             .map_or_else(|| "–".to_owned(), |it| format!("{:.1}", it.as_mbit_per_s()));
         format!(
-            "{:<10}{capacity:>15}{:>15.1}{:>15.1}{:>8.1} %",
+            "{:<10}{capacity:>15}{:>15.1}{:>15.1}",
             found.index,
             self.sent.as_mbit_per_s(),
             self.received.as_mbit_per_s(),
-            self.lost_share * 100.0,
         )
     }
 
@@ -253,8 +239,7 @@ impl Row {
             missing: &found.missing,
             sent_mbit_per_s: self.sent.as_mbit_per_s(),
             received_mbit_per_s: self.received.as_mbit_per_s(),
-            lost_share: self.lost_share,
-            stranger_packets: report.stranger_packets,
+            stranger_connections: report.stranger_connections,
             peers: report.peers.iter().map(PeerLine::from).collect(),
         }
     }
@@ -272,14 +257,12 @@ pub(crate) enum Line<'a> {
         capacity_mbit_per_s: Option<f64>,
         /// The indices of peers that are missing from the result.
         missing: &'a [u16],
-        /// The mean rate at which it sent.
+        /// The mean rate at which the others received its load.
         sent_mbit_per_s: f64,
         /// The mean rate at which it received.
         received_mbit_per_s: f64,
-        /// Lost packets, as a share of those that it sent.
-        lost_share: f64,
-        /// Packets without a valid MAC, which were ignored.
-        stranger_packets: u64,
+        /// Connections without proof of belonging to the test, which were refused.
+        stranger_connections: u64,
         /// The traffic with each peer.
         peers: Vec<PeerLine>,
     },
@@ -316,11 +299,9 @@ pub(crate) struct PeerLine {
     sent_bytes: Vec<u64>,
     /// Bytes received from it, by second.
     received_bytes: Vec<u64>,
-    /// Packets that arrived more than once.
-    repeated_packets: u64,
     /// Why the peer was lost.
     lost: Option<String>,
-    /// The first error of sending.
+    /// Why a connection to it was lost.
     send_error: Option<String>,
 }
 
@@ -331,7 +312,6 @@ impl From<&PeerReport> for PeerLine {
             address: report.peer.address.to_string(),
             sent_bytes: report.seconds.iter().map(|second| second.sent_bytes).collect(),
             received_bytes: report.seconds.iter().map(|second| second.received_bytes).collect(),
-            repeated_packets: report.repeated_packets,
             lost: report.lost.map(|why| why.to_string()),
             send_error: report.send_error.clone(),
         }

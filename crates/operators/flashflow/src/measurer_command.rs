@@ -393,12 +393,13 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
         Some(Ports(ports)) => site.with_landing_ports(ports.clone()),
         None => site,
     };
-    let local = LocalOptions {
+    let options = LocalOptions {
         name: "pump".to_owned(),
         key_seed: key.seed(),
         pumps,
         address: config.own_address,
     };
+    let site_of_members = site.clone();
     Ok(ServerOptions {
         listen: config.listen,
         key: key.clone(),
@@ -406,9 +407,11 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
         capacity,
         sockets_max,
         members: Box::new(move || {
-            let member = LocalMember::new(site.clone(), local.clone());
+            let member = LocalMember::new(site_of_members.clone(), options.clone());
             member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
         }),
+        site,
+        pumps,
     })
 }
 

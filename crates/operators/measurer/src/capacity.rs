@@ -1,34 +1,29 @@
 //! Capacity tests of the measurers (paper §4.2): how much each can send and receive at once.
 //!
-//! All measurers of a team exchange UDP with each other, all pairs and both directions at once, so TCP's congestion
-//! control has no effect. The bytes that each sent and received in each second go to the coordinator, whose
-//! [`coordinator::team_capacities`] derives capacities from them.
+//! All measurers of a team load each other, all pairs and both directions at once, over TLS connections like those of a
+//! measurement: the same driver, number of sockets and records. The bytes that each sent and received in each second go
+//! to the coordinator, whose [`coordinator::team_capacities`] derives capacities from them.
 //!
-//! - [`Exchange`] is one measurer's part as a state machine, without sockets or clock;
-//! - [`packet`] is the wire format;
-//! - [`CapacityTest`] drives an [`Exchange`] over a real socket.
+//! - `Exchange` is the part of one pump as a state machine at the seam of bytes;
+//! - [`CapacityTest`] runs the pumps of one measurer over real sockets;
+//! - [`LoopbackTest`] runs several measurers in this process.
 //!
 //! # Permitted targets
 //!
-//! A measurer floods only addresses that its coordinator named, that the operator's [consent](CapacityTest::allowed)
-//! covers, and that proved from that very address to know the test's [`Token`]. An answer is never longer than its
-//! request. Each packet echoes the time of a packet that its sender has received. A peer whose last proof is a second
-//! old gets only ten empty packets a second, and after five seconds not even these. Packets without the token have no
-//! effect, but are counted.
+//! A measurer loads only addresses that its coordinator named and its operator permits, and sends load over a connection
+//! only after the other side has proved to know the test's [`Token`]. A proof is bound to its TLS session. Connections
+//! from other addresses, or without a proof, have no effect, but are counted.
 
 mod exchange;
-mod keys;
 mod loopback;
-pub mod packet;
-mod peer;
-mod replay;
 mod report;
 mod run;
-mod socket;
+mod token;
 
-pub use exchange::{Exchange, ExchangeConfig, ExchangeError, Transmit};
-pub use keys::Token;
 pub use loopback::LoopbackTest;
 pub use report::{CapacityPeer, CapacityReport, Lost, PeerReport};
-pub use run::{CapacityError, CapacityTest};
-pub use socket::CapacitySocket;
+pub use run::{CapacityError, CapacityTest, PORTS_MAX, TestError, ports};
+pub use token::Token;
+
+/// The number of sockets over which all others of a team load a member: the paper's number of sockets to a relay (§4.1).
+pub const SOCKETS_PER_MEMBER: u16 = 160;

@@ -17,8 +17,9 @@ use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 use round::Sums;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub(crate) use worker::COALESCE;
 use worker::Worker;
 
 /// The state that the measurers of one process share: a clock, TLS keys, and landings.
@@ -47,6 +48,14 @@ impl Site {
     pub fn with_landing_ports(self, ports: PortRange) -> Self {
         self.landings.listen_on(ports);
         self
+    }
+
+    /// Listens on `count` of the landing ports at `address`.
+    ///
+    /// # Errors
+    /// If the address is not one of this machine, or no port is free.
+    pub fn listen(&self, address: IpAddr, count: usize) -> Result<Vec<TcpListener>, MemberError> {
+        Ok(self.landings.listeners(address, count)?)
     }
 
     /// The clock of its threads.
@@ -232,7 +241,7 @@ impl Member for LocalMember {
 }
 
 /// The part of `rate` for pump `number` of `pumps`: parts differ by at most one bit per second.
-fn share_of(rate: Rate, number: u32, pumps: u32) -> Rate {
+pub(crate) fn share_of(rate: Rate, number: u32, pumps: u32) -> Rate {
     let (bits, pumps) = (rate.as_bit_per_s(), u64::from(pumps));
     Rate::from_bit_per_s(bits / pumps + u64::from(u64::from(number) < bits % pumps))
 }

@@ -2,7 +2,7 @@
 
 use super::connect::{ConnectError, Route};
 use super::{RemoteError, RemoteMeasurer, Remotes};
-use crate::capacity::{ANSWER_MAX_BYTES, CapacityOrder};
+use crate::capacity::{ANSWER_MAX_BYTES, CapacityOrder, CapacityStart, check_ports};
 use crate::check::plain;
 use crate::frames::{Connection, Limits};
 use crate::messages::{FromCoordinator, FromMeasurer};
@@ -13,14 +13,12 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use tokio::net::TcpStream;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use tokio::task::JoinSet;
-use tokio_rustls::client::TlsStream;
 
 /// The maximum delay until a cancellation is noticed.
 const CANCEL_LATENCY: Duration = Duration::from_millis(50);
-/// Time from the first packet to the end of the TLS handshake.
+/// Time from the first packet to a measurer's ports.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// Longest time that a report may take after the end of the test.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,9 +26,11 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A capacity test of a whole team.
 #[derive(Clone, Copy, Debug)]
 pub struct CapacityPlan {
-    /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
+    /// The number of connections from each member to each other, 1 to 160.
+    pub sockets: u16,
+    /// Length of the load, 1 to 600 seconds; the paper's is 60 (§4.2).
     pub seconds: u32,
-    /// From the order to the flood, a minute at most: some round trips and a second are enough.
+    /// From the start to the load, a minute at most: time for all handshakes.
     pub start_delay: Duration,
 }
 
@@ -65,12 +65,11 @@ pub enum CapacityTestError {
 pub type CapacityResult = Result<CapacityReport, CapacityTestError>;
 
 impl Remotes {
-    /// Runs a capacity test: all members of `team` exchange UDP with each other, in both directions at once (§4.2).
+    /// Runs a capacity test: all members of `team` load each other, in both directions at once (§4.2).
     /// Waits for the reports, which are in the order of the team.
     ///
-    /// Each member has a maximum rate; if `None`, that of its own configuration. UDP goes to the addresses and ports of
-    /// the measurers' control planes. A measurer that cannot be reached takes no part; the others report it as lost. `rng`
-    /// draws the test's token.
+    /// Each member has a maximum rate; if `None`, that of its own configuration. A measurer that cannot be reached or
+    /// refuses takes no part; the others report it as lost. `rng` draws the test's token.
     ///
     /// # Errors
     /// If the TLS library rejects our key.
@@ -83,26 +82,24 @@ impl Remotes {
     ) -> Result<Vec<CapacityResult>, RemoteError> {
         let token = Token::generate(rng);
         let peers = (0..).zip(team).map(|(index, (it, _))| CapacityPeer { index, address: it.at });
-        let peers: Arc<[CapacityPeer]> = peers.collect();
-        let mut routes = Vec::new();
-        for (measurer, rate) in team {
+        let peers: Vec<CapacityPeer> = peers.collect();
+        let own = self.key.public();
+        let mut calls = Vec::new();
+        for (index, (measurer, rate)) in (0..).zip(team) {
             let tls = Arc::new(tls::client_config(&self.key, measurer.key)?);
-            let own = self.key.public();
-            routes.push((Route { at: measurer.at, pinned: measurer.key, own, tls }, *rate));
+            let order = CapacityOrder {
+                token,
+                index,
+                peers: peers.iter().filter(|peer| peer.index != index).copied().collect(),
+                sockets: plan.sockets,
+                seconds: plan.seconds,
+                rate: *rate,
+            };
+            calls.push((Route { at: measurer.at, pinned: measurer.key, own, tls }, order));
         }
         let (sender, results) = channel();
-        let work = self.handle.spawn(async move {
-            // If it is dropped early, it ends the calls, and with them the tests.
-            let mut calls = JoinSet::new();
-            for (index, target) in connect_all(routes).await {
-                let peers = Arc::clone(&peers);
-                calls.spawn(async move { (index, call(index, target, token, &peers, plan).await) });
-            }
-            while let Some(Ok(result)) = calls.join_next().await {
-                // The caller may have given up.
-                let _ = sender.send(result);
-            }
-        });
+        // If it is dropped early, it ends the calls, and with them the tests.
+        let work = self.handle.spawn(run(calls, plan, sender));
         let mut found: Vec<Option<CapacityResult>> = team.iter().map(|_| None).collect();
         loop {
             match results.recv_timeout(CANCEL_LATENCY) {
@@ -121,57 +118,106 @@ impl Remotes {
     }
 }
 
-struct Target {
+/// A measurer that takes part.
+struct Listening {
+    connection: Connection<FromMeasurer, FromCoordinator>,
     at: SocketAddr,
-    connected: Result<(TlsStream<TcpStream>, Duration), ConnectError>,
-    /// The measurer's maximum rate.
-    rate: Option<Rate>,
+    order: CapacityOrder,
+    ports: Vec<u16>,
+    latency: Duration,
 }
 
-/// The test starts when all are connected, or known to be unreachable.
-async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Target> {
-    let mut connecting = JoinSet::new();
-    for (index, (route, rate)) in (0..).zip(routes) {
-        connecting.spawn(async move {
-            let at = route.at;
-            let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.stream()).await;
-            let connected = connected.unwrap_or(Err(ConnectError::TimedOut { at }));
-            (index, Target { at, connected, rate })
+/// Calls all measurers. The test starts when all listen, or are known to take no part.
+async fn run(
+    calls: Vec<(Route, CapacityOrder)>,
+    plan: CapacityPlan,
+    results: Sender<(u16, CapacityResult)>,
+) {
+    let mut calling = JoinSet::new();
+    for (route, order) in calls {
+        calling.spawn(async move { (order.index, call(route, order).await) });
+    }
+    let mut team = Vec::new();
+    for (index, called) in calling.join_all().await {
+        match called {
+            Ok(listening) => team.push(listening),
+            // The caller may have given up.
+            Err(error) => _ = results.send((index, Err(error))),
+        }
+    }
+    let ports: BTreeMap<u16, Vec<u16>> =
+        team.iter().map(|it| (it.order.index, it.ports.clone())).collect();
+    let mut tests = JoinSet::new();
+    for listening in team {
+        let of_peer = |peer: &CapacityPeer| ports.get(&peer.index).cloned().unwrap_or_default();
+        let ports = listening.order.peers.iter().map(of_peer).collect();
+        let results = results.clone();
+        tests.spawn(async move {
+            let index = listening.order.index;
+            let _ = results.send((index, take_part(listening, ports, plan).await));
         });
     }
-    connecting.join_all().await.into_iter().collect()
+    tests.join_all().await;
 }
 
-async fn call(
-    index: u16,
-    target: Target,
-    token: Token,
-    team: &[CapacityPeer],
+/// Orders a measurer to take part.
+async fn call(route: Route, order: CapacityOrder) -> Result<Listening, CapacityTestError> {
+    let at = route.at;
+    let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.stream()).await;
+    let (stream, latency) = connected.unwrap_or(Err(ConnectError::TimedOut { at }))?;
+    let limits = Limits { message_max_bytes: ANSWER_MAX_BYTES, queued_max: 2 };
+    let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
+    // The queue has room, and the answer shows whether the order arrived.
+    let _ = connection.outgoing.try_send(FromCoordinator::Capacity(order.clone()));
+    match answer(&mut connection, at, CONNECT_TIMEOUT).await? {
+        FromMeasurer::CapacityListening { ports } => {
+            let checked = check_ports(&ports);
+            checked.map_err(|problem| CapacityTestError::Nonsense { at, problem })?;
+            Ok(Listening { connection, at, order, ports, latency })
+        }
+        _ => {
+            let reason = "its answer to the order is not a list of ports".to_owned();
+            Err(CapacityTestError::NoReport { at, reason })
+        }
+    }
+}
+
+/// Starts a measurer's test, and waits for its report.
+async fn take_part(
+    listening: Listening,
+    ports: Vec<Vec<u16>>,
     plan: CapacityPlan,
 ) -> CapacityResult {
-    let (at, rate) = (target.at, target.rate);
-    let (stream, latency) = target.connected?;
-    let limits = Limits { message_max_bytes: ANSWER_MAX_BYTES, queued_max: 1 };
-    let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
-    // The delay counts from the arrival of the order.
+    let Listening { mut connection, at, order, latency, .. } = listening;
+    // The delay counts from the arrival of the message.
     let delay = plan.start_delay.saturating_sub(latency);
-    let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
+    let start = FromCoordinator::CapacityStart(CapacityStart { ports, delay });
+    let _ = connection.outgoing.try_send(start);
     let length = Duration::from_secs(u64::from(plan.seconds));
     let longest = plan.start_delay + length + REPORT_TIMEOUT;
-    // The queue has room, and the answer shows whether the order arrived.
-    let _ = connection.outgoing.try_send(FromCoordinator::Capacity(order));
-    let answer = tokio::time::timeout(longest, connection.incoming.next()).await;
-    let reason = match answer {
-        Ok(Ok(Some(FromMeasurer::Capacity(answer)))) => Ok(answer),
-        Ok(Ok(Some(FromMeasurer::End(end)))) => Err(plain(&end.reason)),
-        Ok(Ok(Some(_))) => Err("its answer is not a report".to_owned()),
-        Ok(Ok(None)) => Err("it closed the connection".to_owned()),
-        Ok(Err(lost)) => Err(plain(&lost.0)),
-        Err(_) => Err("it takes too long".to_owned()),
+    match answer(&mut connection, at, longest).await? {
+        FromMeasurer::Capacity(answer) => answer
+            .report(order.index, plan.seconds, &order.peers)
+            .map_err(|problem| CapacityTestError::Nonsense { at, problem }),
+        _ => {
+            let reason = "its answer is not a report".to_owned();
+            Err(CapacityTestError::NoReport { at, reason })
+        }
+    }
+}
+
+/// The measurer's next message, unless it ends the connection.
+async fn answer(
+    connection: &mut Connection<FromMeasurer, FromCoordinator>,
+    at: SocketAddr,
+    longest: Duration,
+) -> Result<FromMeasurer, CapacityTestError> {
+    let reason = match tokio::time::timeout(longest, connection.incoming.next()).await {
+        Ok(Ok(Some(FromMeasurer::End(end)))) => plain(&end.reason),
+        Ok(Ok(Some(message))) => return Ok(message),
+        Ok(Ok(None)) => "it closed the connection".to_owned(),
+        Ok(Err(lost)) => plain(&lost.0),
+        Err(_) => "it takes too long".to_owned(),
     };
-    let answer = reason.map_err(|reason| CapacityTestError::NoReport { at, reason })?;
-    let peers: Vec<_> = team.iter().filter(|it| it.index != index).copied().collect();
-    answer
-        .report(index, plan.seconds, &peers)
-        .map_err(|problem| CapacityTestError::Nonsense { at, problem })
+    Err(CapacityTestError::NoReport { at, reason })
 }

@@ -2,10 +2,17 @@
 
 use super::Service;
 use super::accept::Peer;
-use crate::capacity::{CapacityAnswer, CapacityOrder};
-use crate::messages::End;
+use crate::capacity::{CapacityAnswer, CapacityOrder, CapacityStart};
+use crate::frames::Connection;
+use crate::messages::{End, FromCoordinator, FromMeasurer};
+use measurer::capacity::{PORTS_MAX, ports};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+
+/// Time from our answer to the start, in which the other members are connected.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Cancels the test when it is dropped: the coordinator is gone.
 struct CancelOnDrop(Arc<AtomicBool>);
@@ -21,28 +28,46 @@ pub(super) async fn serve(
     peer: Peer,
     order: &CapacityOrder,
     service: &Service,
+    connection: &mut Connection<FromCoordinator, FromMeasurer>,
 ) -> Result<CapacityAnswer, End> {
     let resources = &service.resources;
     let in_force = Arc::clone(&service.in_force.borrow());
-    let peers = &in_force.rules.peers;
-    let test = order.test(service.address, resources.capacity(), peers).map_err(End::lasting)?;
-    // It opens no socket to a relay.
-    let reserved = resources.reserve(peer.key, test.rate, 0);
+    let test = order.test(resources.capacity(), peer.address.ip(), &in_force.rules);
+    let test = test.map_err(End::lasting)?;
+    let reserved = resources.reserve(peer.key, test.rate, test.sockets_total());
     let (reservation, mark) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
+    let pumps = usize::try_from(service.pumps).unwrap_or(1).clamp(1, PORTS_MAX);
+    let listeners = service.site.listen(service.address.ip(), pumps);
+    let listeners = listeners.map_err(|error| End::lasting(error.to_string()))?;
+    let listening = FromMeasurer::CapacityListening { ports: ports(&listeners) };
+    // It has room, since nothing was sent before.
+    let _ = connection.outgoing.try_send(listening);
+    let mut stopped = service.stopped.clone();
+    let ending = || End::lasting("the measurer is ending");
+    let next = tokio::select! {
+        next = tokio::time::timeout(START_TIMEOUT, connection.incoming.next()) => next,
+        _ = stopped.wait_for(|stop| *stop) => return Err(ending()),
+    };
+    let Ok(Ok(Some(FromCoordinator::CapacityStart(start)))) = next else {
+        return Err(End::lasting("the capacity test was not started"));
+    };
+    start.check(test.peers.len()).map_err(End::lasting)?;
     let (peers, seconds, rate) = (test.peers.len(), test.seconds, test.rate);
     tracing::info!("capacity test of {peer}: {peers} peers, {seconds} s, {rate}");
     let guard = CancelOnDrop(Arc::default());
-    let cancel = Arc::clone(&guard.0);
-    let work = tokio::task::spawn_blocking(move || {
+    let (cancel, site) = (Arc::clone(&guard.0), service.site.clone());
+    let work = spawn_blocking(move || {
         // Both are released when the test is over, even if its task was dropped.
         let _mark = mark;
         reservation.wait_for_room().map_err(|error| error.to_string())?;
-        test.run(&cancel).map_err(|error| error.to_string())
+        let CapacityStart { ports, delay } = start;
+        test.run(&site, listeners, &ports, delay, &cancel).map_err(|error| error.to_string())
     });
-    let mut stopped = service.stopped.clone();
     let report = tokio::select! {
         report = work => report,
-        _ = stopped.wait_for(|stop| *stop) => return Err(End::lasting("the measurer is ending")),
+        // The coordinator is gone, or sent an unexpected message. Either ends the test.
+        _ = connection.incoming.next() => return Err(End::lasting("the capacity test was cancelled")),
+        _ = stopped.wait_for(|stop| *stop) => return Err(ending()),
     };
     let report = report.map_err(|_| End::lasting("the capacity test failed"))?;
     Ok(CapacityAnswer::from(&report.map_err(End::lasting)?))

@@ -166,7 +166,9 @@ impl Session {
             FromCoordinator::Start { round, delay } => (round, self.start(round, delay)),
             FromCoordinator::Stop { round } => (round, self.stop(round)),
             FromCoordinator::OptIn { lines, is_last } => return self.take_list(&lines, is_last),
-            FromCoordinator::Session | FromCoordinator::Capacity(_) => {
+            FromCoordinator::Session
+            | FromCoordinator::Capacity(_)
+            | FromCoordinator::CapacityStart(_) => {
                 return Err(End::lasting("a session is open on this connection already"));
             }
         };

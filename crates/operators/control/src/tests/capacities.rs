@@ -1,17 +1,19 @@
 //! Capacity tests among daemons.
 
 use super::world::*;
-use crate::remote::connect::Route;
-use crate::{CapacityPlan, CapacityTestError};
+use crate::frames::{Connection, Limits};
+use crate::messages::{End, FromCoordinator, FromMeasurer};
+use crate::{CapacityOrder, CapacityPlan, CapacityStart, CapacityTestError};
 use coordinator::team_capacities;
-use measurer::capacity::Lost;
+use measurer::capacity::{CapacityPeer, Lost, Token};
 use onion::{Duration, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 
-const PLAN: CapacityPlan = CapacityPlan { seconds: 3, start_delay: Duration::from_secs(8) };
+const PLAN: CapacityPlan =
+    CapacityPlan { sockets: 6, seconds: 3, start_delay: Duration::from_secs(4) };
 const RATE: Rate = Rate::from_bit_per_s(20_000_000);
 
 fn test(
@@ -70,27 +72,74 @@ fn impossible_and_forbidden_orders_are_refused_with_the_reason() {
     let long = CapacityPlan { seconds: 601, ..PLAN };
     assert!(refused(COORDINATOR, long, RATE).contains("1 to 600 seconds"));
     let public = SocketAddr::from(([198, 51, 100, 7], 9));
-    let text = run(refuse_public(at[0], public));
+    let text = run(async { refusal(&mut order_test(at[0], public, RATE).await).await });
     assert!(text.contains("198.51.100.7 of member 1 is public"), "{text}");
     assert!(refused(STRANGER, PLAN, RATE).contains("key of another team"));
 }
 
-/// The daemon's answer to an order to flood a public address.
-async fn refuse_public(at: SocketAddr, public: SocketAddr) -> String {
-    use crate::capacity::CapacityOrder;
-    use crate::frames::{Connection, Limits};
-    use crate::messages::{End, FromCoordinator, FromMeasurer};
-    use measurer::capacity::{CapacityPeer, Token};
-    let route: Route = route(COORDINATOR, at);
-    let (stream, _) = route.stream().await.expect("a connection");
+#[test]
+fn concurrent_tests_share_the_capacity_and_return_it() {
+    let daemon = Daemon::start();
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let rate = Rate::from_mbit_per_s(600.0);
+    run(async {
+        let mut first = order_test(daemon.address(), peer, rate).await;
+        assert!(matches!(next(&mut first).await, FromMeasurer::CapacityListening { .. }));
+        let mut second = order_test(daemon.address(), peer, rate).await;
+        assert!(refusal(&mut second).await.contains("busy: 600.00 Mbit/s of 1000.00 Mbit/s"));
+        first.close().await;
+        // The daemon notices the end of the connection a moment later.
+        loop {
+            let mut third = order_test(daemon.address(), peer, rate).await;
+            match next(&mut third).await {
+                FromMeasurer::CapacityListening { .. } => break,
+                other => assert!(matches!(other, FromMeasurer::End(_)), "{other:?}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_test_without_ports_of_all_peers_does_not_start() {
+    let daemon = Daemon::start();
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let text = run(async {
+        let mut connection = order_test(daemon.address(), peer, RATE).await;
+        assert!(matches!(next(&mut connection).await, FromMeasurer::CapacityListening { .. }));
+        let start = CapacityStart { ports: Vec::new(), delay: Duration::ZERO };
+        let start = FromCoordinator::CapacityStart(start);
+        connection.outgoing.send(start).await.expect("a connection");
+        refusal(&mut connection).await
+    });
+    assert!(text.contains("the ports of 0 peers instead of 1"), "{text}");
+}
+
+type ToDaemon = Connection<FromMeasurer, FromCoordinator>;
+
+/// A connection over which the daemon was ordered to test its capacity with a peer.
+async fn order_test(daemon: SocketAddr, peer: SocketAddr, rate: Rate) -> ToDaemon {
+    let (stream, _) = route(COORDINATOR, daemon).stream().await.expect("a connection");
     let limits = Limits { message_max_bytes: 1000, queued_max: 1 };
-    let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
-    let team = [(0, at), (1, public)].map(|(index, address)| CapacityPeer { index, address });
-    let token = Token::from_bytes([1; 32]);
-    let order = CapacityOrder::new(token, 0, &team, 1, Duration::from_secs(1), Some(RATE));
+    let connection = ToDaemon::over(stream, limits);
+    let order = CapacityOrder {
+        token: Token::from_bytes([1; 32]),
+        index: 0,
+        peers: vec![CapacityPeer { index: 1, address: peer }],
+        sockets: 1,
+        seconds: 1,
+        rate: Some(rate),
+    };
     connection.outgoing.send(FromCoordinator::Capacity(order)).await.expect("a connection");
-    match connection.incoming.next().await {
-        Ok(Some(FromMeasurer::End(End { reason, .. }))) => reason,
+    connection
+}
+
+async fn next(connection: &mut ToDaemon) -> FromMeasurer {
+    connection.incoming.next().await.expect("a connection").expect("a message")
+}
+
+async fn refusal(connection: &mut ToDaemon) -> String {
+    match next(connection).await {
+        FromMeasurer::End(End { reason, .. }) => reason,
         other => panic!("{other:?} instead of a refusal"),
     }
 }

@@ -4,13 +4,13 @@ use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
 use crate::{HandedList, MeasurerServer, RemoteMeasurer, Remotes, Rules, ServerOptions, tls};
 use measurer::member::{FailureKind, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad};
-use measurer::{Consent, Member};
+use measurer::{Consent, Member, Site};
 use onion::measure::Second;
 use onion::{Duration, Rate};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// A generous timeout, for the slowest machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,6 +19,9 @@ pub(super) const MEASURER: u8 = 1;
 pub(super) const COORDINATOR: u8 = 2;
 pub(super) const OTHER_COORDINATOR: u8 = 3;
 pub(super) const STRANGER: u8 = 4;
+
+/// Its keys take a while to generate.
+static SITE: LazyLock<Site> = LazyLock::new(|| Site::new().expect("keys"));
 
 pub(super) fn key(number: u8) -> SecretKey {
     SecretKey::from_seed([number; 32])
@@ -82,6 +85,8 @@ impl Daemon {
             members: Box::new(move || {
                 Ok(Box::new(ScriptedMember(sender.lock().expect("no panic").clone())))
             }),
+            site: SITE.clone(),
+            pumps: 2,
         });
         Self { server: server.expect("a free port"), commands }
     }

@@ -17,7 +17,7 @@ fn measurers_on_loopback_are_measured() {
     for member in members {
         assert_eq!(member["type"], "measurer");
         assert!(number(member, "capacity_mbit_per_s") > 0.0);
-        assert_eq!(member["stranger_packets"], 0);
+        assert_eq!(member["stranger_connections"], 0);
         let peers = member["peers"].as_array().expect("a list");
         let counts = peers.iter().map(|it| it["received_bytes"].as_array().map(Vec::len));
         assert_eq!(counts.collect::<Vec<_>>(), [Some(2), Some(2)]);

@@ -1,44 +1,68 @@
-use super::exchange::{Exchange, ExchangeConfig, ExchangeError};
-use super::keys::Token;
-use super::report::{CapacityPeer, CapacityReport};
-use super::socket::CapacitySocket;
-use crate::Consent;
-use link::Clock;
-use onion::identity::RsaId;
-use onion::{Duration, Rate};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
-use std::collections::BTreeSet;
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr};
+use super::exchange::{Counts, Exchange, ExchangeConfig, Route};
+use super::report::{CapacityPeer, CapacityReport, Lost, PeerReport};
+use super::token::Token;
+use crate::local::{COALESCE, Site, share_of};
+use crate::member::MemberError;
+use link::{Drive, Driver, DriverOptions, NodeThread, Observer, ThreadError};
+use onion::{Duration, Instant, Rate};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
+/// Maximum number of other members.
+const PEERS_MAX: usize = 255;
+/// Maximum number of connections to each.
+const SOCKETS_MAX: u16 = 160;
+/// Longest test.
+const SECONDS_MAX: u32 = 600;
+/// Longest delay before the test.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+/// Maximum number of pumps, and of ports on which they listen.
+pub const PORTS_MAX: usize = 16;
 /// The maximum delay until a cancellation is noticed.
-const LONGEST_WAIT: Duration = Duration::from_millis(50);
+const CANCEL_LATENCY: Duration = Duration::from_millis(50);
 
-/// One measurer's part of a capacity test, over a real socket.
-#[derive(Clone, Debug)]
+/// One measurer's part of a capacity test.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapacityTest {
-    /// The listen and source address. Peers must know it by an address that leads here.
-    pub listen: SocketAddr,
     /// Our index in the team.
     pub index: u16,
     /// All other measurers of the test.
     pub peers: Vec<CapacityPeer>,
     /// The secret of this test, which the coordinator draws for each test.
     pub token: Token,
-    /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
+    /// The number of connections to each peer, 1 to 160, and from each.
+    pub sockets: u16,
+    /// Length of the load, 1 to 600 seconds; the paper's is 60 (§4.2).
     pub seconds: u32,
-    /// Time until the flood starts, the same for all members, up to a minute. Until then peers prove their presence; a
-    /// few round trips and half a second are enough.
-    pub start_delay: Duration,
     /// The maximum rate to all peers together: that of its link.
     pub rate: Rate,
-    /// Public addresses that may be flooded, since their operators agreed. Loopback and private addresses are always
-    /// permitted.
-    pub allowed: BTreeSet<IpAddr>,
+}
+
+/// Invalid parameters of a test. The coordinator that ordered it is to blame.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestError {
+    /// No peer, or too many.
+    #[error("a capacity test needs 1 to {PEERS_MAX} other measurers, not {0}")]
+    PeerCount(usize),
+    /// Two members have the same index.
+    #[error("two members of the capacity test have the index {0}; each needs its own")]
+    SameIndex(u16),
+    /// Two members have the same address.
+    #[error("two members of the capacity test have the address {0}; each needs its own")]
+    SameAddress(SocketAddr),
+    /// No connections, or too many.
+    #[error("a capacity test has 1 to {SOCKETS_MAX} connections to each measurer, not {0}")]
+    Sockets(u16),
+    /// Too short or too long.
+    #[error("a capacity test takes 1 to {SECONDS_MAX} seconds, not {0}")]
+    Seconds(u32),
+    /// Too far ahead.
+    #[error("a capacity test starts within {} seconds, not after {}", DELAY_MAX.as_secs(), .0.as_secs())]
+    Delay(Duration),
+    /// The rate is zero.
+    #[error("the rate of a capacity test is zero; give the rate of the measurer's link")]
+    NoRate,
 }
 
 /// The reason why a test has no report. Lost peers are in the report.
@@ -46,207 +70,182 @@ pub struct CapacityTest {
 pub enum CapacityError {
     /// The test's parameters are invalid.
     #[error(transparent)]
-    Config(#[from] ExchangeError),
-    /// The coordinator named a peer without the operator's consent.
-    #[error(
-        "a capacity test floods its members: {} of member {} is public and not among the allowed \
-         addresses. If its operator agrees, allow it", .0.address.ip(), .0.index
-    )]
-    NotAllowed(CapacityPeer),
-    /// Our socket cannot be opened.
-    #[error(
-        "cannot receive UDP at {address}: {source}; is it an address of this machine, and free?"
-    )]
-    Bind {
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's error.
-        source: io::Error,
-    },
-    /// Our socket failed.
-    #[error("our UDP socket failed during the capacity test: {0}")]
-    Socket(io::Error),
+    Test(#[from] TestError),
+    /// No keys, or no port to listen on.
+    #[error("this measurer cannot take part in a capacity test: {0}")]
+    Member(#[from] MemberError),
+    /// A pump cannot be started, or has failed.
+    #[error("a pump of the capacity test failed: {0}")]
+    Pump(#[from] ThreadError),
     /// There are no random bytes.
     #[error("the operating system provides no random bytes: {0}")]
     Random(rand::rngs::SysError),
-    /// A thread cannot be created.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
     /// The caller cancelled it.
     #[error("the capacity test was cancelled")]
     Cancelled,
 }
 
 impl CapacityTest {
-    /// Opens a socket and takes part, until the end or until `cancel` is set.
+    /// Checks all parameters.
     ///
     /// # Errors
-    /// [`CapacityError`]: this measurer, or the coordinator that ordered the test, is to blame.
-    pub fn run(&self, cancel: &AtomicBool) -> Result<CapacityReport, CapacityError> {
-        let bound = CapacitySocket::bind(self.listen);
-        let socket =
-            bound.map_err(|source| CapacityError::Bind { address: self.listen, source })?;
-        self.run_on(&socket, cancel)
+    /// [`TestError`]: the coordinator is to blame.
+    pub fn check(&self) -> Result<(), TestError> {
+        if self.peers.is_empty() || self.peers.len() > PEERS_MAX {
+            return Err(TestError::PeerCount(self.peers.len()));
+        }
+        if self.sockets == 0 || self.sockets > SOCKETS_MAX {
+            return Err(TestError::Sockets(self.sockets));
+        }
+        if self.seconds == 0 || self.seconds > SECONDS_MAX {
+            return Err(TestError::Seconds(self.seconds));
+        }
+        if self.rate == Rate::ZERO {
+            return Err(TestError::NoRate);
+        }
+        for (place, peer) in self.peers.iter().enumerate() {
+            let before = &self.peers[..place];
+            if peer.index == self.index || before.iter().any(|other| other.index == peer.index) {
+                return Err(TestError::SameIndex(peer.index));
+            }
+            let canonical =
+                |peer: &CapacityPeer| (peer.address.ip().to_canonical(), peer.address.port());
+            if before.iter().any(|other| canonical(other) == canonical(peer)) {
+                return Err(TestError::SameAddress(peer.address));
+            }
+        }
+        Ok(())
     }
 
-    /// Takes part over `socket`, whatever `listen` says.
+    /// The number of connections to and from all peers.
+    #[must_use]
+    pub fn sockets_total(&self) -> u32 {
+        let peers = u32::try_from(self.peers.len()).unwrap_or(u32::MAX);
+        peers.saturating_mul(2 * u32::from(self.sockets))
+    }
+
+    /// Takes part, until the end or until `cancel` is set. There is a pump for each of `listeners`, at most
+    /// [`PORTS_MAX`]. `ports` are those of each peer, in the order of the peers; a peer without ports is absent. The load
+    /// starts after `delay`, which is the same for all members and at most a minute; until then connections are opened.
     ///
     /// # Errors
     /// [`CapacityError`]: this measurer, or the coordinator that ordered the test, is to blame.
-    pub fn run_on(
+    pub fn run(
         &self,
-        socket: &CapacitySocket,
+        site: &Site,
+        listeners: Vec<TcpListener>,
+        ports: &[Vec<u16>],
+        delay: Duration,
         cancel: &AtomicBool,
     ) -> Result<CapacityReport, CapacityError> {
-        self.check_consent()?;
-        let clock = Clock::start();
-        let now = clock.now();
-        let config = ExchangeConfig {
+        self.check()?;
+        if delay > DELAY_MAX {
+            return Err(TestError::Delay(delay).into());
+        }
+        let start = site.clock().now() + delay;
+        let pumps = listeners.len().clamp(1, PORTS_MAX);
+        let (sender, reports) = channel();
+        let mut threads = Vec::new();
+        for (number, listener) in listeners.into_iter().take(PORTS_MAX).enumerate() {
+            let dial_from = listener.local_addr().ok().map(|address| address.ip());
+            let exchange = Exchange::new(self.share(number, pumps, ports, start));
+            let options = DriverOptions {
+                coalesce: COALESCE,
+                dial_from: dial_from.filter(|address| !address.is_unspecified()),
+                ..DriverOptions::default()
+            };
+            let (clock, tls) = (site.clock(), site.tls().clone());
+            let driver = Driver::new(exchange, clock, tls, vec![listener], options);
+            let driver = Box::new(driver.map_err(ThreadError::from)?);
+            let reporter = Reporter(Some(sender.clone()));
+            let name = format!("capacity-{}-{number}", self.index);
+            threads.push(NodeThread::start(name, driver, reporter)?);
+        }
+        drop(sender);
+        let mut merged: Option<(Vec<Counts>, u64)> = None;
+        let mut received = 0;
+        while received < pumps {
+            match reports.recv_timeout(CANCEL_LATENCY) {
+                Ok((counts, strangers)) => {
+                    received += 1;
+                    match &mut merged {
+                        None => merged = Some((counts, strangers)),
+                        Some((sums, all)) => {
+                            *all += strangers;
+                            sums.iter_mut().zip(counts).for_each(|(sum, more)| sum.add(more));
+                        }
+                    }
+                }
+                Err(_) if cancel.load(Ordering::Relaxed) => return Err(CapacityError::Cancelled),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // A pump that failed has sent no report.
+        threads.into_iter().try_for_each(NodeThread::join)?;
+        let (counts, stranger_connections) = merged.unwrap_or_default();
+        let pairs = self.peers.iter().zip(counts);
+        let peers = pairs.map(|(peer, counts)| PeerReport {
+            peer: *peer,
+            lost: Lost::judge(&counts),
+            seconds: counts.seconds,
+            send_error: counts.problem,
+        });
+        Ok(CapacityReport { index: self.index, peers: peers.collect(), stranger_connections })
+    }
+
+    /// One pump's share of the connections and the rate.
+    fn share(
+        &self,
+        number: usize,
+        pumps: usize,
+        ports: &[Vec<u16>],
+        start: Instant,
+    ) -> ExchangeConfig {
+        let route = |(peer, ports): (&CapacityPeer, &Vec<u16>)| {
+            let from: IpAddr = peer.address.ip().to_canonical();
+            let ours = (0..usize::from(self.sockets)).skip(number).step_by(pumps);
+            let to = ours.filter_map(|socket| {
+                let port = ports.get(socket % ports.len().max(1))?;
+                Some(SocketAddr::new(peer.address.ip(), *port))
+            });
+            Route { index: peer.index, from, to: to.collect() }
+        };
+        let (number, pumps) = (u32::try_from(number), u32::try_from(pumps));
+        ExchangeConfig {
             token: self.token,
             index: self.index,
-            peers: self.peers.clone(),
-            start: now + self.start_delay,
+            routes: self.peers.iter().zip(ports).map(route).collect(),
+            accepted_max: self.peers.len() * usize::from(self.sockets),
+            start,
             seconds: self.seconds,
-            rate: self.rate,
-        };
-        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
-        let exchange = Exchange::new(&config, &mut rng, now)?;
-        let shared = SharedExchange {
-            socket,
-            clock,
-            exchange: Mutex::new(exchange),
-            nearer: Condvar::new(),
-            is_over: AtomicBool::new(false),
-        };
-        thread::scope(|scope| {
-            let receiver = thread::Builder::new().name(format!("capacity-{}", self.index));
-            let receiver = receiver
-                .spawn_scoped(scope, || shared.receive_until_over())
-                .map_err(CapacityError::Thread)?;
-            let sent = shared.send_until_over(&mut rng, cancel);
-            shared.is_over.store(true, Ordering::Relaxed);
-            let received = match receiver.join() {
-                Ok(received) => received,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            sent.and(received).map_err(CapacityError::Socket)
-        })?;
-        if cancel.load(Ordering::Relaxed) {
-            return Err(CapacityError::Cancelled);
+            rate: share_of(self.rate, number.unwrap_or(0), pumps.unwrap_or(1)),
         }
-        let report = shared.lock().report();
-        Ok(report)
-    }
-
-    /// The rule of [`Consent`], for measurers: they are on no list of relays, so addresses count.
-    fn check_consent(&self) -> Result<(), CapacityError> {
-        let local = Consent::local_only();
-        for peer in &self.peers {
-            let ip = peer.address.ip().to_canonical();
-            let is_local = local.check(RsaId([0; 20]), ip).is_ok();
-            if !is_local && !self.allowed.contains(&ip) {
-                return Err(CapacityError::NotAllowed(*peer));
-            }
-        }
-        Ok(())
     }
 }
 
-/// The state that a measurer's two threads share: one sends, one receives.
-struct SharedExchange<'a> {
-    socket: &'a CapacitySocket,
-    clock: Clock,
-    exchange: Mutex<Exchange>,
-    /// A packet arrived, so that the next deadline may be earlier.
-    nearer: Condvar,
-    is_over: AtomicBool,
+/// The ports on which a measurer listens, for the other members.
+#[must_use]
+pub fn ports(listeners: &[TcpListener]) -> Vec<u16> {
+    listeners.iter().filter_map(|listener| Some(listener.local_addr().ok()?.port())).collect()
 }
 
-impl SharedExchange<'_> {
-    fn lock(&self) -> MutexGuard<'_, Exchange> {
-        // A panic of the other thread is passed on when it is joined.
-        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Sends a pump's counts when its exchange is over.
+struct Reporter(Option<Sender<(Vec<Counts>, u64)>>);
 
-    fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
-    }
-
-    fn send_until_over(&self, rng: &mut StdRng, cancel: &AtomicBool) -> io::Result<()> {
-        let mut buffer = vec![0; usize::from(u16::MAX)];
-        rng.fill_bytes(&mut buffer);
-        loop {
-            let mut exchange = self.lock();
-            if cancel.load(Ordering::Relaxed) {
-                exchange.cancel();
-            }
-            let now = self.clock.now();
-            exchange.handle_timeout(now);
-            if exchange.is_over() || self.is_over() {
-                return Ok(());
-            }
-            let batch_len = self.socket.batch_len();
-            let Some(transmit) = exchange.poll_transmit(now, batch_len, &mut buffer) else {
-                let timeout = exchange.poll_timeout(now).unwrap_or(now);
-                let wait = (timeout - now).min(LONGEST_WAIT);
-                // A timeout makes no difference.
-                drop(self.nearer.wait_timeout(exchange, wait));
-                continue;
-            };
-            drop(exchange);
-            while let Err(error) = self.socket.send(&transmit, &buffer) {
-                if error.kind() != ErrorKind::WouldBlock {
-                    self.lock().handle_unsent(&transmit, error.to_string());
-                    break;
-                }
-                if cancel.load(Ordering::Relaxed) || self.is_over() {
-                    self.lock().handle_unsent(&transmit, error.to_string());
-                    break;
-                }
-                self.socket.wait_writable(LONGEST_WAIT)?;
-            }
+impl Observer<Exchange> for Reporter {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Exchange>) -> Option<Instant> {
+        if drive.node().is_over()
+            && let Some(sender) = self.0.take()
+        {
+            // The receiver is gone if the test was cancelled.
+            let _ = sender.send(drive.node().report());
         }
+        None
     }
 
-    fn receive_until_over(&self) -> io::Result<()> {
-        let result = self.receive();
-        // The sender must not wait once the receiver has ended.
-        self.is_over.store(true, Ordering::Relaxed);
-        result
-    }
-
-    fn receive(&self) -> io::Result<()> {
-        let mut buffers = self.socket.receive_buffers();
-        while !self.is_over() {
-            let mut batch = None;
-            let received = self.socket.receive(&mut buffers, |from, datagram| {
-                let (exchange, now, _) = batch.get_or_insert_with(|| {
-                    let (exchange, now) = (self.lock(), self.clock.now());
-                    let timeout = exchange.poll_timeout(now);
-                    (exchange, now, timeout)
-                });
-                exchange.handle_datagram(*now, from, datagram);
-            });
-            if let Some((exchange, now, timeout)) = batch
-                && exchange.poll_timeout(now) < timeout
-            {
-                self.nearer.notify_one();
-            }
-            match received {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.socket.wait_readable(LONGEST_WAIT)?;
-                }
-                // The error of an earlier datagram that was not delivered.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset
-                    ) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+    fn handle_failure(&mut self, _: &ThreadError) {
+        self.0 = None;
     }
 }
 

@@ -132,6 +132,16 @@ impl Landings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `count` listening sockets at `address`, which are no landings.
+    pub(super) fn listeners(
+        &self,
+        address: IpAddr,
+        count: usize,
+    ) -> Result<Vec<TcpListener>, LandingError> {
+        let mut pool = self.pool();
+        (0..count).map(|_| pool.listen(address)).collect()
+    }
+
     /// `count` landings at `address`, and the same number of other identities if links authenticate.
     pub(super) fn lease(
         self: &Arc<Self>,

@@ -17,7 +17,7 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Far below the amount in flight on any path, and long enough to fill records.
-const COALESCE: Duration = Duration::from_millis(3);
+pub(crate) const COALESCE: Duration = Duration::from_millis(3);
 
 /// A worker's report.
 #[derive(Debug)]

@@ -2,30 +2,22 @@ use super::super::LoopbackTest;
 use super::*;
 use coordinator::{MemberTraffic, team_capacities};
 use std::net::Ipv4Addr;
+use std::thread;
 
 /// Enough time for a busy machine.
 const START_DELAY: Duration = Duration::from_secs(4);
 
-const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-fn test(index: u16, sockets: &[CapacitySocket], seconds: u32) -> CapacityTest {
-    let peers = (0..).zip(sockets).filter(|(other, _)| *other != index);
+fn test(seconds: u32) -> CapacityTest {
     CapacityTest {
-        listen: sockets[usize::from(index)].local_addr(),
-        index,
-        peers: peers
-            .map(|(index, socket)| CapacityPeer { index, address: socket.local_addr() })
-            .collect(),
+        index: 0,
+        peers: vec![CapacityPeer { index: 1, address: SocketAddr::new(HERE, 1) }],
         token: Token::from_bytes([3; 32]),
+        sockets: 6,
         seconds,
-        start_delay: START_DELAY,
         rate: Rate::from_mbit_per_s(40.0),
-        allowed: BTreeSet::new(),
     }
-}
-
-fn sockets(count: usize) -> Vec<CapacitySocket> {
-    (0..count).map(|_| CapacitySocket::bind(ANY).expect("a free port")).collect()
 }
 
 #[test]
@@ -41,61 +33,87 @@ fn three_measurers_on_loopback_find_their_capacities() {
     for (index, report) in (0..).zip(&reports) {
         assert_eq!(report.index, index);
         assert_eq!(report.lost().count(), 0, "{report:?}");
-        assert_eq!(report.stranger_packets, 0);
+        assert_eq!(report.stranger_connections, 0);
         for peer in &report.peers {
             assert_eq!(peer.seconds.len(), SECONDS as usize);
-            assert!(peer.seconds.iter().any(|it| it.sent_bytes > 0));
-            assert!(peer.seconds.iter().any(|it| it.received_bytes > 0));
+            assert!(peer.seconds.iter().any(|second| second.sent_bytes > 0));
+            assert!(peer.seconds.iter().any(|second| second.received_bytes > 0));
             assert_eq!(peer.send_error, None);
         }
     }
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     for found in team_capacities(SECONDS, &traffic) {
         assert!(found.missing.is_empty());
-        assert!(found.capacity.is_some_and(|it| it > Rate::ZERO && it.as_mbit_per_s() < 50.0));
+        assert!(
+            found.capacity.is_some_and(|rate| rate > Rate::ZERO && rate.as_mbit_per_s() < 50.0)
+        );
     }
 }
 
 #[test]
-fn an_absent_peer_is_named_and_packets_of_strangers_are_counted() {
-    let sockets = sockets(2);
-    let test = test(0, &sockets, 1);
-    let stranger = std::net::UdpSocket::bind(ANY).expect("a free port");
-    for len in [0, 1, 54, 1372, 3000] {
-        stranger.send_to(&vec![1; len], test.listen).expect("sent");
+fn several_pumps_share_connections_and_rate() {
+    let (site, cancel) = (Site::new().expect("keys"), AtomicBool::new(false));
+    let [ours, theirs] = [3, 2].map(|pumps| site.listen(HERE, pumps).expect("free ports"));
+    let (our_ports, their_ports) = (ports(&ours), ports(&theirs));
+    assert_eq!((our_ports.len(), their_ports.len()), (3, 2));
+    let one = test(2);
+    let other = CapacityTest {
+        index: 1,
+        peers: vec![CapacityPeer { index: 0, ..one.peers[0] }],
+        ..one.clone()
+    };
+    let shares = (0..3).map(|number| one.share(number, 3, &[vec![7, 8]], Instant::ORIGIN));
+    let of_route: Vec<_> = shares.map(|share| (share.rate, share.routes[0].to.len())).collect();
+    assert!(of_route.iter().all(|(_, sockets)| *sockets == 2), "{of_route:?}");
+    assert_eq!(of_route.iter().map(|(rate, _)| *rate).sum::<Rate>(), one.rate);
+    let reports = thread::scope(|scope| {
+        let other = scope.spawn(|| other.run(&site, theirs, &[our_ports], START_DELAY, &cancel));
+        let one = one.run(&site, ours, &[their_ports], START_DELAY, &cancel);
+        [one, other.join().expect("no panic")]
+    });
+    for report in reports {
+        let report = report.expect("a report");
+        assert_eq!((report.lost().count(), report.stranger_connections), (0, 0), "{report:?}");
+        let bytes = report.peers[0].seconds.iter().map(|second| second.sent_bytes);
+        let most = 40_000_000 / 8 + 300_000;
+        assert!(
+            bytes.clone().all(|bytes| bytes > 0 && bytes < most),
+            "{:?}",
+            bytes.collect::<Vec<_>>()
+        );
     }
-    let report = test.run_on(&sockets[0], &AtomicBool::new(false)).expect("a report");
-    let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer, why.to_string())).collect();
-    assert_eq!(lost.len(), 1);
-    assert_eq!(lost[0].0, test.peers[0]);
-    assert!(lost[0].1.contains("is its UDP port open"), "{}", lost[0].1);
-    assert_eq!(report.stranger_packets, 5);
+}
+
+#[test]
+fn an_absent_peer_is_named() {
+    let site = Site::new().expect("keys");
+    // One without ports, and one that does not listen on its port.
+    for ports in [vec![], vec![1]] {
+        let listeners = site.listen(HERE, 1).expect("a free port");
+        let report =
+            test(1).run(&site, listeners, &[ports], Duration::ZERO, &AtomicBool::new(false));
+        let report = report.expect("a report");
+        let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer.index, why)).collect();
+        assert_eq!(lost, [(1, Lost::NeverProved)]);
+        assert!(lost[0].1.to_string().contains("landing_ports"));
+    }
 }
 
 #[test]
 fn a_cancelled_test_gives_no_report() {
-    let sockets = sockets(2);
-    let result = test(0, &sockets, 600).run_on(&sockets[0], &AtomicBool::new(true));
+    let site = Site::new().expect("keys");
+    let listeners = site.listen(HERE, 1).expect("a free port");
+    let cancel = AtomicBool::new(true);
+    let result = test(600).run(&site, listeners, &[vec![]], Duration::from_secs(60), &cancel);
     assert!(matches!(result, Err(CapacityError::Cancelled)), "{result:?}");
 }
 
 #[test]
-fn a_public_member_must_be_allowed() {
-    let sockets = sockets(2);
-    let mut test = test(0, &sockets, 1);
-    let public = IpAddr::from([198, 51, 100, 7]);
-    test.peers[0].address.set_ip(public);
-    let refused = test.run_on(&sockets[0], &AtomicBool::new(false)).expect_err("refused");
-    assert!(refused.to_string().contains("198.51.100.7 of member 1 is public"), "{refused}");
-    test.allowed.insert(public);
-    assert!(test.check_consent().is_ok());
-}
-
-#[test]
-fn a_foreign_listen_address_is_reported_clearly() {
-    let sockets = sockets(2);
-    let listen = SocketAddr::from(([198, 51, 100, 7], 9));
-    let test = CapacityTest { listen, ..test(0, &sockets, 1) };
-    let error = test.run(&AtomicBool::new(false)).expect_err("not our address").to_string();
-    assert!(error.contains("198.51.100.7:9") && error.contains("an address of this machine"));
+fn a_delay_of_more_than_a_minute_and_a_foreign_address_are_errors() {
+    let site = Site::new().expect("keys");
+    let delay = Duration::from_secs(61);
+    let result = test(1).run(&site, Vec::new(), &[vec![]], delay, &AtomicBool::new(false));
+    assert!(matches!(result, Err(CapacityError::Test(TestError::Delay(_)))), "{result:?}");
+    let error = site.listen([198, 51, 100, 7].into(), 1).expect_err("not our address").to_string();
+    assert!(error.contains("198.51.100.7") && error.contains("an address of this machine"));
 }
