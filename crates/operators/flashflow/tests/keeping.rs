@@ -117,10 +117,36 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
         "{:#?}",
         printed.out
     );
+    // The votes of C tor, which has not used the bandwidth file.
+    let votes = network.dir().join("auth0/v3-status-votes");
+    let votes = votes.to_str().expect("text");
+    let arguments = ["site", "--store", "bandwidth/store.db", "--votes", votes, "--out", "site"];
+    scratch.run(&arguments).assert_code(0);
+    let named = |file: &str| scratch.path("site").join(file);
+    let index = fs::read_to_string(named("index.html")).expect("a page");
+    assert!(index.contains("Relays with an estimate: <b>2</b>"), "{index}");
+    let found = fs::read_to_string(named("relays.js")).expect("a list");
+    assert!(found.contains("\"slow\"") && found.contains("\"fast\""), "{found}");
     let stranger = "F".repeat(40);
     let printed = scratch.run(&["bwfile", "explain", &stranger, "--store", "bandwidth/store.db"]);
     printed.assert_refused(&[&stranger, "has no relay"]);
 
+    measurer.stop();
+    network.stop().expect("down");
+    scratch.wait_until_clean();
+}
+
+#[test]
+fn a_measurer_accepts_the_next_relay_before_the_load_of_the_last_one_ends() {
+    let scratch = Scratch::new();
+    // Each of the two relays gets more than half of the measurer.
+    let (network, measurer) = two_relays_by_plan(&scratch, 200);
+    let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--json"]);
+    run.wait_for_outs("two results", 2, |line| line.contains("\"type\":\"relay\""));
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    ended.assert_code(130);
+    assert!(!ended.error.contains("busy"), "{}", ended.error);
     measurer.stop();
     network.stop().expect("down");
     scratch.wait_until_clean();
