@@ -172,7 +172,7 @@ fn unmeasured(
     listed: &[ListedRelay],
     estimates: &[bwfile::Estimate],
 ) -> Result<Vec<bwfile::Estimate>, Error> {
-    let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
+    let known: BTreeSet<_> = estimates.iter().map(|estimate| estimate.fingerprint).collect();
     let line = |relay: &ListedRelay| {
         let reason = relay.left_out.clone().unwrap_or_else(|| "not measured yet".to_owned());
         let nickname = documents::nickname(&relay.nickname)?;

@@ -193,7 +193,7 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
     }
 }
 
-/// What limited the counted seconds of the last round, as far as it is known: what the verdict follows.
+/// What limited the counted seconds of the last round, as far as it is known. The verdict follows it.
 fn limits(seconds: &[Second], is_conclusive: bool) -> Option<String> {
     let last = seconds.iter().filter(|second| second.counts).map(|second| second.round).max()?;
     let counted = || seconds.iter().filter(|second| second.counts && second.round == last);

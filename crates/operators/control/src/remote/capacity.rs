@@ -146,7 +146,7 @@ async fn run(
         }
     }
     let ports: BTreeMap<u16, Vec<u16>> =
-        team.iter().map(|it| (it.order.index, it.ports.clone())).collect();
+        team.iter().map(|member| (member.order.index, member.ports.clone())).collect();
     let mut tests = JoinSet::new();
     for listening in team {
         let of_peer = |peer: &CapacityPeer| ports.get(&peer.index).cloned().unwrap_or_default();

@@ -159,7 +159,7 @@ impl Pages {
             capacity: large(overview.capacity),
             estimated: overview.relays,
             relays,
-            consensus: overview.consensus.map(|it| time(Some(it.valid_after_unix_s))),
+            consensus: overview.consensus.map(|consensus| time(Some(consensus.valid_after_unix_s))),
             authorities: authorities.join(", "),
             figures: figures.map(|figure| in_page(&figure.without_values())).collect(),
             prefixes,
@@ -197,7 +197,7 @@ impl Pages {
 impl RelayPage<'_> {
     pub(super) fn to_json(&self) -> String {
         let Self { relay, weight_kb_s, explanation, measurements, decision } = self;
-        let seconds = measurements.iter().map(|it| &it.seconds).find(|seconds| !seconds.is_empty());
+        let seconds = measurements.iter().map(|measurement| &measurement.seconds).find(|seconds| !seconds.is_empty());
         let json = RelayJson {
             fingerprint: relay.rsa.to_string(),
             nickname: &relay.nickname,
