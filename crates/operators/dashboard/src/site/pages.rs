@@ -197,7 +197,10 @@ impl Pages {
 impl RelayPage<'_> {
     pub(super) fn to_json(&self) -> String {
         let Self { relay, weight_kb_s, explanation, measurements, decision } = self;
-        let seconds = measurements.iter().map(|measurement| &measurement.seconds).find(|seconds| !seconds.is_empty());
+        let seconds = measurements
+            .iter()
+            .map(|measurement| &measurement.seconds)
+            .find(|seconds| !seconds.is_empty());
         let json = RelayJson {
             fingerprint: relay.rsa.to_string(),
             nickname: &relay.nickname,
