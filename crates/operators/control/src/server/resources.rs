@@ -22,8 +22,7 @@ const ROUND_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The share of a round can be promised to another one in this time before its load ends: the coordinator's, and a little for clocks that
 /// differ.
-const PROMISED_AHEAD: onion::Duration =
-    onion::Duration::from_millis(SETUP_AHEAD_S as u64 * 1000 + 200);
+const PROMISED_AHEAD: Duration = Duration::from_millis(SETUP_AHEAD_S as u64 * 1000 + 200);
 
 /// The capacity of a measurer, and its allocation to sessions and rounds.
 pub(super) struct Resources {
@@ -223,7 +222,7 @@ impl Reservation {
 impl RunningMark {
     /// The round was ordered to begin its load after this delay, for this time. Returns the delay until there is room for the load: it is
     /// longer if the loads that its share was promised from have not ended by then.
-    pub(super) fn start(&self, delay: onion::Duration, length: onion::Duration) -> onion::Duration {
+    pub(super) fn start(&self, delay: Duration, length: Duration) -> Duration {
         let mut state = self.resources.lock();
         let now = self.resources.clock.now();
         let is_own = |entry: &&Entry| entry.number == self.number;
@@ -322,7 +321,7 @@ mod tests {
     fn a_share_can_be_promised_in_the_last_seconds_of_its_load_which_the_next_one_waits_for() {
         let resources = resources(100);
         let reserve = |rate| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(rate), 1);
-        let seconds = onion::Duration::from_secs;
+        let seconds = Duration::from_secs;
         let (_old, old_mark) = reserve(80).expect("room");
         assert_eq!(old_mark.start(seconds(1), seconds(60)), seconds(1));
         assert!(reserve(80).is_err(), "its load has just begun");
