@@ -20,10 +20,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use store::{Line, Reader, RelayQuery, RelayRow, StoreError};
+use store::{Line, Reader, RelayQuery, RelayRow, State, StoreError};
 
 /// A folder with this file is a site, and may be replaced.
-const MARK: &str = "relays.js";
+const MARK: &str = "flashflow-site.txt";
 /// Measurements of a relay that are explained and drawn: some months of daily ones.
 const MEASUREMENTS: usize = 120;
 
@@ -113,10 +113,10 @@ impl Folder<'_> {
 #[derive(Serialize)]
 struct Found<'a>(String, &'a str, Option<f64>);
 
-/// Writes the site. It is complete in a folder of its own before it replaces an earlier one, so that readers see either of them.
+/// Writes the site. It is complete in a folder of its own before it replaces an earlier one; between two renames there is none.
 ///
 /// # Errors
-/// [`SiteError`]. Then an earlier site is unchanged.
+/// [`SiteError`]. Then an earlier site is in its place.
 pub fn write_site(options: &SiteOptions<'_>) -> Result<Site, SiteError> {
     let out = options.out;
     let failed = |source| SiteError::Write { path: out.to_owned(), source };
@@ -131,10 +131,17 @@ pub fn write_site(options: &SiteOptions<'_>) -> Result<Site, SiteError> {
     let partial = tempfile::Builder::new().prefix(".site-").tempdir_in(parent).map_err(failed)?;
     let made = partial.path().join("site");
     let site = fill(options, &made)?;
+    let before = partial.path().join("before");
     if replaces {
-        fs::rename(out, partial.path().join("before")).map_err(failed)?;
+        fs::rename(out, &before).map_err(failed)?;
     }
-    fs::rename(&made, out).map_err(failed)?;
+    fs::rename(&made, out).map_err(|source| {
+        if replaces {
+            // The first error is the one to report.
+            let _ = fs::rename(&before, out);
+        }
+        failed(source)
+    })?;
     Ok(site)
 }
 
@@ -174,7 +181,8 @@ fn fill(options: &SiteOptions<'_>, out: &Path) -> Result<Site, SiteError> {
         Found(relay.rsa.to_string(), &relay.nickname, mbit)
     });
     let found = serde_json::to_string(&found.collect::<Vec<_>>()).unwrap_or_default();
-    folder.write(MARK, format!("window.relays = {found};\n").as_bytes())?;
+    folder.write("relays.js", format!("window.relays = {found};\n").as_bytes())?;
+    folder.write(MARK, b"Written by `flashflow site`, which replaces this folder as a whole.\n")?;
     folder.write("site.js", include_bytes!("assets/site.js"))?;
     let style = [include_str!("assets/style.css"), report::experiment::PAGE_STYLE].concat();
     folder.write("style.css", style.as_bytes())?;
@@ -222,9 +230,12 @@ impl Relays<'_> {
     }
 
     fn write_relay(&self, reader: &Reader, relay: &RelayRow) -> Result<(), SiteError> {
-        let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
+        let mut measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
+        // Nobody needs to know at once that it is being measured.
+        measurements.retain(|measurement| measurement.state != State::Running);
         let line = self.lines.map(|lines| lines.get(&relay.rsa).copied());
-        let explanation = reader.explain(relay, &measurements, line, self.options.now_unix_s)?;
+        let explanation =
+            reader.explain_publicly(relay, &measurements, line, self.options.now_unix_s)?;
         let explanation: Vec<String> =
             explanation.iter().map(|words| without_addresses(words)).collect();
         let fingerprint = Fingerprint::from_bytes(relay.rsa.0);

@@ -63,11 +63,37 @@ impl Reader {
         line: Option<Option<Line>>,
         now_unix_s: u64,
     ) -> Result<Vec<String>, StoreError> {
+        let suspects = self.suspects(Some(relay.rsa))?;
+        self.explain_with(relay, measurements, line, &suspects, now_unix_s)
+    }
+
+    /// Like [`explain`](Self::explain), for the public: without relays that may share its machine, since an adversary can make others seem to.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn explain_publicly(
+        &self,
+        relay: &RelayRow,
+        measurements: &[Measurement],
+        line: Option<Option<Line>>,
+        now_unix_s: u64,
+    ) -> Result<Vec<String>, StoreError> {
+        self.explain_with(relay, measurements, line, &[], now_unix_s)
+    }
+
+    fn explain_with(
+        &self,
+        relay: &RelayRow,
+        measurements: &[Measurement],
+        line: Option<Option<Line>>,
+        suspects: &[Suspect],
+        now_unix_s: u64,
+    ) -> Result<Vec<String>, StoreError> {
         Ok(explain(&Subject {
             relay,
             measurements,
             neighbours: self.neighbours(relay)?,
-            suspects: &self.suspects(Some(relay.rsa))?,
+            suspects,
             consensus_seen_unix_s: self.newest_consensus(now_unix_s)?.map(|it| it.seen_unix_s),
             line,
             policy: self.history_policy()?,
@@ -193,28 +219,33 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
     }
 }
 
-/// What limited the counted seconds of the last round, as far as it is known. The verdict follows it.
+/// What limited the counted seconds of the last round, as far as it is known, and the conclusion, which agrees with the verdict.
 fn limits(seconds: &[Second], is_conclusive: bool) -> Option<String> {
     let last = seconds.iter().filter(|second| second.counts).map(|second| second.round).max()?;
     let counted = || seconds.iter().filter(|second| second.counts && second.round == last);
     let bytes = || counted().map(|second| second.bytes);
     let [least, best] = [bytes().min()?, bytes().max()?].map(Rate::from_byte_per_s);
     let spread = format!("In round {last} its slowest second had {least}, its fastest {best}.");
-    let held = HeldSeconds::count(counted().map(|second| second.limiter.waited())).in_order();
-    let Some((most, _)) = held.first() else { return Some(spread) };
-    let places = held.iter().map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
+    let held = HeldSeconds::count(counted().map(|second| second.limiter.waited()));
+    let order = held.in_order();
+    let Some((most, _)) = order.first() else { return Some(spread) };
+    let places =
+        order.iter().map(|(waited, count)| format!("for {} in {count}", waited.in_words()));
     let places = places.collect::<Vec<_>>().join(", ");
-    let limit = match most {
-        // Cells also wait for a relay with spare capacity.
-        Waited::Relay if !is_conclusive => "",
-        Waited::Relay => {
+    let own_cause = held.own_cause().map(|(waited, _)| waited);
+    let limit = match (is_conclusive, own_cause, most) {
+        (true, _, Waited::Relay) => {
             " So the limit is the relay's own: its configured rate, its processor (a core of tor at 100 %), or its link."
         }
-        Waited::Path => {
+        (false, Some(Waited::Processor), _) => {
+            " So the limit is a measurer's processor, not the relay."
+        }
+        (false, Some(Waited::AssignedRate), _) => " So the limit is the load, not the relay.",
+        (false, _, Waited::Path) => {
             " So the limit is the network on the way to the relay, which may be its own link."
         }
-        Waited::Processor => " So the limit is a measurer's processor, not the relay.",
-        Waited::AssignedRate => " So the limit is the load, not the relay.",
+        // Cells also wait for a relay with spare capacity.
+        _ => "",
     };
     Some(format!("Of {} seconds, most cells waited {places}. {spread}{limit}", counted().count()))
 }
@@ -293,7 +324,7 @@ fn weight(subject: &Subject<'_>) -> Option<String> {
             "The weight is less than the estimate: the operator allows at most {weight} (bandwidth-avg of its descriptor)."
         )
     } else {
-        "The bandwidth file was made before the last estimate; the next one will include it."
+        "The bandwidth file was made before the last estimate; a later one will include it."
             .to_owned()
     })
 }

@@ -177,6 +177,18 @@ fn choose<'i>(run: &RunOptions, items: &'i [Item]) -> Result<Vec<&'i Item>, Erro
             "there is no item or paper {unknown}; papers are {papers}, items are listed by `flashflow-lab papers list`"
         )));
     }
+    let lacks = |item: &&Item| {
+        let is_named = run.names.iter().any(|name| name.eq_ignore_ascii_case(&item.id));
+        is_named && !(item.is_recorded() && (!item.needs_data() || run.data.is_dir()))
+    };
+    if let Some(item) = items.iter().find(lacks) {
+        let why = if item.is_recorded() {
+            format!("it needs the data in {}: see --data", run.data.display())
+        } else {
+            item.open.clone().unwrap_or_default()
+        };
+        return Err(Error::Failed(format!("{} cannot be run: {why}", item.id)));
+    }
     let is_chosen = |item: &&Item| {
         run.names.iter().any(|name| is_named(item, name))
             && item.is_recorded()
@@ -194,7 +206,7 @@ fn perform(item: &Item, data: &Path) -> Result<String, Error> {
     let folder = tempfile::tempdir()?;
     let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
     let mut printed = String::new();
-    for command in &item.commands {
+    for (place, command) in item.commands.iter().enumerate() {
         let mut words = command.split(' ');
         let program = own.with_file_name(words.next().unwrap_or_default());
         let arguments = words.map(|word| word.replace("DATA", &data.to_string_lossy()));
@@ -207,8 +219,14 @@ fn perform(item: &Item, data: &Path) -> Result<String, Error> {
             .output()
             .map_err(file_error("run", &program))?;
         printed = String::from_utf8_lossy(&ended.stdout).into_owned();
-        // A claim that does not hold is a result, too.
-        if !matches!(ended.status.code(), Some(0 | 1 | 3)) {
+        // A claim that does not hold is a result, too; a preparation that fails is none.
+        let is_last = place + 1 == item.commands.len();
+        let is_result = match ended.status.code() {
+            Some(0) => true,
+            Some(1 | 3) => is_last,
+            _ => false,
+        };
+        if !is_result {
             return Err(Error::Failed(format!(
                 "{}: `{command}` ended with {}, so there is nothing to record",
                 item.id, ended.status

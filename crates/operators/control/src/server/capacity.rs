@@ -14,6 +14,9 @@ use tokio::task::spawn_blocking;
 /// Time from our answer to the start, in which the other members are connected.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The sockets of a test among three members, which any measurer opens.
+const SOCKETS_USUAL: u32 = 320;
+
 /// Cancels the test when it is dropped: the coordinator is gone.
 struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -34,8 +37,18 @@ pub(super) async fn serve(
     let in_force = Arc::clone(&service.in_force.borrow());
     let test = order.test(resources.capacity(), peer.address.ip(), &in_force.rules);
     let test = test.map_err(End::lasting)?;
-    let reserved = resources.reserve(peer.key, test.rate, test.sockets_total());
+    let (sockets, sockets_max) = (test.sockets_total(), resources.sockets_max().max(SOCKETS_USUAL));
+    if sockets > sockets_max {
+        return Err(End::lasting(format!(
+            "{sockets} sockets are more than the {sockets_max} that this measurer opens in a test"
+        )));
+    }
+    let reserved = resources.reserve(peer.key, test.rate, sockets);
     let (reservation, mark) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
+    // Before anybody starts: seconds are compared between members.
+    let waiting = spawn_blocking(move || reservation.wait_for_room().map(|()| reservation));
+    let reservation = waiting.await.map_err(|_| End::lasting("the capacity test failed"))?;
+    let reservation = reservation.map_err(|error| End::lasting(error.to_string()))?;
     let pumps = usize::try_from(service.pumps).unwrap_or(1).clamp(1, PORTS_MAX);
     let listeners = service.site.listen(service.address.ip(), pumps);
     let listeners = listeners.map_err(|error| End::lasting(error.to_string()))?;
@@ -58,8 +71,7 @@ pub(super) async fn serve(
     let (cancel, site) = (Arc::clone(&guard.0), service.site.clone());
     let work = spawn_blocking(move || {
         // Both are released when the test is over, even if its task was dropped.
-        let _mark = mark;
-        reservation.wait_for_room().map_err(|error| error.to_string())?;
+        let (_mark, _reservation) = (mark, reservation);
         let CapacityStart { ports, delay } = start;
         test.run(&site, listeners, &ports, delay, &cancel).map_err(|error| error.to_string())
     });

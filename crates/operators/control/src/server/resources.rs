@@ -24,6 +24,9 @@ const ROUND_END_TIMEOUT: Duration = Duration::from_secs(10);
 /// differ.
 const PROMISED_AHEAD: Duration = Duration::from_millis(SETUP_AHEAD_S as u64 * 1000 + 200);
 
+/// A load begins at most this much later than it was ordered to.
+const LATE_MAX: Duration = Duration::from_millis(200);
+
 /// The capacity of a measurer, and its allocation to sessions and rounds.
 pub(super) struct Resources {
     capacity: Rate,
@@ -59,10 +62,18 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether its share can be promised to another round, whose load begins later.
-    fn is_promised(&self, now: Instant) -> bool {
-        let ends_soon = |end: Instant| end.saturating_since(now) <= PROMISED_AHEAD;
-        self.is_ending || self.load_ends.is_some_and(ends_soon)
+    /// Whether its share can be promised to another round of a coordinator: one whose load begins later. Only its own coordinator knows
+    /// when that is.
+    fn is_promised(&self, now: Instant, coordinator: PublicKey) -> bool {
+        self.is_ending || self.load_rest(now, coordinator).is_some()
+    }
+
+    /// How long its load still lasts, if it is in its last seconds and was ordered by this coordinator.
+    fn load_rest(&self, now: Instant, coordinator: PublicKey) -> Option<Duration> {
+        let rest = self.load_ends?.saturating_since(now);
+        let ends_soon =
+            !self.is_ending && self.coordinator == coordinator && rest <= PROMISED_AHEAD;
+        ends_soon.then_some(rest)
     }
 }
 
@@ -143,7 +154,7 @@ impl Resources {
     ) -> Result<(Reservation, RunningMark), Refusal> {
         let mut state = self.lock();
         let now = self.clock.now();
-        let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now));
+        let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now, coordinator));
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
             let others = staying().filter(|it| it.coordinator != coordinator).count();
@@ -159,7 +170,9 @@ impl Resources {
             let reason = format!("busy: {ROUNDS_MAX} rounds are running, which is the maximum");
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
-        let open = staying().fold(0u32, |sum, entry| sum.saturating_add(entry.sockets));
+        // A load in its last seconds still has its sockets.
+        let with_sockets = state.rounds.iter().filter(|entry| !entry.is_ending);
+        let open = with_sockets.fold(0u32, |sum, entry| sum.saturating_add(entry.sockets));
         if open > 0 && sockets > self.sockets_max.saturating_sub(open) {
             let reason = format!(
                 "busy: {open} sockets are in use, and {sockets} more are more than the {} for which there are file descriptors \
@@ -220,28 +233,38 @@ impl Reservation {
 }
 
 impl RunningMark {
-    /// The round was ordered to begin its load after this delay, for this time. Returns the delay until there is room for the load: it is
-    /// longer if the loads that its share was promised from have not ended by then.
-    pub(super) fn start(&self, delay: Duration, length: Duration) -> Duration {
+    /// The round was ordered to begin its load after this delay, for this time. Returns the delay until there is room for the load.
+    ///
+    /// # Errors
+    /// [`RefusalCode::Busy`] if the loads from which its share was promised last longer: the other measurers would not wait.
+    pub(super) fn start(&self, delay: Duration, length: Duration) -> Result<Duration, Refusal> {
         let mut state = self.resources.lock();
         let now = self.resources.clock.now();
         let is_own = |entry: &&Entry| entry.number == self.number;
-        let own = state.rounds.iter().find(is_own).map(|entry| entry.rate).unwrap_or_default();
-        let ending = || {
-            let earlier = state.rounds.iter().filter(|entry| entry.number < self.number);
-            earlier.filter(|entry| entry.is_promised(now))
+        let Some((own, coordinator)) =
+            state.rounds.iter().find(is_own).map(|entry| (entry.rate, entry.coordinator))
+        else {
+            return Ok(delay);
         };
-        let rate: Rate = ending().map(|entry| entry.rate).sum();
-        let staying = state.rounds.iter().filter(|entry| !entry.is_promised(now) && !is_own(entry));
-        let staying: Rate = staying.map(|entry| entry.rate).sum();
-        let last = ending().filter_map(|entry| entry.load_ends).max();
-        let waits = rate + staying + own > self.resources.capacity;
-        let room = last.filter(|_| waits).map(|end| end.saturating_since(now));
-        let delay = delay.max(room.unwrap_or_default());
+        let earlier = state.rounds.iter().filter(|entry| entry.number < self.number);
+        let rests =
+            earlier.filter_map(|entry| Some((entry.rate, entry.load_rest(now, coordinator)?)));
+        let rests: Vec<(Rate, Duration)> = rests.collect();
+        let staying = state.rounds.iter().filter(|entry| !entry.is_promised(now, coordinator));
+        let others: Rate = staying.filter(|entry| !is_own(entry)).map(|entry| entry.rate).sum();
+        let used: Rate = rests.iter().map(|(rate, _)| *rate).sum();
+        let is_too_much = used + others + own > self.resources.capacity;
+        let rest = rests.iter().map(|(_, rest)| *rest).max().filter(|_| is_too_much);
+        let room = rest.unwrap_or_default();
+        if room > delay + LATE_MAX {
+            let reason = format!("busy: an earlier load lasts for {} ms more", room.as_millis());
+            return Err(Refusal::new(RefusalCode::Busy, reason));
+        }
+        let delay = delay.max(room);
         if let Some(entry) = state.rounds.iter_mut().find(|entry| entry.number == self.number) {
             entry.load_ends = Some(now + delay + length);
         }
-        delay
+        Ok(delay)
     }
 }
 
@@ -318,29 +341,29 @@ mod tests {
     }
 
     #[test]
-    fn a_share_can_be_promised_in_the_last_seconds_of_its_load_which_the_next_one_waits_for() {
+    fn a_share_can_be_promised_to_its_coordinator_in_the_last_seconds_of_its_load() {
         let resources = resources(100);
-        let reserve = |rate| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(rate), 1);
+        let reserve_of = |key, rate| {
+            resources.reserve(PublicKey([key; 32]), Rate::from_bit_per_s(rate), SOCKETS_MAX / 2)
+        };
+        let reserve = |rate| reserve_of(1, rate);
         let seconds = Duration::from_secs;
         let (_old, old_mark) = reserve(80).expect("room");
-        assert_eq!(old_mark.start(seconds(1), seconds(60)), seconds(1));
+        assert_eq!(old_mark.start(seconds(1), seconds(60)), Ok(seconds(1)));
         assert!(reserve(80).is_err(), "its load has just begun");
         // As if most of it were over.
-        assert_eq!(old_mark.start(seconds(0), seconds(3)), seconds(0));
+        assert_eq!(old_mark.start(seconds(0), seconds(3)), Ok(seconds(0)));
+        assert!(reserve_of(2, 80).is_err(), "another coordinator does not know when it ends");
         let (_new, new_mark) = reserve(80).expect("promised");
         assert!(reserve(80).is_err(), "but only once");
-        let (_small, small_mark) = reserve(20).expect("room");
-        let delay = new_mark.start(seconds(1), seconds(60));
-        assert!(
-            delay > seconds(1) && delay <= seconds(3),
-            "the two loads do not overlap: {delay:?}"
-        );
-        let later = new_mark.start(seconds(5), seconds(60));
-        assert_eq!(later, seconds(5), "the coordinator's own delay is long enough");
-        assert!(
-            small_mark.start(seconds(0), seconds(60)) > seconds(0),
-            "80, 80 and 20 are too much"
-        );
+        let refusal = reserve(20).map(drop).expect_err("no sockets");
+        assert!(refusal.reason.contains("sockets are in use"), "{}", refusal.reason);
+        let refusal = new_mark.start(seconds(1), seconds(60)).expect_err("the loads would overlap");
+        assert_eq!(refusal.code, RefusalCode::Busy);
+        assert_eq!(new_mark.start(seconds(5), seconds(60)), Ok(seconds(5)), "afterwards");
+        // A load that was stopped needs no room.
+        drop(old_mark);
+        assert_eq!(new_mark.start(seconds(1), seconds(60)), Ok(seconds(1)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One round, on a thread of its own, since members may block.
 
 use super::resources::{Reservation, RunningMark};
+use crate::refusal::Refusal;
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::io;
@@ -33,9 +34,14 @@ impl Round {
     }
 
     /// Starts to send after `delay`, and not before there is room.
-    pub(super) fn start(&self, delay: Duration) {
+    ///
+    /// # Errors
+    /// If there is no room by then.
+    pub(super) fn start(&self, delay: Duration) -> Result<(), Refusal> {
+        let delay = self.mark.start(delay, self.length)?;
         // A thread that has ended has reported the reason.
-        let _ = self.starts.send(self.mark.start(delay, self.length));
+        let _ = self.starts.send(delay);
+        Ok(())
     }
 }
 

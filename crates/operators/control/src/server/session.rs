@@ -270,8 +270,8 @@ impl Session {
             };
             return Err(Refusal::new(RefusalCode::OutOfOrder, reason));
         }
+        state.round.start(delay)?;
         state.phase = Phase::Started;
-        state.round.start(delay);
         Ok(())
     }
 

@@ -32,7 +32,7 @@ impl Plan {
                     room.grow();
                 }
                 let Some(room) = plan.rooms.get(team) else { break };
-                let is_crowded = of_team.is_crowded(room.team());
+                let mut is_crowded = of_team.is_crowded(room.team());
                 let mut place = 0;
                 while let Some(largest) = of_team.from(place) {
                     let takes_smallest = is_crowded
@@ -47,7 +47,8 @@ impl Plan {
                         plan.take(entry, team, Some(slot));
                         of_team.remove(next);
                     } else if takes_smallest {
-                        break;
+                        // It is another team's in this slot, or has too many relays.
+                        is_crowded = false;
                     } else if let Some(room) = plan.rooms.get(team) {
                         // All machines that need at least as much are skipped at once.
                         let fits = |share: Share| room.fits(slot, share);

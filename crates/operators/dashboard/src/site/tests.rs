@@ -144,7 +144,7 @@ fn a_site_replaces_an_earlier_one_and_nothing_else() {
     let error = scratch.write(Some(&scratch.path("bad.v3bw")), &[]).expect_err("no bandwidth file");
     assert!(error.to_string().contains("bad.v3bw"), "{error}");
     assert_eq!(scratch.read("index.html"), before);
-    fs::remove_file(scratch.path("site/relays.js")).expect("it is there");
+    fs::remove_file(scratch.path("site/flashflow-site.txt")).expect("it is there");
     let error = scratch.write(None, &[]).expect_err("not a site");
     assert!(matches!(error, SiteError::Foreign { .. }), "{error}");
     assert_eq!(scratch.read("index.html"), before);

@@ -306,8 +306,18 @@ fn a_lower_bound_is_explained_with_its_reason() {
 fn the_operator_of_a_relay_reads_its_weight_and_what_limited_it() {
     let conclusive = closed(relay(1), NOW, 1, 2_300_000).record;
     let words = explain_record(&conclusive).join("\n");
-    check_contains(&words, &["the weight 2300 KB/s", "So the limit is the network"]);
-    assert!(words.lines().count() <= 3, "{words}");
+    check_contains(&words, &["the weight 2300 KB/s", "for the path to the relay in 5"]);
+    assert!(!words.contains("So the limit"), "the verdict says that it is the relay's: {words}");
+    let (capacity, next) =
+        (Rate::from_byte_per_s(2_300_000), coordinator::Attempt::first(Rate::ZERO, 4));
+    let lower_bound = End::Measured {
+        capacity,
+        round: 1,
+        inconclusive: Some(Inconclusive::LoadTooSmall { next }),
+    };
+    let mut far = conclusive.clone();
+    far.end = lower_bound.clone();
+    check_contains(&explain_record(&far).join("\n"), &["So the limit is the network"]);
     let mut busy = conclusive;
     let accounts = busy.rounds.iter_mut().flat_map(|round| &mut round.seconds);
     for account in accounts.flat_map(|second| &mut second.accounts).flatten() {
@@ -319,13 +329,7 @@ fn the_operator_of_a_relay_reads_its_weight_and_what_limited_it() {
         &["most cells waited for the relay in 5", "So the limit is the relay's own"],
     );
     let mut bound = busy;
-    let (capacity, next) =
-        (Rate::from_byte_per_s(2_300_000), coordinator::Attempt::first(Rate::ZERO, 4));
-    bound.end = End::Measured {
-        capacity,
-        round: 1,
-        inconclusive: Some(Inconclusive::LoadTooSmall { next }),
-    };
+    bound.end = lower_bound;
     let words = explain_record(&bound).join("\n");
     check_contains(&words, &["the weight 2300 KB/s", "clients' traffic"]);
     assert!(
