@@ -3,7 +3,6 @@
 use netdoc::bwfile::BandwidthFile;
 use netdoc::check_as_tor;
 use onion::identity::RsaId;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use store::Line;
@@ -15,14 +14,15 @@ use store::Line;
 pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
     let bytes = fs::read(file).map_err(|error| error.to_string())?;
     let parsed = BandwidthFile::parse(&bytes).map_err(|error| error.to_string())?;
-    Ok(lines(&bytes, &parsed.file).remove(&relay))
+    let mut lines = lines(&bytes, &parsed.file);
+    Ok(lines.find(|(found, _)| *found == relay).map(|(_, line)| line))
 }
 
-/// The lines of a file, which was parsed from these bytes. Of several lines of a relay, the first counts.
-pub(crate) fn lines(bytes: &[u8], file: &BandwidthFile) -> BTreeMap<RsaId, Line> {
+/// The lines of a file, which was parsed from these bytes.
+pub(crate) fn lines(bytes: &[u8], file: &BandwidthFile) -> impl Iterator<Item = (RsaId, Line)> {
     // Judged at the time of the file: its age is a separate matter.
     let voted = check_as_tor(bytes, file.timestamp).relays;
-    let line = |line: &netdoc::bwfile::RelayLine| {
+    file.relays.iter().map(move |line| {
         let parsed = Line {
             bw_kb_s: line.bw_kb_s,
             time_unix_s: line.time,
@@ -31,7 +31,5 @@ pub(crate) fn lines(bytes: &[u8], file: &BandwidthFile) -> BTreeMap<RsaId, Line>
             is_under_min_report: line.under_min_report,
         };
         (RsaId(*line.node_id.as_bytes()), parsed)
-    };
-    // A later entry of a map replaces an earlier one.
-    file.relays.iter().rev().map(line).collect()
+    })
 }

@@ -20,7 +20,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use store::{Line, Reader, RelayQuery, RelayRow, State, StoreError};
+use store::{Audience, Explainer, Line, Reader, RelayQuery, RelayRow, State, StoreError};
 
 /// A folder with this file is a site, and may be replaced.
 const MARK: &str = "flashflow-site.txt";
@@ -201,7 +201,10 @@ fn lines(path: &Path) -> Result<BTreeMap<RsaId, Line>, SiteError> {
     let failed = |problem| SiteError::File { path: path.to_owned(), problem };
     let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
     let parsed = BandwidthFile::parse(&bytes).map_err(|error| failed(error.to_string()))?;
-    Ok(crate::bandwidth_line::lines(&bytes, &parsed.file))
+    // Of several lines of a relay the first counts: a later entry of a map replaces an earlier one.
+    let mut lines: Vec<_> = crate::bandwidth_line::lines(&bytes, &parsed.file).collect();
+    lines.reverse();
+    Ok(lines.into_iter().collect())
 }
 
 /// The folder of a relay's page.
@@ -223,19 +226,24 @@ impl Relays<'_> {
     /// Writes the pages of relays that no other thread has begun, until there are none.
     fn write(&self, relays: &[RelayRow], next: &AtomicUsize) -> Result<(), SiteError> {
         let reader = Reader::open(self.options.store)?;
+        let explainer = reader.explainer(Audience::Public, self.options.now_unix_s)?;
         while let Some(relay) = relays.get(next.fetch_add(1, Ordering::Relaxed)) {
-            self.write_relay(&reader, relay)?;
+            self.write_relay(&reader, &explainer, relay)?;
         }
         Ok(())
     }
 
-    fn write_relay(&self, reader: &Reader, relay: &RelayRow) -> Result<(), SiteError> {
+    fn write_relay(
+        &self,
+        reader: &Reader,
+        explainer: &Explainer<'_>,
+        relay: &RelayRow,
+    ) -> Result<(), SiteError> {
         let mut measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
         // Nobody needs to know at once that it is being measured.
         measurements.retain(|measurement| measurement.state != State::Running);
         let line = self.lines.map(|lines| lines.get(&relay.rsa).copied());
-        let explanation =
-            reader.explain_publicly(relay, &measurements, line, self.options.now_unix_s)?;
+        let explanation = explainer.explain(relay, &measurements, line)?;
         let explanation: Vec<String> =
             explanation.iter().map(|words| without_addresses(words)).collect();
         let fingerprint = Fingerprint::from_bytes(relay.rsa.0);

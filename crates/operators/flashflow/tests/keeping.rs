@@ -146,7 +146,7 @@ fn a_measurer_accepts_the_next_relay_before_the_load_of_the_last_one_ends() {
     run.signal(Signal::TERM);
     let ended = run.end();
     ended.assert_code(130);
-    assert!(!ended.error.contains("busy"), "{}", ended.error);
+    assert!(!ended.error.contains("are in use by"), "{}", ended.error);
     measurer.stop();
     network.stop().expect("down");
     scratch.wait_until_clean();

@@ -48,7 +48,47 @@ pub struct Line {
     pub is_under_min_report: bool,
 }
 
+/// Who reads an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// The operator of the coordinator.
+    Operator,
+    /// Everybody. Relays that may share a machine are left out, since an adversary can make others seem to.
+    Public,
+}
+
+/// Explains why relays have their weights, or none.
+pub struct Explainer<'r> {
+    reader: &'r Reader,
+    audience: Audience,
+    /// The time of the newest consensus, if there is one.
+    consensus_seen_unix_s: Option<u64>,
+    policy: HistoryPolicy,
+    now_unix_s: u64,
+}
+
 impl Reader {
+    /// Reads what the explanations of all relays have in common.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn explainer(
+        &self,
+        audience: Audience,
+        now_unix_s: u64,
+    ) -> Result<Explainer<'_>, StoreError> {
+        let consensus = self.newest_consensus(now_unix_s)?;
+        Ok(Explainer {
+            reader: self,
+            audience,
+            consensus_seen_unix_s: consensus.map(|consensus| consensus.seen_unix_s),
+            policy: self.history_policy()?,
+            now_unix_s,
+        })
+    }
+}
+
+impl Explainer<'_> {
     /// Explains why a relay has its weight, or none: one paragraph for each fact, beginning with the short answer.
     ///
     /// `measurements` are the relay's, the newest first, over more than one period. `line` is its entry in the newest
@@ -61,43 +101,20 @@ impl Reader {
         relay: &RelayRow,
         measurements: &[Measurement],
         line: Option<Option<Line>>,
-        now_unix_s: u64,
     ) -> Result<Vec<String>, StoreError> {
-        let suspects = self.suspects(Some(relay.rsa))?;
-        self.explain_with(relay, measurements, line, &suspects, now_unix_s)
-    }
-
-    /// Like [`explain`](Self::explain), for the public: without relays that may share its machine, since an adversary can make others seem to.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub fn explain_publicly(
-        &self,
-        relay: &RelayRow,
-        measurements: &[Measurement],
-        line: Option<Option<Line>>,
-        now_unix_s: u64,
-    ) -> Result<Vec<String>, StoreError> {
-        self.explain_with(relay, measurements, line, &[], now_unix_s)
-    }
-
-    fn explain_with(
-        &self,
-        relay: &RelayRow,
-        measurements: &[Measurement],
-        line: Option<Option<Line>>,
-        suspects: &[Suspect],
-        now_unix_s: u64,
-    ) -> Result<Vec<String>, StoreError> {
+        let suspects = match self.audience {
+            Audience::Operator => self.reader.suspects(Some(relay.rsa))?,
+            Audience::Public => Vec::new(),
+        };
         Ok(explain(&Subject {
             relay,
             measurements,
-            neighbours: self.neighbours(relay)?,
-            suspects,
-            consensus_seen_unix_s: self.newest_consensus(now_unix_s)?.map(|it| it.seen_unix_s),
+            neighbours: self.reader.neighbours(relay)?,
+            suspects: &suspects,
+            consensus_seen_unix_s: self.consensus_seen_unix_s,
             line,
-            policy: self.history_policy()?,
-            now_unix_s,
+            policy: self.policy,
+            now_unix_s: self.now_unix_s,
         }))
     }
 }
@@ -219,7 +236,8 @@ fn measurement(last: &Measurement, subject: &Subject<'_>, which: &str) -> String
     }
 }
 
-/// What limited the counted seconds of the last round, as far as it is known, and the conclusion, which agrees with the verdict.
+/// Describes where cells waited in the counted seconds of the last round, and what follows for a result with this verdict. `None` without
+/// such seconds.
 fn limits(seconds: &[Second], is_conclusive: bool) -> Option<String> {
     let last = seconds.iter().filter(|second| second.counts).map(|second| second.round).max()?;
     let counted = || seconds.iter().filter(|second| second.counts && second.round == last);

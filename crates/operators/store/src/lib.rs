@@ -9,7 +9,7 @@
 //! - A write is a transaction that is on the disk when [`Store::write`] returns. If the process is killed or the
 //!   machine stops, an entry is written completely or not at all.
 //! - The store never has data about the future: neither a coming slot, nor the seed of a period that is not over.
-//! - [`Reader::explain`] explains in words why a relay has its weight, or none.
+//! - An [`Explainer`] explains in words why a relay has its weight, or none.
 //!
 //! Times are Unix seconds, rates bytes per second. Nothing here reads a clock.
 
@@ -38,7 +38,7 @@ pub use coordinator::journal::{
     MeasurerState, Past, PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_of, mode_word,
 };
 pub use error::StoreError;
-pub use explain::{Line, explain_record};
+pub use explain::{Audience, Explainer, Line, explain_record};
 pub use falls::{Fall, Falls};
 pub use format::utc;
 pub use open::{Interrupter, Reader, Store};

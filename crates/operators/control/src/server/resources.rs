@@ -143,17 +143,25 @@ impl Resources {
         is_first.then(|| SessionPermit { resources: Arc::clone(self), coordinator })
     }
 
-    /// Reserves capacity and sockets for a round. What ending rounds still use counts as free, and so does what a load uses in its last
-    /// seconds. A round that is alone
-    /// may try to open more sockets than there is room for.
+    /// Reserves capacity and sockets for a round. What ending rounds still use counts as free, and so does the rate of a load of the same
+    /// coordinator in its last seconds. A round that is alone may try to open more sockets than there is room for.
     pub(super) fn reserve(
         self: &Arc<Self>,
         coordinator: PublicKey,
         rate: Rate,
         sockets: u32,
     ) -> Result<(Reservation, RunningMark), Refusal> {
+        self.reserve_at(self.clock.now(), coordinator, rate, sockets)
+    }
+
+    fn reserve_at(
+        self: &Arc<Self>,
+        now: Instant,
+        coordinator: PublicKey,
+        rate: Rate,
+        sockets: u32,
+    ) -> Result<(Reservation, RunningMark), Refusal> {
         let mut state = self.lock();
-        let now = self.clock.now();
         let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now, coordinator));
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
@@ -238,8 +246,16 @@ impl RunningMark {
     /// # Errors
     /// [`RefusalCode::Busy`] if the loads from which its share was promised last longer: the other measurers would not wait.
     pub(super) fn start(&self, delay: Duration, length: Duration) -> Result<Duration, Refusal> {
+        self.start_at(self.resources.clock.now(), delay, length)
+    }
+
+    fn start_at(
+        &self,
+        now: Instant,
+        delay: Duration,
+        length: Duration,
+    ) -> Result<Duration, Refusal> {
         let mut state = self.resources.lock();
-        let now = self.resources.clock.now();
         let is_own = |entry: &&Entry| entry.number == self.number;
         let Some((own, coordinator)) =
             state.rounds.iter().find(is_own).map(|entry| (entry.rate, entry.coordinator))
@@ -343,27 +359,30 @@ mod tests {
     #[test]
     fn a_share_can_be_promised_to_its_coordinator_in_the_last_seconds_of_its_load() {
         let resources = resources(100);
-        let reserve_of = |key, rate| {
-            resources.reserve(PublicKey([key; 32]), Rate::from_bit_per_s(rate), SOCKETS_MAX / 2)
+        let at = |second: u64| Instant::from_millis(1000 * second);
+        let reserve_of = |key, second, rate| {
+            let rate = Rate::from_bit_per_s(rate);
+            resources.reserve_at(at(second), PublicKey([key; 32]), rate, SOCKETS_MAX / 2)
         };
-        let reserve = |rate| reserve_of(1, rate);
+        let reserve = |second, rate| reserve_of(1, second, rate);
         let seconds = Duration::from_secs;
-        let (_old, old_mark) = reserve(80).expect("room");
-        assert_eq!(old_mark.start(seconds(1), seconds(60)), Ok(seconds(1)));
-        assert!(reserve(80).is_err(), "its load has just begun");
-        // As if most of it were over.
-        assert_eq!(old_mark.start(seconds(0), seconds(3)), Ok(seconds(0)));
-        assert!(reserve_of(2, 80).is_err(), "another coordinator does not know when it ends");
-        let (_new, new_mark) = reserve(80).expect("promised");
-        assert!(reserve(80).is_err(), "but only once");
-        let refusal = reserve(20).map(drop).expect_err("no sockets");
+        let (_old, old_mark) = reserve(0, 80).expect("room");
+        // From 1 to 31.
+        assert_eq!(old_mark.start_at(at(0), seconds(1), seconds(30)), Ok(seconds(1)));
+        assert!(reserve(26, 80).is_err(), "five seconds are left");
+        assert!(reserve_of(2, 28, 80).is_err(), "another coordinator does not know when it ends");
+        let (_new, new_mark) = reserve(27, 80).expect("promised");
+        assert!(reserve(27, 80).is_err(), "but only once");
+        let refusal = reserve(27, 20).map(drop).expect_err("no sockets");
         assert!(refusal.reason.contains("sockets are in use"), "{}", refusal.reason);
-        let refusal = new_mark.start(seconds(1), seconds(60)).expect_err("the loads would overlap");
-        assert_eq!(refusal.code, RefusalCode::Busy);
-        assert_eq!(new_mark.start(seconds(5), seconds(60)), Ok(seconds(5)), "afterwards");
+        let start = |second, delay| new_mark.start_at(at(second), seconds(delay), seconds(30));
+        assert_eq!(start(28, 1).expect_err("the loads would overlap").code, RefusalCode::Busy);
+        assert_eq!(start(28, 3), Ok(seconds(3)), "afterwards");
+        let late = new_mark.start_at(at(28), Duration::from_millis(2900), seconds(30));
+        assert_eq!(late, Ok(seconds(3)), "a little later than ordered");
         // A load that was stopped needs no room.
         drop(old_mark);
-        assert_eq!(new_mark.start(seconds(1), seconds(60)), Ok(seconds(1)));
+        assert_eq!(start(28, 0), Ok(seconds(0)));
     }
 
     #[test]

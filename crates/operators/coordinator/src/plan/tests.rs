@@ -301,6 +301,19 @@ fn a_greedy_plan_wastes_neither_capacity_nor_places() {
 }
 
 #[test]
+fn two_teams_fill_their_places_although_no_machine_is_measured_by_both_at_once() {
+    let team = TeamRoom { capacity: Rate::from_mbit_per_s(100.0), at_once_max: 6 };
+    let large = (0..2).map(|number| single(number, 90.0));
+    let small = (2..42).map(|number| single(number, 2.0));
+    let plan = Plan::greedy(&[team; 2], 1.0, large.chain(small).collect());
+    for team in 0..2 {
+        let places = plan.places();
+        let first = places.iter().filter(|place| (place.slot, place.team) == (0, team)).count();
+        assert_eq!(first, 6, "team {team} in the first slot");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_plan_on_every_machine() {
     // A change of the derivation would make coordinators of different versions disagree.
     let machines: Vec<Machine> = (0..50).map(|it| single(it, f64::from(it))).collect();

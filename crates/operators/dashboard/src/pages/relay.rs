@@ -9,7 +9,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Html;
 use std::sync::Arc;
-use store::{Measurement, RelayRow};
+use store::{Audience, Measurement, RelayRow};
 
 /// Rows of the table.
 const ROWS: usize = 60;
@@ -62,7 +62,8 @@ pub(crate) async fn explained(
         let Some(row) = store.relay(relay)? else { return Ok(None) };
         let measurements = store.measurements_of(relay, MEASUREMENTS)?;
         let line = weights(&options.file, relay).ok();
-        let explanation = store.explain(&row, &measurements, line, now)?;
+        let explainer = store.explainer(Audience::Operator, now)?;
+        let explanation = explainer.explain(&row, &measurements, line)?;
         Ok(Some(ExplainedRelay { relay: row, measurements, explanation }))
     });
     let unknown = || ErrorResponse::NotFound(format!("no relay {name} is in the store"));

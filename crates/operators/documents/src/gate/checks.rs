@@ -348,11 +348,8 @@ impl<'a> Subject<'a> {
         // Those that move most of the traffic come first.
         let moved = |(_, own, other): &(Fingerprint, f64, f64)| (own / ours - other / theirs).abs();
         beyond.sort_by(|left, right| moved(right).total_cmp(&moved(left)));
-        let named = beyond.iter().take(NAMED_MAX);
-        let named: Vec<String> =
-            named.map(|pair| format!("{} {:.2} times", pair.0, ratio(pair))).collect();
-        let named =
-            if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        let first = beyond.iter().take(NAMED_MAX);
+        let named = list(first.map(|pair| format!("{} {:.2} times", pair.0, ratio(pair))));
         let found = format!(
             "{} of {} relays have a share more than {most} % from that by the others{named}",
             beyond.len(),
@@ -403,15 +400,10 @@ impl<'a> Subject<'a> {
             }
             let changed: Vec<&Fingerprint> =
                 large.iter().filter(|relay| sign * change(relay) > most).collect();
-            let named = changed.iter().take(NAMED_MAX);
-            let named: Vec<String> = named
-                .map(|relay| {
-                    let (before, now) = (kb_s(previous, relay), kb_s(votes, relay));
-                    format!("{relay} from {before} to {now} KB/s")
-                })
-                .collect();
-            let named =
-                if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+            let named = list(changed.iter().take(NAMED_MAX).map(|relay| {
+                let (before, now) = (kb_s(previous, relay), kb_s(votes, relay));
+                format!("{relay} from {before} to {now} KB/s")
+            }));
             let found = format!(
                 "{} of the {} largest relays {verb} more than {most} %{named}",
                 changed.len(),
@@ -441,10 +433,7 @@ impl<'a> Subject<'a> {
         }
         causes.remove(CLIENTS);
         let count: u64 = causes.values().sum();
-        let named: Vec<String> =
-            causes.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-        let named =
-            if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) };
+        let named = list(causes.iter().map(|(cause, count)| format!("{count} {cause}")));
         let found = format!(
             "{count} of the {} largest relays have a lower bound, not counting those for their clients{named}",
             stated.len()
@@ -461,6 +450,12 @@ fn percent(some: u64, all: u64) -> f64 {
 fn sums(common: &[(Fingerprint, f64, f64)]) -> (f64, f64) {
     let ours = common.iter().map(|(_, ours, _)| ours).sum();
     (ours, common.iter().map(|(_, _, theirs)| theirs).sum())
+}
+
+/// The end of a sentence that lists these things, if there are any.
+fn list(things: impl Iterator<Item = String>) -> String {
+    let things: Vec<String> = things.collect();
+    if things.is_empty() { String::new() } else { format!(": {}", things.join(", ")) }
 }
 
 fn value<'l>(line: &'l RelayLine, key: &str) -> Option<&'l str> {

@@ -12,7 +12,7 @@ use onion::identity::RsaId;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::PathBuf;
-use store::{Reader, RelayRow};
+use store::{Audience, Reader, RelayRow};
 use terminal::{Exit, Output};
 
 /// Number of measurements that are considered.
@@ -68,7 +68,8 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
         None => None,
     };
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
-    let explanation = reader.explain(&relay, &measurements, line, unix_time_s())?;
+    let explainer = reader.explainer(Audience::Operator, unix_time_s())?;
+    let explanation = explainer.explain(&relay, &measurements, line)?;
     output.result(explanation.join("\n"), || Line::Explanation {
         fingerprint: relay.rsa.to_string(),
         nickname: &relay.nickname,

@@ -54,7 +54,8 @@ fn explanation_at(
     store.write([&Entry::Consensus(seen)]).expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
     let measurements = store.measurements_of(relay(1).rsa, 20).expect("read");
-    store.explain(&row, &measurements, line, NOW + 3600).expect("read").join("\n")
+    let explainer = store.explainer(Audience::Operator, NOW + 3600).expect("read");
+    explainer.explain(&row, &measurements, line).expect("read").join("\n")
 }
 
 fn check_contains(text: &str, parts: &[&str]) {
