@@ -154,6 +154,11 @@ fn advice(verdict: Verdict<'_>, report: &RelayReport) -> Option<String> {
             "Measure again while this machine has nothing else to do, or from a faster machine, or several (--team)."
                 .to_owned()
         }
+        Inconclusive::ClientsUnknown => {
+            "If it has no clients, for example because no consensus lists it yet, measure again with --no-clients. Else its capacity is \
+             this and what its clients used in the same seconds."
+                .to_owned()
+        }
         Inconclusive::PathLimited { .. }
         | Inconclusive::PathSettling { .. }
         | Inconclusive::PathUnknown { .. } => {
@@ -258,12 +263,13 @@ mod tests {
                 "of 150.00 Mbit/s or more",
             ),
             (Inconclusive::RoundLimit { rounds: 12 }, "--guess 37"),
+            (Inconclusive::ClientsUnknown, "--no-clients"),
             (Inconclusive::QueueOfOne { queue_ms: 80, next: None }, "--team"),
             (Inconclusive::PathUnknown { rtt_ms: 90, next: None }, "--sockets"),
             (Inconclusive::Unsteady { mean: 1, median: 2 }, "little else to do"),
         ] {
             let text = advice(Verdict::LowerBound(&reason), &report).expect("a lower bound");
-            assert!(text.starts_with("The relay can carry at least this. Measure again"), "{text}");
+            assert!(text.starts_with("The relay can carry at least this. "), "{text}");
             assert!(text.contains(remedy), "{text}");
         }
         assert_eq!(advice(Verdict::Conclusive, &report), None);

@@ -277,10 +277,6 @@ pub fn explain_record(record: &Record) -> Vec<String> {
         "An authority that measures {capacity} gives the weight {weight_kb_s} KB/s. The consensus has the median of all authorities."
     )];
     text.extend(limits(&series::of(record), inconclusive.is_none()));
-    if record.mode == Mode::Transit && record.params.may_have_clients && inconclusive.is_some() {
-        let words = "The relay also carried its clients' traffic, which is not included.";
-        text.push(words.to_owned());
-    }
     text
 }
 

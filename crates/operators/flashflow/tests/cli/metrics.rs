@@ -17,14 +17,17 @@ fn exported(address: &str) -> BTreeSet<String> {
     names.filter(|it| *it != "flashflow_build_info").map(ToOwned::to_owned).collect()
 }
 
-/// The names in the table of a section of the page.
-fn documented(section: &str, prefix: &str) -> BTreeSet<String> {
+/// The names in the table of a section of the page that has this first column.
+fn documented(section: &str, column: &str, prefix: &str) -> BTreeSet<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/metrics.md");
     let page = fs::read_to_string(page).expect("the page");
     let heading = format!("\n## {section}\n");
     let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("no section {section}"));
-    let table = rest.split("\n#").next().expect("a section");
-    let names = table.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let section = rest.split("\n#").next().expect("a section");
+    let head = format!("| {column} |");
+    let table = section.lines().skip_while(|line| !line.starts_with(&head));
+    let rows = table.take_while(|line| line.starts_with('|'));
+    let names = rows.filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     names.map(|name| format!("{prefix}{name}")).collect()
 }
 
@@ -38,7 +41,7 @@ fn each_daemon_exports_the_metrics_of_its_table_and_no_others() {
     let relay = ["relay", "--json", "--nickname", "mine", "--address", "127.0.0.1"];
     let options = ["--keys", "keys", "--metrics", "127.0.0.1:0"];
     let mut relay = scratch.start(&[&relay[..], &options].concat());
-    assert_eq!(exported(&address_of_metrics(&mut relay)), documented("Relay", ""));
+    assert_eq!(exported(&address_of_metrics(&mut relay)), documented("Relay", "Name", ""));
 
     let (coordinator, key) = (make_key(&scratch, "c.key"), make_key(&scratch, "m.key"));
     write_measurer(&scratch, "m", "127.0.0.1:0", &coordinator);
@@ -46,7 +49,7 @@ fn each_daemon_exports_the_metrics_of_its_table_and_no_others() {
     fs::write(scratch.path("m.toml"), config + "metrics = \"127.0.0.1:0\"\n").expect("written");
     let mut measurer = scratch.start(&["measurer", "--json", "--config", "m.toml"]);
     let found = exported(&address_of_metrics(&mut measurer));
-    assert_eq!(found, documented("Measurer", "flashflow_measurer_"));
+    assert_eq!(found, documented("Measurer", "Name", "flashflow_measurer_"));
 
     // A store without any measurement.
     let team = measurer_of("127.0.0.1:1", &key);
@@ -56,5 +59,7 @@ fn each_daemon_exports_the_metrics_of_its_table_and_no_others() {
     let options = ["--store", "out/store.db", "--listen", "127.0.0.1:0"];
     let mut dashboard = scratch.start(&[&["dashboard", "--json"], &options[..]].concat());
     let address = text(&dashboard.wait_for_value(), "address").to_owned();
-    assert_eq!(exported(&address), documented("Coordinator", "flashflow_coordinator_"));
+    let mut names = documented("Coordinator", "Name", "flashflow_coordinator_");
+    names.extend(documented("Coordinator", "Name of the gate", "flashflow_gate_"));
+    assert_eq!(exported(&address), names);
 }
