@@ -15,6 +15,7 @@ use terminal::{End, Exit, Output};
 #[command(after_help = "Examples:
   flashflow schema
   flashflow schema measure > measure.schema.json
+  flashflow-lab schema experiment > experiment.schema.json
 
 Exit status: 0 done; 2 there is no such schema, or wrong arguments.")]
 pub struct SchemaOptions {

@@ -46,4 +46,4 @@ pub use files::{Written, WrittenFigure};
 pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise, Table};
 /// The value of a case's column: text, a number, a Boolean, or null.
 pub use serde_json::Value;
-pub use summary::Fields;
+pub use summary::{Fields, Line, Summary};

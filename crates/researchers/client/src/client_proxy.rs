@@ -218,7 +218,7 @@ struct Engine {
 impl Engine {
     fn run(&self, mut driver: Driver<Proxy>) {
         if let Err(error) = self.turn(&mut driver) {
-            self.emit(Event::Ended(format!("machine: {error}")));
+            self.emit(Event::Ended { error: format!("machine: {error}") });
         }
         self.save(driver.node().state(), &self.file);
     }
@@ -232,7 +232,7 @@ impl Engine {
                 match news {
                     DirectoryEvent::NetDir(netdir) => {
                         if let Some(problem) = driver.node().lacks(&netdir) {
-                            self.emit(Event::Ended(problem.to_string()));
+                            self.emit(Event::Ended { error: problem.to_string() });
                             return Ok(());
                         }
                         driver.node_mut().set_netdir(now, netdir);
@@ -265,7 +265,7 @@ impl Engine {
 
     fn save(&self, state: &State, file: &Path) {
         if let Err(problem) = state.save(file) {
-            self.emit(Event::Trouble(format!("machine: {problem}")));
+            self.emit(Event::Trouble { reason: format!("machine: {problem}") });
         }
     }
 }

@@ -82,7 +82,7 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
             problems
                 .into_iter()
                 .flatten()
-                .for_each(|it| (self.report)(DirectoryEvent::Event(Event::Trouble(it))));
+                .for_each(|it| (self.report)(DirectoryEvent::Event(Event::Trouble { reason: it })));
             let now = unix_time_s();
             let netdir = self.fetcher.consensus(now).map(|consensus| {
                 let netdir = self.netdir(&consensus);
@@ -127,7 +127,7 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
         loop {
             if let Some(jump) = clock_watch.poll() {
                 let problem = format!("{jump}: looking for a consensus that is valid now");
-                (self.report)(DirectoryEvent::Event(Event::Trouble(problem)));
+                (self.report)(DirectoryEvent::Event(Event::Trouble { reason: problem }));
                 return Wait::ClockJumped;
             }
             let left = over.saturating_since(clock.now());

@@ -3,19 +3,23 @@
 use netdoc::Fingerprint;
 use netdoc::Nickname;
 use onion::Duration;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// A relay of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Hop {
     /// Its RSA identity.
+    #[schemars(with = "String")]
     pub fingerprint: Fingerprint,
     /// Its name.
+    #[schemars(with = "String")]
     pub nickname: Nickname,
 }
 
 /// Stream messages that a leg of linked circuits has transferred, most of them a cell of data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LegTraffic {
     /// The leg's number in its set.
     pub leg: u8,
@@ -24,11 +28,14 @@ pub struct LegTraffic {
     /// Messages sent.
     pub sent_messages: u64,
     /// Its RTT to the exit, once measured.
+    #[serde(rename = "rtt_ms", serialize_with = "optional_ms")]
+    #[schemars(with = "Option<f64>")]
     pub rtt: Option<Duration>,
 }
 
-/// An event of a client.
-#[derive(Clone, Debug, PartialEq)]
+/// An event of a client. As JSON, it has its name as `type`, and times in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
     /// The network is known: circuits can be built.
     Bootstrapped {
@@ -39,8 +46,11 @@ pub enum Event {
         /// Members of the guard sample.
         guards: usize,
         /// When the consensus expires, in Unix seconds.
+        #[serde(rename = "valid_until_unix_s")]
         valid_until: u64,
         /// Time since start.
+        #[serde(rename = "took_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         took: Duration,
     },
     /// A later consensus is in use.
@@ -48,6 +58,7 @@ pub enum Event {
         /// Usable relays.
         relays: usize,
         /// When the consensus expires, in Unix seconds.
+        #[serde(rename = "valid_until_unix_s")]
         valid_until: u64,
     },
     /// A leg of a set is open, but not linked by its exit yet.
@@ -59,6 +70,8 @@ pub enum Event {
         /// First hop first.
         path: Vec<Hop>,
         /// Time since its first cell.
+        #[serde(rename = "took_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         took: Duration,
     },
     /// A leg of a set is closed; the set stays open.
@@ -81,8 +94,11 @@ pub enum Event {
         /// The number of legs; 1 for a single circuit.
         legs: usize,
         /// Time since its first cell; for a set, since it was requested.
+        #[serde(rename = "took_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         took: Duration,
         /// It was built after its timeout and is closed.
+        #[serde(rename = "late")]
         is_late: bool,
     },
     /// A circuit is closed, or could not be built.
@@ -101,6 +117,8 @@ pub enum Event {
         /// Its number.
         circuit: u64,
         /// The RTT.
+        #[serde(rename = "rtt_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         rtt: Duration,
     },
     /// A stream is open.
@@ -112,6 +130,8 @@ pub enum Event {
         /// Destination host and port.
         target: String,
         /// Time since the program's request.
+        #[serde(rename = "took_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         took: Duration,
     },
     /// A stream or a DNS query has ended or failed.
@@ -129,10 +149,13 @@ pub enum Event {
         /// Traffic of the legs of its circuit so far, over all streams; empty for a single circuit.
         legs: Vec<LegTraffic>,
         /// Time since the program's request.
+        #[serde(rename = "took_ms", serialize_with = "ms")]
+        #[schemars(with = "f64")]
         took: Duration,
         /// The outcome.
         reason: String,
         /// Whether it ended as requested.
+        #[serde(rename = "ok")]
         is_ok: bool,
     },
     /// A program's request is refused: malformed, unsupported, or to a forbidden destination.
@@ -143,10 +166,36 @@ pub enum Event {
         reason: String,
     },
     /// A problem that may be temporary.
-    Trouble(String),
+    Trouble {
+        /// The reason.
+        reason: String,
+    },
     /// The client has failed. The message names who is to blame: the host, the configuration, or a
     /// bug.
-    Ended(String),
+    #[serde(rename = "error")]
+    Ended {
+        /// The reason.
+        error: String,
+    },
+}
+
+/// Milliseconds with three digits after the point.
+fn as_ms(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn ms<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(as_ms(*time))
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::ref_option,
+    reason = "serde passes references"
+)]
+fn optional_ms<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    time.map(as_ms).serialize(serializer)
 }
 
 /// Replaces a destination, as in C tor with `SafeLogging`.
@@ -220,8 +269,8 @@ impl fmt::Display for Event {
                 let target = target.as_deref().map(|it| format!(" to {it}")).unwrap_or_default();
                 write!(f, "a SOCKS request{target} is refused: {reason}")
             }
-            Self::Trouble(problem) => f.write_str(problem),
-            Self::Ended(problem) => write!(f, "ended: {problem}"),
+            Self::Trouble { reason } => f.write_str(reason),
+            Self::Ended { error } => write!(f, "ended: {error}"),
         }
     }
 }

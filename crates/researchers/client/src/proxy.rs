@@ -163,7 +163,7 @@ impl Proxy {
         self.has_bootstrapped = false;
         let problem =
             "the consensus has expired, and no authority gives a newer one: nothing new is begun";
-        self.emit(Event::Trouble(problem.to_owned()));
+        self.emit(Event::Trouble { reason: problem.to_owned() });
     }
 
     /// The state to be saved, if it has changed since the last call.

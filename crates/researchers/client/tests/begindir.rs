@@ -70,7 +70,7 @@ fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
     // With it alone, the client learns nothing: it has the documents, but not the expected identity.
     let nobody = OnionDirectory { address: ([127, 0, 0, 1], 1).into(), ..all[0] };
     let mut misled = Ours::begin(settings_with(vec![nobody], &folder.path().join("misled")));
-    misled.wait_for("trouble", |event| matches!(event, Event::Trouble(_)).then_some(()));
+    misled.wait_for("trouble", |event| matches!(event, Event::Trouble { .. }).then_some(()));
     drop(misled);
     assert!(!folder.path().join("misled/cached-microdesc-consensus").exists());
 

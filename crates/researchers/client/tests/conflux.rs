@@ -323,7 +323,7 @@ fn without_an_exit_that_links_circuits_one_circuit_is_used() {
     assert!(done.expect("whole").is_right);
     assert_eq!(traffic(&mut client), []);
     let is_reported =
-        |event: &Event| matches!(event, Event::Trouble(why) if why.contains("linked"));
+        |event: &Event| matches!(event, Event::Trouble { reason } if reason.contains("linked"));
     assert!(client.all_events().iter().any(is_reported), "{:#?}", client.all_events());
 }
 

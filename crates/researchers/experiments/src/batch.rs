@@ -8,8 +8,7 @@ use crate::simulated::{
     plateaus, run_case, tidy_table,
 };
 use clap::Args;
-use report::experiment::{ExperimentReport, Promise};
-use serde_json::json;
+use report::experiment::{ExperimentReport, Line, Promise};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
@@ -166,14 +165,10 @@ fn conclude(
     let mut report = batch_report(names, runs, missing);
     // All other cases are single runs, which have been printed.
     for case in report.cases.iter().filter(|case| case.value("what").is_some()) {
-        output.result(format!("{}: {}", case.name, case.detail), || {
-            let mut value = serde_json::to_value(case).unwrap_or_default();
-            value["type"] = "mean".into();
-            value
-        });
+        output.result(format!("{}: {}", case.name, case.detail), || Line::Mean(case));
     }
     for note in plateaus(runs, names, &loads(runs)) {
-        output.result(format!("note: {note}"), || json!({"type": "note", "text": note}));
+        output.result(format!("note: {note}"), || Line::Note { text: &note });
         report.notes.push(note);
     }
     publish(&mut report, out, output)

@@ -3,6 +3,7 @@
 mod client;
 mod echo;
 mod idle;
+pub mod lines;
 mod options;
 mod path;
 mod quiet;
@@ -20,11 +21,11 @@ use authority::one_relay::Request;
 use coordinator::WorkerLoad;
 use coordinator::period::{Event, Period, Router};
 use lab::NetworkSpec;
+use lines::MeasurerLine;
 use link::tls::TlsConfigs;
 use link::{IdentityIssuer, Traffic, pump, unix_time_s};
 use onion::{Duration, Rate};
 use options::{Benchmark, MeasurerBench};
-use serde_json::json;
 use subjects::arguments;
 use terminal::measuring;
 use terminal::{Exit, Interrupt, Output};
@@ -106,14 +107,14 @@ fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> R
                 sent_record_len(&load.traffic),
                 received_record_len(&load.traffic),
             ),
-            || {
-                json!({
-                    "type": "run", "run": run, "rate_mbit_per_s": sample.rate.as_mbit_per_s(),
-                    "measurer_cpu_s_per_gb": sample.measurer, "pump_cpu_s_per_gb": sample.pump,
-                    "ratio": sample.measurer / sample.pump,
-                    "sent_record_bytes": sent_record_len(&load.traffic),
-                    "received_record_bytes": received_record_len(&load.traffic),
-                })
+            || MeasurerLine::Run {
+                run,
+                rate_mbit_per_s: sample.rate.as_mbit_per_s(),
+                measurer_cpu_s_per_gb: sample.measurer,
+                pump_cpu_s_per_gb: sample.pump,
+                ratio: sample.measurer / sample.pump,
+                sent_record_bytes: sent_record_len(&load.traffic),
+                received_record_bytes: received_record_len(&load.traffic),
             },
         );
         samples.push(sample);
@@ -125,11 +126,12 @@ fn measurer(options: MeasurerBench, output: &Output, interrupt: &Interrupt) -> R
     let pump = median_of(&samples, |sample| sample.pump);
     output.result(
         format!("median: measurer {measurer:.3}, bare pump {pump:.3} CPU s/GB; ratio {ratio:.3}"),
-        || {
-            json!({
-                "type": "summary", "ratio": ratio, "measurer_cpu_s_per_gb": measurer,
-                "pump_cpu_s_per_gb": pump, "runs": runs, "seconds": seconds,
-            })
+        || MeasurerLine::Summary {
+            ratio,
+            measurer_cpu_s_per_gb: measurer,
+            pump_cpu_s_per_gb: pump,
+            runs,
+            seconds,
         },
     );
     Ok(Exit::Done)

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use link::unix_time_s;
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Line};
 use report::machine;
 use std::env;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn publish(report: &mut ExperimentReport, out: &Path, output: &Output
     let written = report.write(out)?;
     output.quiet();
     output.step(format!("page: {}", written.html.display()));
-    output.result(&report.answer, || report.summary_value());
+    output.result(&report.answer, || report.last_line());
     Ok(())
 }
 
@@ -97,13 +97,7 @@ pub(super) fn print_case(case: &Case, output: &Output) {
     let result = parts.join(", ");
     let parts = [result.as_str(), case.detail.as_str()];
     let parts = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
-    output.result(format!("{}: {}", case.name, parts.join("; ")), || {
-        let mut value = serde_json::to_value(case).unwrap_or_default();
-        if let Value::Object(fields) = &mut value {
-            fields.insert("type".to_owned(), "case".into());
-        }
-        value
-    });
+    output.result(format!("{}: {}", case.name, parts.join("; ")), || Line::Case(case));
 }
 
 /// The median of the finite values.

@@ -12,9 +12,61 @@ use link::unix_time_s;
 use netdoc::Fingerprint;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::path::PathBuf;
 use terminal::{Exit, Output};
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// One strategy.
+    Anonymity {
+        /// Its name.
+        strategy: &'a str,
+        /// Entropy of paths.
+        path_bits: f64,
+        /// Its standard error, as paths are drawn.
+        path_bits_error: f64,
+        /// The first relay.
+        guard: ChoiceFigures,
+        /// The second relay.
+        middle: ChoiceFigures,
+        /// The last relay.
+        exit: ChoiceFigures,
+        /// The adversaries.
+        adversaries: Vec<Share>,
+        /// Share of guards from which no path could be built.
+        stuck_share: f64,
+    },
+}
+
+/// The choice of one relay of a path.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ChoiceFigures {
+    /// Relays that can be chosen.
+    relays: usize,
+    /// Entropy of the choice.
+    entropy_bits: f64,
+    /// Entropy if all were equally likely.
+    most_bits: f64,
+    /// The first divided by the second.
+    degree: f64,
+    /// Probability of the likeliest relay.
+    largest_share: f64,
+}
+
+/// An adversary.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Share {
+    /// Its name.
+    adversary: String,
+    /// Number of its relays, the mean of its draws.
+    relays: f64,
+    /// Share of paths of which it has both ends.
+    compromised_share: f64,
+}
 
 /// Compute the anonymity of path selection strategies over a consensus. No traffic is sent.
 ///
@@ -120,8 +172,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
         let found = found.map_err(|it| Error::Failed(format!("{}: {it}", name.word())))?;
         let shares = means(&parties, &found);
         output.quiet();
-        output
-            .result(in_words(name.word(), &found, &shares), || value(name.word(), &found, &shares));
+        output.result(in_words(name.word(), &found, &shares), || line(name.word(), &found, shares));
     }
     Ok(Exit::Done)
 }
@@ -162,19 +213,19 @@ impl AnonymityOptions {
     }
 }
 
-/// For each party its name, how many relays it has, and its share of paths, the mean of its draws.
-fn means(parties: &[Party], found: &Anonymity) -> Vec<(String, f64, f64)> {
+/// The means of the draws of each party.
+fn means(parties: &[Party], found: &Anonymity) -> Vec<Share> {
     let mut shares = found.compromised.iter();
     let mean = |party: &Party| {
         let count = party.draws.len().max(1) as f64;
         let relays = party.draws.iter().map(|it| it.len() as f64).sum::<f64>() / count;
         let share = shares.by_ref().take(party.draws.len()).sum::<f64>() / count;
-        (party.name.clone(), relays, share)
+        Share { adversary: party.name.clone(), relays, compromised_share: share }
     };
     parties.iter().map(mean).collect()
 }
 
-fn in_words(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String {
+fn in_words(name: &str, found: &Anonymity, shares: &[Share]) -> String {
     let choice = |word: &str, it: Choice| {
         format!(
             "\n  {word:<7} {:6.2} bits of {:.2} ({}, the likeliest {:.2} %)",
@@ -192,27 +243,31 @@ fn in_words(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> Str
     text += &choice("guard", found.guard);
     text += &choice("middle", found.middle);
     text += &choice("exit", found.exit);
-    for (name, relays, share) in shares {
+    for Share { adversary, relays, compromised_share } in shares {
         text += &format!(
-            "\n  {name} ({relays:.0} relays): both ends of {:.4} % of paths",
-            share * 100.0
+            "\n  {adversary} ({relays:.0} relays): both ends of {:.4} % of paths",
+            compromised_share * 100.0
         );
     }
     text
 }
 
-fn value(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> Value {
-    let choice = |it: Choice| {
-        json!({
-            "relays": it.relays, "entropy_bits": it.entropy_bits, "most_bits": it.most_bits(),
-            "degree": it.degree(), "largest_share": it.largest_share,
-        })
+fn line<'a>(strategy: &'a str, found: &Anonymity, adversaries: Vec<Share>) -> Line<'a> {
+    let choice = |it: Choice| ChoiceFigures {
+        relays: it.relays,
+        entropy_bits: it.entropy_bits,
+        most_bits: it.most_bits(),
+        degree: it.degree(),
+        largest_share: it.largest_share,
     };
-    let share = |(name, relays, share): &(String, f64, f64)| json!({"adversary": name, "relays": relays, "compromised_share": share});
-    json!({
-        "type": "anonymity", "strategy": name, "path_bits": found.path_bits,
-        "path_bits_error": found.path_bits_error, "guard": choice(found.guard),
-        "middle": choice(found.middle), "exit": choice(found.exit),
-        "adversaries": shares.iter().map(share).collect::<Vec<_>>(), "stuck_share": found.stuck,
-    })
+    Line::Anonymity {
+        strategy,
+        path_bits: found.path_bits,
+        path_bits_error: found.path_bits_error,
+        guard: choice(found.guard),
+        middle: choice(found.middle),
+        exit: choice(found.exit),
+        adversaries,
+        stuck_share: found.stuck,
+    }
 }

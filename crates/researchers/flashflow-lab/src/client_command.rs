@@ -4,10 +4,11 @@ use crate::authorities::{Authorities, Known};
 use crate::choosing::{Choosing, StrategyName};
 use clap::{Args, ValueEnum};
 use cli::Error;
-use client::{Choices, ClientProxy, Event, Hop, LegTraffic, Settings, path::PathRules};
+use client::{Choices, ClientProxy, Event, Settings, path::PathRules};
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -18,6 +19,19 @@ use terminal::{Exit, Interrupt, Output};
 const STEP: Duration = Duration::from_millis(100);
 /// Length of its circuits.
 const HOPS: usize = 3;
+
+/// A line of the command that is no event.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The proxy accepts connections. The first line.
+    Socks {
+        /// Its address.
+        address: SocketAddr,
+    },
+    /// It has ended as requested. The last line.
+    Ended,
+}
 
 /// Run a Tor client for research: a SOCKS proxy with a choice of path selection strategies.
 ///
@@ -185,10 +199,10 @@ pub(crate) fn run(
     let proxy = ClientProxy::start(options.settings(folder)?, sender)?;
     interrupt.wind_up_in_order();
     let address = proxy.socks();
-    output.result(format!("SOCKS at {address}"), || json!({"type": "socks", "address": address}));
+    output.result(format!("SOCKS at {address}"), || Line::Socks { address });
     while !interrupt.is_requested() {
         match events.recv_timeout(STEP) {
-            Ok(Event::Ended(reason)) => return Err(ended(&reason)),
+            Ok(Event::Ended { error }) => return Err(ended(&error)),
             Ok(event) => print(&event, output),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -200,78 +214,13 @@ pub(crate) fn run(
     // Events of the shutdown.
     events.try_iter().for_each(|event| print(&event, output));
     output.step("ended");
-    output.record(|| json!({"type": "ended"}));
+    output.record(|| Line::Ended);
     Ok(Exit::Done)
 }
 
 fn print(event: &Event, output: &Output) {
     output.step(event);
-    output.record(|| value(event));
-}
-
-/// An event for programs.
-fn value(event: &Event) -> Value {
-    let ms = |took: &Duration| (took.as_secs_f64() * 1e6).round() / 1e3;
-    let hops = |path: &[Hop]| -> Vec<Value> {
-        let hop = |hop: &Hop| json!({"fingerprint": hop.fingerprint.to_string(), "nickname": hop.nickname.as_str()});
-        path.iter().map(hop).collect()
-    };
-    let leg = |it: &LegTraffic| {
-        json!({
-            "leg": it.leg, "received_messages": it.received_messages,
-            "sent_messages": it.sent_messages, "rtt_ms": it.rtt.as_ref().map(ms),
-        })
-    };
-    match event {
-        Event::Bootstrapped { relays, exits, guards, valid_until, took } => json!({
-            "type": "bootstrapped", "relays": relays, "exits": exits, "guards": guards,
-            "valid_until_unix_s": valid_until, "took_ms": ms(took),
-        }),
-        Event::Updated { relays, valid_until } => {
-            json!({"type": "updated", "relays": relays, "valid_until_unix_s": valid_until})
-        }
-        Event::LegBuilt { circuit, leg, path, took } => json!({
-            "type": "leg_built", "circuit": circuit, "leg": leg, "path": hops(path), "took_ms": ms(took),
-        }),
-        Event::LegLost { circuit, leg, path, reason } => json!({
-            "type": "leg_lost", "circuit": circuit, "leg": leg, "path": hops(path), "reason": reason,
-        }),
-        Event::CircuitBuilt { circuit, path, legs, took, is_late } => json!({
-            "type": "circuit_built", "circuit": circuit, "path": hops(path), "legs": legs,
-            "took_ms": ms(took), "late": is_late,
-        }),
-        Event::CircuitClosed { circuit, path, was_built, reason } => json!({
-            "type": "circuit_closed", "circuit": circuit, "path": hops(path),
-            "was_built": was_built, "reason": reason,
-        }),
-        Event::CircuitAnswered { circuit, rtt } => {
-            json!({"type": "circuit_answered", "circuit": circuit, "rtt_ms": ms(rtt)})
-        }
-        Event::StreamOpened { stream, circuit, target, took } => json!({
-            "type": "stream_opened", "stream": stream, "circuit": circuit, "target": target,
-            "took_ms": ms(took),
-        }),
-        Event::StreamClosed {
-            stream,
-            circuit,
-            target,
-            sent_bytes,
-            received_bytes,
-            legs,
-            took,
-            reason,
-            is_ok,
-        } => json!({
-            "type": "stream_closed", "stream": stream, "circuit": circuit, "target": target,
-            "sent_bytes": sent_bytes, "received_bytes": received_bytes, "took_ms": ms(took),
-            "legs": legs.iter().map(leg).collect::<Vec<_>>(), "reason": reason, "ok": is_ok,
-        }),
-        Event::RequestRefused { target, reason } => {
-            json!({"type": "request_refused", "target": target, "reason": reason})
-        }
-        Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
-        Event::Ended(reason) => json!({"type": "error", "error": reason}),
-    }
+    output.record(|| event);
 }
 
 fn ended(reason: &str) -> Error {

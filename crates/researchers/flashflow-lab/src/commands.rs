@@ -10,12 +10,50 @@ use crate::probe_command::{self, ProbeOptions};
 use crate::results_command::{self, ResultsOptions};
 use crate::sim_command::{self, SimOptions};
 use clap::Subcommand;
-use cli::{Commands, CompletionsOptions, Error, ManualOptions};
-use experiments::bench::BenchOptions;
+use cli::{
+    Commands, CompletionsOptions, Either, Error, ManualLine, ManualOptions, SchemaOptions, Schemas,
+    schema_of,
+};
+use experiments::bench::{BenchOptions, lines};
 use experiments::{ExperimentOptions, bench};
 use std::error::Error as StdError;
 use std::ffi::OsString;
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Interrupt, Output, measuring};
+
+/// The schemas of the lines of commands. Experiments share one.
+const SCHEMAS: Schemas = &[
+    (
+        "demo",
+        schema_of::<Either<demo::Line<'static>, Either<demo::RelayLine, measuring::Line<'static>>>>,
+    ),
+    ("lab-up", schema_of::<lab_command::Line<'static>>),
+    ("lab-status", schema_of::<lab_command::Line<'static>>),
+    ("lab-down", schema_of::<lab_command::Line<'static>>),
+    ("lab-path", schema_of::<lab_command::path::Line>),
+    ("sim-run", schema_of::<sim_command::Line<'static>>),
+    ("sim-batch", schema_of::<report::experiment::Line<'static>>),
+    ("sim-report", schema_of::<report::experiment::Line<'static>>),
+    ("sim-export", schema_of::<sim_command::export::Line<'static>>),
+    ("sim-sample", schema_of::<sim_command::sample::Line<'static>>),
+    ("sim-truth", schema_of::<sim_command::truth::Line<'static>>),
+    ("experiment", schema_of::<report::experiment::Line<'static>>),
+    ("bench-measurer", schema_of::<Either<lines::MeasurerLine, measuring::Line<'static>>>),
+    ("bench-echo", schema_of::<Either<lines::EchoLine, measuring::Line<'static>>>),
+    ("bench-relay", schema_of::<Either<lines::RelayLine, measuring::Line<'static>>>),
+    ("bench-client", schema_of::<lines::ClientLine>),
+    ("bench-path", schema_of::<lines::PathLine>),
+    ("bench-idle", schema_of::<lines::IdleLine>),
+    ("results-record", schema_of::<results_command::Line<'static>>),
+    ("results-pages", schema_of::<results_command::Line<'static>>),
+    ("papers-list", schema_of::<papers_command::Line<'static>>),
+    ("papers-run", schema_of::<papers_command::Line<'static>>),
+    ("papers-report", schema_of::<papers_command::Line<'static>>),
+    ("client", schema_of::<Either<client_command::Line, client::Event>>),
+    ("probe", schema_of::<probe_command::Line>),
+    ("model", schema_of::<model_command::Line>),
+    ("anonymity", schema_of::<anonymity_command::Line<'static>>),
+    ("manual", schema_of::<ManualLine>),
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -37,6 +75,7 @@ pub(crate) enum Command {
         arguments: Vec<OsString>,
     },
     Completions(CompletionsOptions),
+    Schema(SchemaOptions),
     /// For packagers.
     #[command(hide = true)]
     Manual(ManualOptions),
@@ -53,7 +92,7 @@ impl Commands for Command {
         ("Private networks", &["demo", "lab"]),
         ("Experiments and simulations", &["experiment", "bench", "sim", "results", "papers"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
-        ("Other", &["completions", "help"]),
+        ("Other", &["completions", "schema", "help"]),
     ];
 
     fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
@@ -70,6 +109,7 @@ impl Commands for Command {
             Self::Anonymity(options) => anonymity_command::run(options, output),
             Self::Archive { arguments } => Err(Error::Usage(moved(arguments))),
             Self::Sim(options) => sim_command::run(&options.action, output, interrupt),
+            Self::Schema(options) => options.run(SCHEMAS, output),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
             Self::Manual(options) => options.run::<Self>(output),
         }
@@ -106,5 +146,32 @@ mod tests {
     #[test]
     fn the_commands_of_the_documentation_and_of_the_help_parse() {
         testbin::manual::assert_commands_parse(&cli::command::<Command>(), 60);
+    }
+
+    #[test]
+    fn each_command_that_prints_results_has_a_schema() {
+        let command = cli::command::<Command>();
+        let mut names = Vec::new();
+        for command in command.get_subcommands() {
+            let name = command.get_name();
+            // Experiments share one, as do the commands of models. A probe has a subcommand besides its own lines.
+            let is_one = matches!(name, "experiment" | "model" | "probe");
+            if is_one || command.get_subcommands().count() == 0 {
+                names.push(name.to_owned());
+            } else {
+                let below = command.get_subcommands();
+                names.extend(below.map(|below| format!("{name}-{}", below.get_name())));
+            }
+        }
+        // These print no results.
+        names.retain(|name| !matches!(name.as_str(), "archive" | "completions" | "schema"));
+        names.sort_unstable();
+        let mut known: Vec<&str> = SCHEMAS.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(names, known);
+        for (name, schema) in SCHEMAS {
+            let text = serde_json::to_string(&schema()).expect("JSON");
+            assert!(text.contains("\"properties\""), "{name}: {text}");
+        }
     }
 }

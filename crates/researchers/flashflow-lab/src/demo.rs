@@ -22,12 +22,41 @@ use onion::Rate;
 use onion::identity::RsaId;
 use onion::measure::protocol::CoordinatorKey;
 use report::{RelayReport, Report};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
 use terminal::measuring::{self, Watch};
-use terminal::{Exit, Interrupt, Output, TeamArguments};
+use terminal::{End, Exit, Interrupt, Output, TeamArguments};
+
+/// A line of the command that is no second of a measurement.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// All relays, last.
+    Summary {
+        /// The results, in order of the relays.
+        #[schemars(with = "Vec<RelayLine>")]
+        relays: Vec<Value>,
+        /// The bandwidth file.
+        bandwidth_file: Option<&'a Path>,
+        /// Whether the consensus has its weights.
+        weights_in_consensus: bool,
+        /// The page.
+        report: &'a Path,
+    },
+}
+
+/// The result of a relay. Reports print themselves: this is a schema.
+#[derive(JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[expect(dead_code, reason = "a schema")]
+pub(crate) enum RelayLine {
+    /// The result, once it is measured.
+    Relay(RelayReport),
+}
 
 /// Maximum number of rounds by the echo protocol. The relays of the demo allow any number.
 const ROUNDS_MAX: u32 = 20;
@@ -100,7 +129,7 @@ pub(crate) fn run(
     if end.is_interrupted {
         output.quiet();
         output.step("interrupted: taking the network down");
-        output.record(|| json!({"type": "interrupted"}));
+        output.record(|| End::Interrupted);
         network.stop()?;
         return Ok(Exit::Interrupted);
     }
@@ -205,11 +234,13 @@ fn conclude(report: &Report, path: &Path, output: &Output, interrupt: &Interrupt
     ));
     output.text(format!("report: {}", path.display()));
     output.record(|| {
-        let relays: Vec<Value> = report.relays.iter().map(|report| report.value("relay")).collect();
-        json!({
-            "type": "summary", "relays": relays, "bandwidth_file": report.bandwidth_file,
-            "weights_in_consensus": voted, "report": path,
-        })
+        let relay = |report: &RelayReport| report.value("relay");
+        Line::Summary {
+            relays: report.relays.iter().map(relay).collect(),
+            bandwidth_file: report.bandwidth_file.as_deref(),
+            weights_in_consensus: voted,
+            report: path,
+        }
     });
     let all_measured = report.relays.iter().all(|relay| relay.estimate_mbit_per_s.is_some());
     if interrupt.is_requested() {

@@ -1,14 +1,16 @@
 //! `flashflow-lab lab`: private networks, and paths with latency and loss.
 
-mod path;
+pub(crate) mod path;
 
 use clap::{Args, Subcommand};
 use cli::Error;
 use experiments::private_network as network;
 use lab::{NetworkSpec, RelaySpec};
 use path::PathOptions;
-use serde_json::{Value, json};
-use std::path::PathBuf;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
 
 /// Run private networks of C tor, and make paths with latency and loss.
@@ -79,7 +81,7 @@ pub(crate) fn run(
                 NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
             let network = network::start(&spec, output)?;
             output.quiet();
-            let nodes: Vec<Value> = network.nodes().iter().map(node_value).collect();
+            let nodes: Vec<LabNode> = network.nodes().iter().map(LabNode::of).collect();
             let lines = network.nodes().iter().map(node_line).collect::<Vec<_>>().join("\n");
             let bandwidth_file = network.bandwidth_file_path();
             let dir = network.detach()?;
@@ -89,8 +91,12 @@ pub(crate) fn run(
                 bandwidth_file.display(),
                 dir.display()
             );
-            output.result(text, || {
-                json!({"type": "lab", "dir": dir, "nodes": nodes, "bandwidth_file": bandwidth_file})
+            output.result(text, || Line::Lab {
+                dir: &dir,
+                up: None,
+                nodes,
+                valid_after_unix_s: None,
+                bandwidth_file: Some(&bandwidth_file),
             });
             Ok(Exit::Done)
         }
@@ -102,43 +108,91 @@ pub(crate) fn run(
                 format!("{}  {state}", node_line(node))
             });
             let text = lines.collect::<Vec<_>>().join("\n");
-            output.result(text, || {
-                let nodes: Vec<Value> = status
-                    .nodes
-                    .iter()
-                    .map(|node| {
-                        let mut value = node_value(node);
-                        value["alive"] = json!(node.is_alive());
-                        value
-                    })
-                    .collect();
-                json!({
-                    "type": "lab", "dir": status.dir, "up": status.is_up(), "nodes": nodes,
-                    "valid_after_unix_s": status.valid_after_unix,
-                    "bandwidth_file": status.bandwidth_file_path(),
-                })
+            let alive =
+                |node: &lab::Node| LabNode { alive: Some(node.is_alive()), ..LabNode::of(node) };
+            let bandwidth_file = status.bandwidth_file_path();
+            output.result(text, || Line::Lab {
+                dir: &status.dir,
+                up: Some(status.is_up()),
+                nodes: status.nodes.iter().map(alive).collect(),
+                valid_after_unix_s: status.valid_after_unix,
+                bandwidth_file: Some(&bandwidth_file),
             });
             Ok(if status.is_up() { Exit::Done } else { Exit::Failed })
         }
         LabAction::Down { dir } => {
             lab::down(dir)?;
             output.quiet();
-            output.result(
-                format!("{} is down", dir.display()),
-                || json!({"type": "lab", "dir": dir, "up": false}),
-            );
+            output.result(format!("{} is down", dir.display()), || Line::Lab {
+                dir,
+                up: Some(false),
+                nodes: Vec::new(),
+                valid_after_unix_s: None,
+                bandwidth_file: None,
+            });
             Ok(Exit::Done)
         }
     }
 }
 
-fn node_value(node: &lab::Node) -> Value {
-    json!({
-        "nickname": node.nickname(), "fingerprint": node.rsa_hex(),
-        "or_address": node.or_addr(), "dir_address": node.dir_addr(),
-        "control_address": node.control_addr(), "pid": node.pid(),
-        "limit_mbit_per_s": node.limit().map(onion::Rate::as_mbit_per_s),
-    })
+/// A line of the commands.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A network.
+    Lab {
+        /// Its folder.
+        dir: &'a Path,
+        /// Whether all nodes run; of `lab status` and `lab down`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        up: Option<bool>,
+        /// Its nodes; not of `lab down`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<LabNode>,
+        /// The date of its consensus; of `lab status`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        valid_after_unix_s: Option<u64>,
+        /// The bandwidth file that its authorities read; not of `lab down`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bandwidth_file: Option<&'a Path>,
+    },
+}
+
+/// An authority or a relay.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct LabNode {
+    /// Its name.
+    nickname: String,
+    /// Its RSA identity.
+    fingerprint: String,
+    /// The address of its OR port.
+    or_address: SocketAddr,
+    /// The address of an authority's directory port.
+    dir_address: Option<SocketAddr>,
+    /// The address of its control port.
+    control_address: SocketAddr,
+    /// Its process.
+    pid: u32,
+    /// Its configured limit.
+    limit_mbit_per_s: Option<f64>,
+    /// Whether it runs; in `lab status` only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alive: Option<bool>,
+}
+
+impl LabNode {
+    fn of(node: &lab::Node) -> Self {
+        Self {
+            nickname: node.nickname().to_owned(),
+            fingerprint: node.rsa_hex(),
+            or_address: node.or_addr(),
+            dir_address: node.dir_addr(),
+            control_address: node.control_addr(),
+            pid: node.pid(),
+            limit_mbit_per_s: node.limit().map(onion::Rate::as_mbit_per_s),
+            alive: None,
+        }
+    }
 }
 
 fn node_line(node: &lab::Node) -> String {

@@ -12,7 +12,8 @@ use link::unix_time_s;
 use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
 use netdoc::fetch::{Fetcher, Resource};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
@@ -25,6 +26,60 @@ use terminal::{Exit, Interrupt, Output};
 const STEP: Duration = Duration::from_millis(200);
 /// Timeout of the bootstrap.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// A model.
+    Model {
+        /// When it was made.
+        made_unix_s: u64,
+        /// Its relays.
+        relays: Vec<ModelRelay>,
+        /// Its links.
+        links: Vec<ModelLink>,
+    },
+    /// The performance directory accepts connections.
+    Serving {
+        /// Its address.
+        address: SocketAddr,
+        /// Its key, in base64.
+        public_key: String,
+    },
+}
+
+/// A relay of a model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelRelay {
+    /// Its RSA identity.
+    relay: String,
+    /// Round trip from the prober to it as first hop.
+    entry_rtt_ms: Option<f64>,
+    /// Throughput, in 1,000 bytes a second.
+    throughput_kb_s: Option<f64>,
+    /// Circuits through it.
+    circuits: u32,
+    /// Circuits that failed.
+    failed: u32,
+    /// Weight of the strategy `latency`, 0 to 1.
+    rtt_index: f64,
+    /// Weight of the strategy `throughput`, 0 to 1.
+    throughput_index: f64,
+}
+
+/// A link of a model.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct ModelLink {
+    /// The RSA identities of its relays.
+    between: [String; 2],
+    /// Round trip.
+    rtt_ms: Option<f64>,
+    /// Throughput, in 1,000 bytes a second.
+    throughput_kb_s: Option<f64>,
+    /// Weight of the strategy `latency`, 0 to 1.
+    rtt_index: f64,
+}
 
 /// Make, serve, fetch and show models of a network: measured round trips and throughputs of its links.
 ///
@@ -124,7 +179,7 @@ pub(crate) fn run(
     match action {
         ModelAction::Show { file } => {
             let model = read_model(file)?;
-            output.result(in_words(&model), || value(&model));
+            output.result(in_words(&model), || line(&model));
             Ok(Exit::Done)
         }
         ModelAction::Observe { files, network, bwfile, out } => {
@@ -152,27 +207,30 @@ fn in_words(model: &Model) -> String {
     text
 }
 
-fn value(model: &Model) -> Value {
-    let node = |(relay, node): (&Fingerprint, &model::Node)| {
-        json!({
-            "relay": relay, "entry_rtt_ms": node.entry_rtt_ms,
-            "throughput_kb_s": node.throughput_kb_s, "circuits": node.circuits,
-            "failed": node.failed, "rtt_index": model.node_rtt_index(relay),
-            "throughput_index": model.node_throughput_index(relay),
-        })
+fn line(model: &Model) -> Line {
+    let relay = |(relay, node): (&Fingerprint, &model::Node)| ModelRelay {
+        relay: relay.to_string(),
+        entry_rtt_ms: node.entry_rtt_ms,
+        throughput_kb_s: node.throughput_kb_s,
+        circuits: node.circuits,
+        failed: node.failed,
+        rtt_index: model.node_rtt_index(relay),
+        throughput_index: model.node_throughput_index(relay),
     };
     let link = |(pair, link): (&model::Pair, &model::Link)| {
         let [a, b] = pair.ends();
-        json!({
-            "between": [a, b], "rtt_ms": link.rtt_ms, "throughput_kb_s": link.throughput_kb_s,
-            "rtt_index": model.rtt_index(&[(*a, *b)]),
-        })
+        ModelLink {
+            between: [a.to_string(), b.to_string()],
+            rtt_ms: link.rtt_ms,
+            throughput_kb_s: link.throughput_kb_s,
+            rtt_index: model.rtt_index(&[(*a, *b)]),
+        }
     };
-    json!({
-        "type": "model", "made_unix_s": model.made_unix_s(),
-        "relays": model.nodes().iter().map(node).collect::<Vec<_>>(),
-        "links": model.links().iter().map(link).collect::<Vec<_>>(),
-    })
+    Line::Model {
+        made_unix_s: model.made_unix_s(),
+        relays: model.nodes().iter().map(relay).collect(),
+        links: model.links().iter().map(link).collect(),
+    }
 }
 
 fn serve(
@@ -190,10 +248,10 @@ fn serve(
     let mut seen = modified();
     let server = DirectoryServer::start(listen, document()?).map_err(problem)?;
     let (address, public) = (server.address(), key.public().to_string());
-    output.result(
-        format!("{address}={public}"),
-        || json!({"type": "serving", "address": address, "public_key": public}),
-    );
+    output.result(format!("{address}={public}"), || Line::Serving {
+        address,
+        public_key: public.to_string(),
+    });
     let (_nobody, wait) = std::sync::mpsc::channel::<()>();
     while !interrupt.is_requested() {
         // Nothing is ever sent: this is a sleep.
@@ -254,7 +312,7 @@ fn observe(
     };
     let model = model::of_links(&accounts, capacity, unix_time_s());
     write_model(&model, out)?;
-    output.result(in_words(&model), || value(&model));
+    output.result(in_words(&model), || line(&model));
     Ok(Exit::Done)
 }
 
@@ -297,6 +355,6 @@ fn fetch(from: &[Source], own: Option<&Path>, out: &Path, output: &Output) -> Re
     }
     let merged = model::merge(own.as_ref(), &models);
     write_model(&merged, out)?;
-    output.result(in_words(&merged), || value(&merged));
+    output.result(in_words(&merged), || line(&merged));
     Ok(Exit::Done)
 }

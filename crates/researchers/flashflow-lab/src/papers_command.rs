@@ -11,12 +11,50 @@ use clap::{Args, Subcommand};
 use cli::Error;
 use items::{Item, Paper};
 use recorded::Recorded;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use terminal::{Exit, Interrupt, Output};
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A figure, table or claim.
+    Item {
+        /// Its name.
+        id: &'a str,
+        /// Its paper.
+        paper: Paper,
+        /// `agrees`, `differs`, or why there is no result.
+        state: &'a str,
+        /// What the paper shows.
+        shows: &'a str,
+        /// The commands that repeat it.
+        commands: &'a [String],
+    },
+    /// A recorded result.
+    Result {
+        /// The name of the item.
+        id: &'a str,
+        /// `agrees` or `differs`.
+        state: &'a str,
+        /// Our numbers, in the order of the paper's.
+        numbers: &'a [f64],
+        /// SHA-256 of what the commands printed.
+        digest: &'a str,
+    },
+    /// A page.
+    Page {
+        /// Its path.
+        path: &'a Path,
+        /// Whether it is out of date; otherwise it was written.
+        is_stale: bool,
+    },
+}
 
 /// Repeat the figures and tables of the papers, and compare them with the papers' numbers.
 #[derive(Debug, Args)]
@@ -112,8 +150,13 @@ fn list(options: &PapersOptions, items: &[Item], output: &Output) -> Result<Exit
     let results = results(&options.folder, items)?;
     for item in items {
         let state = page::state(item, results.get(&item.id));
-        output.result(format!("{:6} {:14} {state}: {}", item.id, item.paper.name(), item.shows), || {
-            json!({"type": "item", "id": item.id, "paper": item.paper, "state": state, "shows": item.shows, "commands": item.commands})
+        let Item { id, paper, shows, commands, .. } = item;
+        output.result(format!("{id:6} {:14} {state}: {shows}", paper.name()), || Line::Item {
+            id,
+            paper: *paper,
+            state,
+            shows,
+            commands,
         });
     }
     Ok(Exit::Done)
@@ -157,9 +200,9 @@ fn record(
         };
         let state = page::state(item, Some(&result));
         agree &= result.agrees(item);
-        output.result(format!("{}: {state}\n{}", item.id, page::comparison(item, &result)), || {
-            json!({"type": "result", "id": item.id, "state": state, "numbers": result.numbers, "digest": result.digest})
-        });
+        let text = format!("{}: {state}\n{}", item.id, page::comparison(item, &result));
+        let Recorded { numbers, digest, .. } = &result;
+        output.result(text, || Line::Result { id: &item.id, state, numbers, digest });
     }
     Ok(if agree { Exit::Done } else { Exit::Failed })
 }
@@ -257,10 +300,8 @@ fn report(
     }
     let what = if check { "out of date" } else { "written" };
     for path in &stale {
-        output.result(
-            format!("{what}: {}", path.display()),
-            || json!({"type": "page", "path": path, "is_stale": check}),
-        );
+        output
+            .result(format!("{what}: {}", path.display()), || Line::Page { path, is_stale: check });
     }
     Ok(if check && !stale.is_empty() { Exit::Failed } else { Exit::Done })
 }

@@ -17,7 +17,8 @@ use onion::Duration;
 use onion::identity::RsaId;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serving::ProbeAction;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -147,7 +148,7 @@ pub(crate) fn run(
     let (mut all, mut seen) = (Vec::new(), Observations::default());
     output.doing(format!("probing {} circuits", subjects.len()));
     let each = |probed: Probed| {
-        output.result(in_words(&view, &probed), || value(&probed));
+        output.result(in_words(&view, &probed), || line(&probed));
         seen.add(&probed.observed());
         all.push(probed);
         true
@@ -164,10 +165,7 @@ pub(crate) fn run(
     let text: Vec<String> = summary.iter().map(Summary::in_words).collect();
     let links = model.links().values().filter(|link| link.rtt_ms.is_some()).count();
     let text = format!("{}\n{links} links with a round trip", text.join("\n"));
-    output.result(text, || {
-        let lengths: Vec<Value> = summary.iter().map(Summary::value).collect();
-        json!({"type": "summary", "circuits": all.len(), "links": links, "lengths": lengths})
-    });
+    output.result(text, || Line::Summary { circuits: all.len(), links, lengths: summary });
     Ok(if interrupt.is_requested() {
         Exit::Interrupted
     } else if all.iter().any(|it| it.setup().is_some()) {
@@ -230,12 +228,52 @@ fn in_words(view: &NetDir, probed: &Probed) -> String {
     text
 }
 
-fn value(probed: &Probed) -> Value {
+fn line(probed: &Probed) -> Line {
     let all = |times: &[Duration]| times.iter().copied().map(ms).collect::<Vec<f64>>();
-    json!({
-        "type": "circuit", "path": probed.path, "link_ms": ms(probed.link_time),
-        "hop_ms": all(&probed.hop_times), "setup_ms": probed.setup().map(ms),
-        "rtt_ms": probed.rtts.iter().map(|of_hop| all(of_hop)).collect::<Vec<_>>(),
-        "throughput_kb_s": probed.throughput_kb_s, "failure": probed.failure,
-    })
+    Line::Circuit {
+        path: probed.path.iter().map(ToString::to_string).collect(),
+        link_ms: ms(probed.link_time),
+        hop_ms: all(&probed.hop_times),
+        setup_ms: probed.setup().map(ms),
+        rtt_ms: probed.rtts.iter().map(|of_hop| all(of_hop)).collect(),
+        throughput_kb_s: probed.throughput_kb_s,
+        failure: probed.failure.clone(),
+    }
+}
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// A circuit.
+    Circuit {
+        /// The RSA identities of its relays, first hop first.
+        path: Vec<String>,
+        /// Time to open the link to the first hop.
+        link_ms: f64,
+        /// Time from the first cell to the answer of each hop.
+        hop_ms: Vec<f64>,
+        /// Time until it was built; `None` if it was not.
+        setup_ms: Option<f64>,
+        /// Round trips to each hop.
+        rtt_ms: Vec<Vec<f64>>,
+        /// Throughput of the download, in 1,000 bytes a second.
+        throughput_kb_s: Option<f64>,
+        /// Why a result is missing or incomplete.
+        failure: Option<String>,
+    },
+    /// All circuits, last.
+    Summary {
+        /// Their number.
+        circuits: usize,
+        /// Links with a round trip.
+        links: usize,
+        /// The circuits of each length.
+        lengths: Vec<Summary>,
+    },
+    /// The server of downloads accepts connections.
+    Serving {
+        /// Its address.
+        address: SocketAddr,
+    },
 }

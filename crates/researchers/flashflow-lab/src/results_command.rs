@@ -12,13 +12,34 @@ use link::unix_time_s;
 use outcome::Outcome;
 use page::Claims;
 use report::machine;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use terminal::{Exit, Output, times};
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A stored result.
+    Result {
+        /// Its file.
+        path: &'a Path,
+        /// The name of the claim.
+        claim: &'a str,
+        /// Number of its rows.
+        rows: usize,
+    },
+    /// A page that was written, or is out of date.
+    Page {
+        /// Its path.
+        path: &'a Path,
+    },
+}
 
 /// Record results, and write the pages that show them.
 ///
@@ -110,10 +131,9 @@ fn record(
     fs::create_dir_all(&path).map_err(file_error("make the folder", &path))?;
     let path = path.join(format!("{}-{}.json", outcome.date, cli::COMMIT));
     outcome.write(&path)?;
-    output.result(
-        format!("{}; show it by `flashflow-lab results pages`", path.display()),
-        || json!({"type": "result", "path": path, "claim": claim, "rows": outcome.rows.len()}),
-    );
+    output.result(format!("{}; show it by `flashflow-lab results pages`", path.display()), || {
+        Line::Result { path: &path, claim, rows: outcome.rows.len() }
+    });
     Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
@@ -138,10 +158,7 @@ fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
     }
     let what = if check { "out of date" } else { "written" };
     for path in &stale {
-        output.result(
-            format!("{}: {what}", path.display()),
-            || json!({"type": "page", "path": path}),
-        );
+        output.result(format!("{}: {what}", path.display()), || Line::Page { path: &path });
     }
     let is_fine = !check || stale.is_empty();
     Ok(if is_fine { Exit::Done } else { Exit::Failed })

@@ -1,9 +1,9 @@
 //! `flashflow-lab sim`: simulations of whole networks.
 
-mod export;
+pub(crate) mod export;
 mod figures;
-mod sample;
-mod truth;
+pub(crate) mod sample;
+pub(crate) mod truth;
 
 use clap::{Args, Subcommand};
 use cli::Error;
@@ -11,6 +11,8 @@ use experiments::batch::{self, BatchOptions, ReportOptions};
 use export::ExportOptions;
 use figures::counted;
 use sample::SampleOptions;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,6 +21,16 @@ use tornet::network::Network;
 use tornet::results::{SUMMARY, SizeFigures, Summary, check_is_free, finish};
 use tornet::run::{Plan, run as run_network};
 use truth::TruthOptions;
+
+/// A line of `sim run`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// Downloads of one size.
+    Downloads(&'a SizeFigures),
+    /// The whole run, last.
+    Summary(&'a Summary),
+}
 
 /// Simulate whole Tor networks in virtual time.
 ///
@@ -131,9 +143,9 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
         write_summary(folder, options, &summary, output)?;
     }
     for size in &summary.downloads {
-        output.result(download(size), || tagged("downloads", size));
+        output.result(download(size), || Line::Downloads(size));
     }
-    output.result(in_words(&summary), || tagged("summary", &summary));
+    output.result(in_words(&summary), || Line::Summary(&summary));
     if interrupt.is_requested() {
         output.step(format!("interrupted after {:.1} simulated seconds", summary.simulated_s));
         return Ok(Exit::Interrupted);

@@ -1,24 +1,48 @@
 //! Results as JSON.
 
 use super::{Case, CaseVerdict, ExperimentReport, Value};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The last line of an experiment's output.
-#[derive(Serialize)]
-struct Summary<'a> {
-    r#type: &'static str,
+/// A line that an experiment prints.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Line<'a> {
+    /// A case, once it has run.
+    Case(&'a Case),
+    /// The comparison of several runs.
+    Mean(&'a Case),
+    /// A remark.
+    Note {
+        /// A sentence or more.
+        text: &'a str,
+    },
+    /// The results, last.
+    Summary(Summary<'a>),
+}
+
+/// The results of an experiment.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Summary<'a> {
+    /// The name of the experiment.
     experiment: &'a str,
-    /// `None` without a claim.
+    /// Whether the expected result was reached; `None` without a claim.
     held: Option<bool>,
+    /// The answer, in one sentence with numbers.
     answer: &'a str,
+    /// The number of cases with each verdict.
     counts: Counts,
+    /// The cases that missed or failed without an explanation.
     unexplained: Vec<&'a str>,
+    /// Additional fields of this experiment.
     #[serde(flatten)]
     also: &'a BTreeMap<String, Value>,
+    /// The cases, in display order.
     cases: &'a [Case],
 }
 
@@ -32,8 +56,8 @@ struct Whole<'a> {
     report: &'a ExperimentReport,
 }
 
-/// The number of cases with each outcome.
-#[derive(Serialize)]
+/// The number of cases with each verdict.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Counts {
     held: usize,
     refused: usize,
@@ -49,14 +73,13 @@ impl ExperimentReport {
     /// "cases":[…],…}`, without the line's end.
     #[must_use]
     pub fn summary_line(&self) -> String {
-        text(serde_json::to_string(&self.summary()))
+        text(serde_json::to_string(&self.last_line()))
     }
 
-    /// [`summary_line`](Self::summary_line) as a value.
+    /// [`summary_line`](Self::summary_line), to be serialized.
     #[must_use]
-    pub fn summary_value(&self) -> Value {
-        // Cannot fail: all keys are strings.
-        serde_json::to_value(self.summary()).unwrap_or_default()
+    pub fn last_line(&self) -> Line<'_> {
+        Line::Summary(self.summary())
     }
 
     /// The complete report, with figures.
@@ -69,7 +92,6 @@ impl ExperimentReport {
 
     fn summary(&self) -> Summary<'_> {
         Summary {
-            r#type: "summary",
             experiment: &self.name,
             held: self.outcome(),
             answer: &self.answer,
@@ -88,6 +110,37 @@ impl ExperimentReport {
         let [held, refused, missed, failed, inconclusive, skipped, reported] =
             CaseVerdict::ALL.map(|verdict| self.count(verdict));
         Counts { held, refused, missed, failed, inconclusive, skipped, reported }
+    }
+}
+
+/// The fields of a case as JSON.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "a schema only")]
+struct CaseFields {
+    /// The name, in a few words.
+    name: String,
+    /// The true rate.
+    truth_mbit_per_s: Option<f64>,
+    /// The estimated rate.
+    estimate_mbit_per_s: Option<f64>,
+    /// The estimate divided by the truth.
+    ratio: Option<f64>,
+    /// The verdict; `None` for a value without an expectation.
+    verdict: Option<String>,
+    /// Details; may be empty.
+    detail: String,
+    /// Columns of the experiment.
+    #[serde(flatten)]
+    columns: BTreeMap<String, Value>,
+}
+
+impl JsonSchema for Case {
+    fn schema_name() -> Cow<'static, str> {
+        "Case".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        CaseFields::json_schema(generator)
     }
 }
 

@@ -95,7 +95,7 @@ pub fn learn(
         }
         match news.recv_timeout(left.min(STEP)) {
             Ok(DirectoryEvent::NetDir(netdir)) if is_enough(&netdir) => break Some(netdir),
-            Ok(DirectoryEvent::Event(Event::Trouble(trouble))) => problem = trouble,
+            Ok(DirectoryEvent::Event(Event::Trouble { reason })) => problem = reason,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break None,
         }

@@ -43,7 +43,7 @@ impl Proxy {
                 // Another purpose may have a path.
                 self.no_paths.retain(|_, until| now < *until);
                 self.no_paths.insert(need, now + PAUSE_MAX);
-                self.emit(Event::Trouble(format!("no circuit can be built: {problem}")));
+                self.emit(Event::Trouble { reason: format!("no circuit can be built: {problem}") });
                 return None;
             }
         };

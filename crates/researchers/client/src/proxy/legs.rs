@@ -39,9 +39,10 @@ impl Proxy {
             Err(problem) => {
                 if !std::mem::replace(&mut self.has_reported_no_set, true) {
                     let count = self.choices.legs;
-                    self.emit(Event::Trouble(format!(
+                    let reason = format!(
                         "no {count} circuits can be linked, and one is used instead: {problem}"
-                    )));
+                    );
+                    self.emit(Event::Trouble { reason });
                 }
                 return None;
             }

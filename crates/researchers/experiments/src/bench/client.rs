@@ -1,5 +1,6 @@
 //! `flashflow-lab bench client`: processor time and time to the first byte of downloads by our client and by C tor.
 
+use super::lines::ClientLine;
 use super::median_of;
 use super::options::ClientBench;
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use lab::{
 };
 use link::Clock;
 use onion::{Duration, Rate};
-use serde_json::json;
 use std::net::SocketAddr;
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
@@ -60,12 +60,14 @@ impl ClientSample {
                  {first_byte_ms:.2} ms",
                 rate.as_mbit_per_s()
             ),
-            || {
-                json!({
-                    "type": "run", "run": run, "client": name, "gbit_per_cpu_s": gbit,
-                    "rate_mbit_per_s": rate.as_mbit_per_s(), "first_byte_ms": first_byte_ms,
-                    "bytes": bytes, "cpu_s": cpu.as_secs_f64(),
-                })
+            || ClientLine::Run {
+                run,
+                client: name,
+                gbit_per_cpu_s: gbit,
+                rate_mbit_per_s: rate.as_mbit_per_s(),
+                first_byte_ms,
+                bytes: *bytes,
+                cpu_s: cpu.as_secs_f64(),
             },
         );
     }
@@ -203,14 +205,18 @@ fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
             "median: our client {ours:.3}, C tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
              after {ours_ms:.2} and {tor_ms:.2} ms, {later}"
         ),
-        || {
-            json!({
-                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
-                "ratio": ratio, "ratio_interval": by_run(samples, ClientSample::gbit_per_cpu_s).interval,
-                "ours_first_byte_ms": ours_ms, "tor_first_byte_ms": tor_ms,
-                "first_byte_ratio": later.value, "first_byte_ratio_interval": later.interval,
-                "runs": options.runs, "mb": options.mb, "streams": options.streams,
-            })
+        || ClientLine::Summary {
+            ours_gbit_per_cpu_s: ours,
+            tor_gbit_per_cpu_s: tor,
+            ratio,
+            ratio_interval: by_run(samples, ClientSample::gbit_per_cpu_s).interval,
+            ours_first_byte_ms: ours_ms,
+            tor_first_byte_ms: tor_ms,
+            first_byte_ratio: later.value,
+            first_byte_ratio_interval: later.interval,
+            runs: options.runs,
+            mb: options.mb,
+            streams: options.streams,
         },
     );
 }

@@ -1,9 +1,9 @@
 //! `flashflow-lab bench echo`: processor time of a relay that echoes, compared with C tor that relays the same cells.
 
+use super::lines::EchoLine;
 use super::options::RelayBench;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Result;
-use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
 
 /// The measurements of each run, in this order.
@@ -15,7 +15,7 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<Exit> {
     let stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
-    let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
+    let samples = stage.run(&SUBJECTS, 1..=runs, EchoLine::Run, output, interrupt)?;
     stage.stop()?;
     let Some(samples) = samples else { return Ok(Exit::Interrupted) };
     output.quiet();
@@ -31,12 +31,13 @@ fn conclude(samples: &[Sample], seconds: u32, runs: u32, output: &Output) {
             "median: our echo {ours:.3}, C tor in transit {tor:.3} Gbit per CPU second; ratio \
              {ratio:.3}; our relay in transit {transit:.3}"
         ),
-        || {
-            json!({
-                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
-                "ratio": ratio, "ours_transit_gbit_per_cpu_s": transit, "runs": runs,
-                "seconds": seconds,
-            })
+        || EchoLine::Summary {
+            ours_gbit_per_cpu_s: ours,
+            tor_gbit_per_cpu_s: tor,
+            ratio,
+            ours_transit_gbit_per_cpu_s: transit,
+            runs,
+            seconds,
         },
     );
 }

@@ -1,6 +1,7 @@
 //! `flashflow-lab bench idle`: memory and processor time of idle connections and circuits, and memory growth over
 //! many circuits.
 
+use super::lines::{IdleFigures, IdleLine};
 use super::options::IdleBench;
 use super::subjects::{BenchNetwork, Subject};
 use crate::error::{Error, Result};
@@ -8,7 +9,6 @@ use lab::load::{CircuitLoad, rng};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, unix_time_s};
 use onion::Duration;
-use serde_json::{Value, json};
 use terminal::{Exit, Interrupt, Output};
 
 /// The timeout for any progress.
@@ -64,8 +64,9 @@ pub(super) fn run(plan: IdleBench, output: &Output, interrupt: &Interrupt) -> Re
     }
     stage.stop()?;
     output.quiet();
-    let [ours, tor] = [results.first(), results.get(1)].map(Option::<&Value>::cloned);
-    output.result(String::new(), || json!({"type": "summary", "ours": ours, "tor": tor}));
+    let mut results = results.into_iter();
+    let (ours, tor) = (results.next(), results.next());
+    output.result(String::new(), || IdleLine::Summary { ours, tor });
     Ok(Exit::Done)
 }
 
@@ -76,7 +77,7 @@ fn measure(
     subject: Subject,
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Option<Value>> {
+) -> Result<Option<IdleFigures>> {
     let (relay, pid) = (subject.relay(), stage.pid(subject));
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let load = CircuitLoad::new(
@@ -195,7 +196,7 @@ struct Figures {
 
 impl Figures {
     #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
-    fn print(&self, output: &Output) -> Value {
+    fn print(self, output: &Output) -> IdleFigures {
         let Self { relay, connections, circuits, soak_circuits, soak_s, .. } = self;
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;
@@ -203,15 +204,21 @@ impl Figures {
         // Memory that the first tenth adds is reused by the others.
         let settled_mb = memory_mb.get(1).copied().unwrap_or(f64::NAN);
         let last_mb = memory_mb.last().copied().unwrap_or(f64::NAN);
-        let cpu_us = self.soak_cpu.as_secs_f64() * 1e6 / (*soak_circuits).max(1) as f64;
-        let value = json!({
-            "type": "relay", "relay": relay, "connections": connections, "circuits": circuits,
-            "grown_mb": mb(self.grown_bytes), "bytes_per_circuit": per(*circuits),
-            "bytes_per_connection": per(u64::from(*connections)),
-            "idle_cpu_share": self.idle_cpu_share, "soak_circuits": soak_circuits, "soak_s": soak_s,
-            "soak_cpu_us_per_circuit": cpu_us, "soak_memory_mb": memory_mb,
-            "soak_growth": last_mb / settled_mb,
-        });
+        let cpu_us = self.soak_cpu.as_secs_f64() * 1e6 / soak_circuits.max(1) as f64;
+        let figures = IdleFigures {
+            relay,
+            connections,
+            circuits,
+            grown_mb: mb(self.grown_bytes),
+            bytes_per_circuit: per(circuits),
+            bytes_per_connection: per(u64::from(connections)),
+            idle_cpu_share: self.idle_cpu_share,
+            soak_circuits,
+            soak_s,
+            soak_cpu_us_per_circuit: cpu_us,
+            soak_memory_mb: memory_mb,
+            soak_growth: last_mb / settled_mb,
+        };
         output.result(
             format!(
                 "{relay}: {connections} connections with {circuits} circuits take {:.1} MB, {:.0} bytes \
@@ -219,11 +226,11 @@ impl Figures {
                  torn down in {soak_s:.1} s, {cpu_us:.1} µs of processor time each: {settled_mb:.1} MB \
                  after the first tenth, {last_mb:.1} MB at the end",
                 mb(self.grown_bytes),
-                per(*circuits),
+                per(circuits),
                 self.idle_cpu_share * 100.0,
             ),
-            || value.clone(),
+            || IdleLine::Relay(figures.clone()),
         );
-        value
+        figures
     }
 }

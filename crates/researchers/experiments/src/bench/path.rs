@@ -1,12 +1,12 @@
 //! `flashflow-lab bench path`: throughput and processor time of an emulated path.
 
+use super::lines::PathLine;
 use super::median_of;
 use super::options::PathBench;
 use crate::error::{Error, Result};
 use lab::wan::{Counts, Host, SocketBuffer, UnintendedLosses, Wan, WanPath, WanSpec};
 use link::{Clock, tcp_bytes};
 use onion::{Duration, Rate};
-use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
@@ -52,14 +52,17 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
             "median: {rate:.0} Mbit/s; path {path:.3}, with sender and receiver {process:.3} CPU s/Gbit; \
              {losses} packets lost unintentionally"
         ),
-        || {
-            json!({
-                "type": "summary", "runs": options.runs, "seconds": options.seconds,
-                "rtt_ms": options.rtt_ms, "loss_percent": options.loss_percent,
-                "connections": options.connections, "congestion": options.congestion.name(),
-                "mbit_per_s": rate, "path_cpu_s_per_gbit": path, "process_cpu_s_per_gbit": process,
-                "unintended_losses": losses,
-            })
+        || PathLine::Summary {
+            runs: options.runs,
+            seconds: options.seconds,
+            rtt_ms: options.rtt_ms,
+            loss_percent: options.loss_percent,
+            connections: options.connections,
+            congestion: options.congestion.name(),
+            mbit_per_s: rate,
+            path_cpu_s_per_gbit: path,
+            process_cpu_s_per_gbit: process,
+            unintended_losses: losses,
         },
     );
     Ok(if losses == 0 { Exit::Done } else { Exit::Failed })
@@ -79,13 +82,14 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
             unintended.losses(),
             unintended.worst_lateness_us,
         ),
-        || {
-            json!({
-                "type": "run", "run": run, "mbit_per_s": rate.as_mbit_per_s(),
-                "path_cpu_s_per_gbit": path_cpu_s_per_gbit,
-                "process_cpu_s_per_gbit": process_cpu_s_per_gbit,
-                "out": out, "back": back, "unintended": unintended,
-            })
+        || PathLine::Run {
+            run,
+            mbit_per_s: rate.as_mbit_per_s(),
+            path_cpu_s_per_gbit: *path_cpu_s_per_gbit,
+            process_cpu_s_per_gbit: *process_cpu_s_per_gbit,
+            out: *out,
+            back: *back,
+            unintended: *unintended,
         },
     );
 }

@@ -1,5 +1,6 @@
 //! `flashflow-lab bench relay`: processor time of our relay and C tor, compared with a bare TLS forwarder.
 
+use super::lines::RelayLine;
 use super::options::RelayBench;
 use super::quiet::QuietCircuit;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
@@ -10,7 +11,6 @@ use link::{IdentityIssuer, pump, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::cell::CELLS_PER_RECORD;
 use onion::{Duration, Rate};
-use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
 
 /// The measurements of each run, in this order, before the forwarder.
@@ -29,7 +29,7 @@ pub(super) fn run(
     let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
     for run in 1..=runs {
-        let Some(more) = stage.run(&SUBJECTS, run..=run, output, interrupt)? else {
+        let Some(more) = stage.run(&SUBJECTS, run..=run, RelayLine::Run, output, interrupt)? else {
             stage.stop()?;
             return Ok(Exit::Interrupted);
         };
@@ -38,12 +38,11 @@ pub(super) fn run(
         let gbit_per_cpu_s = forwarded.gbit_per_cpu_s();
         output.result(
             format!("run {run}: TLS forwarder: {gbit_per_cpu_s:.3} Gbit per CPU second"),
-            || {
-                json!({
-                    "type": "run", "run": run, "relay": "tls_forwarder",
-                    "gbit_per_cpu_s": gbit_per_cpu_s, "bytes": forwarded.bytes,
-                    "cpu_s": forwarded.cpu.as_secs_f64(),
-                })
+            || RelayLine::Forwarder {
+                run,
+                gbit_per_cpu_s,
+                bytes: forwarded.bytes,
+                cpu_s: forwarded.cpu.as_secs_f64(),
             },
         );
         forwarder.push(gbit_per_cpu_s);
@@ -105,13 +104,14 @@ fn quiet_circuits(
                  {median_ms:.2} ms (median), {most_ms:.2} ms (95th percentile), {trips_len} samples",
                 sample.cpu_share() * 100.0
             ),
-            || {
-                json!({
-                    "type": "quiet", "relay": relay, "load_mbit_per_s": load,
-                    "load_of": of.relay(), "relay_cpu_share": sample.cpu_share(),
-                    "round_trip_median_ms": median_ms, "round_trip_p95_ms": most_ms,
-                    "round_trips": trips_len,
-                })
+            || RelayLine::Quiet {
+                relay,
+                load_mbit_per_s: load,
+                load_of: of.relay(),
+                relay_cpu_share: sample.cpu_share(),
+                round_trip_median_ms: median_ms,
+                round_trip_p95_ms: most_ms,
+                round_trips: trips_len,
             },
         );
         found.push(quiet);
@@ -140,16 +140,17 @@ fn conclude(
             "median: ours {ours:.3}, C tor {tor:.3}, TLS forwarder {limit:.3} Gbit per CPU second; \
              ratio {ratio:.3}; {of_limit:.3} of the forwarder"
         ),
-        || {
-            json!({
-                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
-                "tls_forwarder_gbit_per_cpu_s": limit, "ratio": ratio,
-                "share_of_tls_forwarder": of_limit,
-                "tor_quiet_round_trip_ms": median_ms(trip(c_tor, c_tor)),
-                "ours_quiet_round_trip_ms": median_ms(trip(own, c_tor)),
-                "ours_quiet_round_trip_at_own_load_ms": median_ms(trip(own, own)),
-                "runs": runs, "seconds": seconds,
-            })
+        || RelayLine::Summary {
+            ours_gbit_per_cpu_s: ours,
+            tor_gbit_per_cpu_s: tor,
+            tls_forwarder_gbit_per_cpu_s: limit,
+            ratio,
+            share_of_tls_forwarder: of_limit,
+            tor_quiet_round_trip_ms: median_ms(trip(c_tor, c_tor)),
+            ours_quiet_round_trip_ms: median_ms(trip(own, c_tor)),
+            ours_quiet_round_trip_at_own_load_ms: median_ms(trip(own, own)),
+            runs,
+            seconds,
         },
     );
 }

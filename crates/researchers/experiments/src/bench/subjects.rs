@@ -1,5 +1,6 @@
 //! Measures C tor and our relay in turn with the same cells.
 
+use super::lines::RelayRun;
 use super::median_of;
 use crate::error::{Error, Result};
 use crate::measuring::measure;
@@ -14,7 +15,7 @@ use measurer::LocalTeam;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
-use serde_json::json;
+use serde::Serialize;
 use std::ops::RangeInclusive;
 use terminal::{Interrupt, Output, TeamArguments, measuring};
 
@@ -87,7 +88,7 @@ impl Sample {
         Rate::from_bytes_over(self.bytes, Duration::from_secs(u64::from(self.seconds)))
     }
 
-    fn print(&self, run: u32, output: &Output) {
+    fn print<L: Serialize>(&self, run: u32, line: fn(RelayRun) -> L, output: &Output) {
         let (relay, mode) = (self.subject.relay(), self.subject.mode());
         let (mbit, share) = (self.estimate.as_mbit_per_s(), self.cpu_share());
         let gbit_per_cpu_s = self.gbit_per_cpu_s();
@@ -98,11 +99,16 @@ impl Sample {
                 share * 100.0
             ),
             || {
-                json!({
-                    "type": "run", "run": run, "relay": relay, "mode": mode,
-                    "gbit_per_cpu_s": gbit_per_cpu_s, "rate_mbit_per_s": mbit,
-                    "relay_cpu_share": share, "bytes": self.bytes,
-                    "cpu_s": self.cpu.as_secs_f64(), "seconds_looked_at": self.seconds,
+                line(RelayRun {
+                    run,
+                    relay,
+                    mode,
+                    gbit_per_cpu_s,
+                    rate_mbit_per_s: mbit,
+                    relay_cpu_share: share,
+                    bytes: self.bytes,
+                    cpu_s: self.cpu.as_secs_f64(),
+                    seconds_looked_at: self.seconds,
                 })
             },
         );
@@ -174,11 +180,12 @@ impl BenchNetwork {
         Ok(())
     }
 
-    /// Measures the subjects in turn in each run; `None` if interrupted.
-    pub(super) fn run(
+    /// Measures the subjects in turn in each run, and prints a line for each; `None` if interrupted.
+    pub(super) fn run<L: Serialize>(
         &self,
         subjects: &[Subject],
         runs: RangeInclusive<u32>,
+        line: fn(RelayRun) -> L,
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Option<Vec<Sample>>> {
@@ -191,7 +198,7 @@ impl BenchNetwork {
                     return Ok(None);
                 }
                 let sample = sample?;
-                sample.print(run, output);
+                sample.print(run, line, output);
                 samples.push(sample);
             }
         }

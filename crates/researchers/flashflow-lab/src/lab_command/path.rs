@@ -7,7 +7,9 @@ pub(crate) use options::PathOptions;
 use cli::Error;
 use lab::wan::{Counts, Host, UnintendedLosses, Wan, WanSpec};
 use onion::Duration;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use terminal::{Exit, Interrupt, Output};
 
@@ -23,7 +25,7 @@ pub(super) fn run(
     interrupt.wind_up_in_order();
     let (near, far) = (wan.host(WanSpec::NEAR)?, wan.host(WanSpec::FAR)?);
     let is_alone = options.command.is_empty();
-    output.record(|| json!({"type": "path", "near": host_value(near), "far": host_value(far)}));
+    output.record(|| Line::Path { near: PathHost::of(near), far: PathHost::of(far) });
     if is_alone {
         output.text(format!("{}\n{}\nCtrl-C removes the path.", entrance(near), entrance(far)));
     }
@@ -98,8 +100,43 @@ fn entrance(host: &Host) -> String {
     format!("{name:<4}  {address}  sudo nsenter --net={path} bash")
 }
 
-fn host_value(host: &Host) -> Value {
-    json!({"address": host.address(), "netns": host.namespace().path()})
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The path exists.
+    Path {
+        /// One host.
+        near: PathHost,
+        /// The other.
+        far: PathHost,
+    },
+    /// Its packets, last.
+    Summary {
+        /// Packets of the near host.
+        out: Counts,
+        /// Packets of the far host.
+        back: Counts,
+        /// Losses that were not specified.
+        unintended: UnintendedLosses,
+        /// The exit status of the command, if there was one and it was not killed.
+        exit_status: Option<i32>,
+    },
+}
+
+/// A host of a path.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct PathHost {
+    /// Its address.
+    address: Ipv4Addr,
+    /// Its network namespace.
+    netns: String,
+}
+
+impl PathHost {
+    fn of(host: &Host) -> Self {
+        Self { address: host.address(), netns: host.namespace().path() }
+    }
 }
 
 fn print(
@@ -128,10 +165,10 @@ fn print(
             Duration::from_micros(unintended.worst_lateness_us).as_secs_f64() * 1e3
         ),
     ];
-    output.result(rows.join("\n"), || {
-        json!({
-            "type": "summary", "out": out, "back": back, "unintended": unintended,
-            "exit_status": ended.and_then(|status| status.code()),
-        })
+    output.result(rows.join("\n"), || Line::Summary {
+        out: *out,
+        back: *back,
+        unintended: *unintended,
+        exit_status: ended.and_then(|status| status.code()),
     });
 }

@@ -2,6 +2,7 @@
 
 use super::file_error;
 use cli::Error;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +10,9 @@ use std::fs;
 use std::path::Path;
 
 /// A paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Paper {
+pub(crate) enum Paper {
     Flashflow,
     Conflux,
     PathSelection,

@@ -1,9 +1,9 @@
 //! `flashflow-lab probe serve`: the server of downloads.
 
+use super::Line;
 use clap::Subcommand;
 use cli::Error;
 use client::probe::{ProbeError, ProbeServer};
-use serde_json::json;
 use std::net::SocketAddr;
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
@@ -36,8 +36,7 @@ pub(super) fn run(
     interrupt.wind_up_in_order();
     let server = ProbeServer::start(*listen)?;
     let address = server.address();
-    output
-        .result(format!("serving at {address}"), || json!({"type": "serving", "address": address}));
+    output.result(format!("serving at {address}"), || Line::Serving { address });
     while !interrupt.wait(STEP) {
         if !server.is_running() {
             return Err(ProbeError::Machine("the server has ended".to_owned()).into());

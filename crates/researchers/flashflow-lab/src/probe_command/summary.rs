@@ -3,26 +3,40 @@
 use super::ms;
 use client::probe::Probed;
 use onion::Duration;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Statistics of the circuits of one length.
-pub(super) struct Summary {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Summary {
+    /// Their length.
     hops: u8,
+    /// Their number.
     circuits: usize,
+    /// Those that could not be built.
     failed: usize,
-    setup: Figures,
-    /// The part of each hop.
-    steps: Vec<Figures>,
-    rtt: Figures,
-    throughput: Figures,
+    /// Time until they were built.
+    setup_ms: Figures,
+    /// The part of each hop in it.
+    step_ms: Vec<Figures>,
+    /// Mean round trips to the last hop.
+    rtt_ms: Figures,
+    /// Throughput of the downloads, in 1,000 bytes a second.
+    throughput_kb_s: Figures,
 }
 
 /// Statistics of several values.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Figures {
+    /// Median.
     median: Option<f64>,
+    /// Mean.
     mean: Option<f64>,
+    /// Standard deviation.
     deviation: Option<f64>,
+    /// Minimum.
     least: Option<f64>,
+    /// Maximum.
     most: Option<f64>,
 }
 
@@ -36,13 +50,6 @@ impl Figures {
         let deviation = squares.filter(|_| count > 1.0).map(|it| (it / (count - 1.0)).sqrt());
         let (least, most) = (values.first().copied(), values.last().copied());
         Self { median: values.get(values.len() / 2).copied(), mean, deviation, least, most }
-    }
-
-    fn value(&self) -> Value {
-        json!({
-            "median": self.median, "mean": self.mean, "deviation": self.deviation,
-            "least": self.least, "most": self.most,
-        })
     }
 }
 
@@ -62,10 +69,10 @@ impl Summary {
             hops,
             circuits: its().count(),
             failed: its().filter(|it| it.setup().is_none()).count(),
-            setup: Figures::of(its().filter_map(|it| it.setup().map(ms))),
-            steps: (0..usize::from(hops)).map(step).collect(),
-            rtt: Figures::of(its().filter_map(|it| it.mean_rtt().map(ms))),
-            throughput: Figures::of(its().filter_map(|it| it.throughput_kb_s)),
+            setup_ms: Figures::of(its().filter_map(|it| it.setup().map(ms))),
+            step_ms: (0..usize::from(hops)).map(step).collect(),
+            rtt_ms: Figures::of(its().filter_map(|it| it.mean_rtt().map(ms))),
+            throughput_kb_s: Figures::of(its().filter_map(|it| it.throughput_kb_s)),
         }
     }
 
@@ -76,18 +83,9 @@ impl Summary {
             self.hops,
             self.circuits,
             self.failed,
-            or(self.setup.median),
-            or(self.rtt.median),
-            or(self.throughput.median),
+            or(self.setup_ms.median),
+            or(self.rtt_ms.median),
+            or(self.throughput_kb_s.median),
         )
-    }
-
-    pub(super) fn value(&self) -> Value {
-        json!({
-            "hops": self.hops, "circuits": self.circuits, "failed": self.failed,
-            "setup_ms": self.setup.value(), "rtt_ms": self.rtt.value(),
-            "throughput_kb_s": self.throughput.value(),
-            "step_ms": self.steps.iter().map(Figures::value).collect::<Vec<_>>(),
-        })
     }
 }

@@ -3,11 +3,27 @@
 use super::figures::counted;
 use clap::Args;
 use cli::Error;
-use serde_json::json;
-use std::path::PathBuf;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 use terminal::{Exit, Output};
 use tornet::export::{Programs, write};
 use tornet::network::Network;
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A network for Shadow.
+    Export {
+        /// The folder.
+        folder: &'a Path,
+        /// Its relays.
+        relays: usize,
+        /// Its clients.
+        clients: usize,
+    },
+}
 
 /// Write a network for Shadow 3, with C tor and TGen.
 ///
@@ -55,7 +71,7 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
             counted(clients as u64, "client"),
             folder.join("shadow.config.yaml").display()
         ),
-        || json!({"type": "export", "folder": folder, "relays": relays, "clients": clients}),
+        || Line::Export { folder, relays, clients },
     );
     Ok(Exit::Done)
 }

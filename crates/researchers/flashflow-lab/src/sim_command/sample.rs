@@ -12,16 +12,42 @@ use netdoc::Fingerprint;
 use netdoc::consensus::{Flag, Router};
 use netdoc::descriptor;
 use onion::Rate;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terminal::{Exit, Output};
 use tornet::network::Network;
 use tornet::sample::{KnownRelay, Sample, Wanted, sample};
 use tornet::scenario::scenario_text;
 use tornet::shadow::read_models;
+
+/// A line of the command.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A sample of a network.
+    Sample {
+        /// The scenario.
+        file: &'a Path,
+        /// Its relays.
+        relays: usize,
+        /// Relays of the whole network.
+        relays_known: usize,
+        /// The sum of the capacities of its relays.
+        capacity_gbit_per_s: f64,
+        /// Its clients.
+        clients: usize,
+        /// Its servers.
+        servers: usize,
+        /// Relays whose rates are guessed.
+        guessed_rates: usize,
+        /// Relays whose countries are guessed.
+        guessed_countries: usize,
+    },
+}
 
 /// Sample a network of any size from a consensus and descriptors.
 ///
@@ -177,12 +203,15 @@ guessed: the rates of {}, the countries of {guessed_countries}",
             counted(servers as u64, "server"),
             counted(*guessed_rates as u64, "relay"),
         ),
-        || {
-            json!({
-                "type": "sample", "file": options.out, "relays": relays, "relays_known": of,
-                "capacity_gbit_per_s": bit_per_s * 1e-9, "clients": clients, "servers": servers,
-                "guessed_rates": guessed_rates, "guessed_countries": guessed_countries,
-            })
+        || Line::Sample {
+            file: &options.out,
+            relays,
+            relays_known: of,
+            capacity_gbit_per_s: bit_per_s * 1e-9,
+            clients,
+            servers,
+            guessed_rates: *guessed_rates,
+            guessed_countries: *guessed_countries,
         },
     );
 }

@@ -6,12 +6,55 @@ use experiments::Interval;
 use experiments::truth::{RealSockets, Scene as NetworkScene, Simulated, World};
 use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanError, WanPath, WanSpec};
 use onion::Duration;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
 use tornet::truth::{Control, DownloadResult, QUEUE, Scene, scenes, simulate};
+
+/// A line of the command. Half widths are of 95 % confidence intervals of means.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// A transfer over TCP.
+    Truth {
+        /// The scene.
+        scene: &'a str,
+        /// The round trip of its path.
+        round_trip_ms: u128,
+        /// In virtual time.
+        simulated_mbit_per_s: f64,
+        /// With real sockets.
+        real_mbit_per_s: f64,
+        /// The first divided by the second.
+        ratio: f64,
+        /// Of the mean in virtual time; `None` for one run.
+        simulated_half_width: Option<f64>,
+        /// Of the mean with real sockets; `None` for one run.
+        real_half_width: Option<f64>,
+    },
+    /// A figure of a network.
+    Figure {
+        /// The scene.
+        scene: &'a str,
+        /// The name of the figure, with its unit.
+        figure: &'a str,
+        /// In virtual time.
+        simulated: f64,
+        /// With real sockets.
+        real: f64,
+        /// The first divided by the second.
+        ratio: f64,
+        /// Of the mean in virtual time; `None` for one run.
+        simulated_half_width: Option<f64>,
+        /// Of the mean with real sockets; `None` for one run.
+        real_half_width: Option<f64>,
+        /// The largest lateness of a packet.
+        late_ms: f64,
+    },
+}
 
 /// Compare the simulation with real sockets.
 ///
@@ -71,12 +114,14 @@ pub(crate) fn run(
                 "{:<46} {round_trip_ms:>4} ms: {simulated:.1} Mbit/s simulated, {real:.1} real: {ratio:.2}",
                 scene.name,
             );
-            output.result(text, || {
-                json!({
-                    "type": "truth", "scene": scene.name, "round_trip_ms": round_trip_ms,
-                    "simulated_mbit_per_s": simulated.mean, "real_mbit_per_s": real.mean, "ratio": ratio,
-                    "simulated_half_width": simulated.half_width, "real_half_width": real.half_width,
-                })
+            output.result(text, || Line::Truth {
+                scene: &scene.name,
+                round_trip_ms,
+                simulated_mbit_per_s: simulated.mean,
+                real_mbit_per_s: real.mean,
+                ratio,
+                simulated_half_width: simulated.half_width,
+                real_half_width: real.half_width,
             });
         }
     }
@@ -125,13 +170,16 @@ fn hold(
             simulated.mean,
             real.mean,
         );
-        output.result(text, || {
-            json!({
-                "type": "truth", "scene": scene.name(), "figure": name,
-                "simulated": simulated.mean, "real": real.mean, "ratio": ratio,
-                "simulated_half_width": simulated.half_width, "real_half_width": real.half_width,
-                "late_ms": late_ms,
-            })
+        let title = scene.name();
+        output.result(text, || Line::Figure {
+            scene: &title,
+            figure: name,
+            simulated: simulated.mean,
+            real: real.mean,
+            ratio,
+            simulated_half_width: simulated.half_width,
+            real_half_width: real.half_width,
+            late_ms,
         });
     }
     Ok(true)

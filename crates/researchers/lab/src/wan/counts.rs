@@ -1,11 +1,12 @@
 //! Packet counters.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The counters of the packets of one path.
 ///
 /// `packets` counts all packets sent; with those in flight, `packets + duplicated == delivered + ` all losses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
     /// Packets that the host has sent on this path.
     pub packets: u64,
@@ -31,7 +32,7 @@ pub struct Counts {
 
 /// Losses that the specification does not ask for: the machine is too slow, or programs send to unknown
 /// addresses. All counters should be zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UnintendedLosses {
     /// The kernel's queue towards this process was full, or an interface refused a delivery.
     pub device: u64,

@@ -4,11 +4,12 @@ use super::files::asked_bytes;
 use super::transfers::{Transfers, transfers};
 use crate::network::Network;
 use crate::run::{Outcome, Plan};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::world::{Ending, HostFigures, Record};
 
 /// Downloads of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SizeFigures {
     /// The size of the download.
     pub bytes: u32,
@@ -30,7 +31,7 @@ pub struct SizeFigures {
 }
 
 /// The summary of a run. Speeds are of real time: everything else is the same in each run with the same seed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Summary {
     /// Real time in all, including the construction of the world.
     pub wall_s: f64,
