@@ -213,7 +213,10 @@ def tor_metrics(path: str | Path, since: str | None = None, until: str | None = 
         if not times:
             raise ValueError(f"{path} has no download_times: expected is the JSON that tornettools makes of Tor Metrics' data")
         return _of_download_times(path, times, name)
-    table = pd.read_csv(path, comment="#")
+    try:
+        table = pd.read_csv(path, comment="#")
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"{path} is empty: expected is torperf-1.1.csv of Tor Metrics") from None
     missing = {"date", "filesize", "q1", "md", "q3"} - set(table.columns)
     if missing:
         raise ValueError(f"{path} lacks the columns {', '.join(sorted(missing))}: expected is torperf-1.1.csv of Tor Metrics")

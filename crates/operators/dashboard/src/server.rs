@@ -10,6 +10,7 @@ use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS,
 };
+use axum::http::uri::Authority;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
@@ -165,6 +166,8 @@ const SAME_ORIGIN: HeaderName = HeaderName::from_static("cross-origin-resource-p
 async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
+    // The host of an absolute target counts, and the header is ignored (RFC 9112, section 3.2.2).
+    let host = request.uri().authority().map(Authority::as_str).or(host);
     let mut response = if hosts.next().is_some() {
         // RFC 9112, section 3.2. A proxy before the dashboard might have checked the other one.
         (StatusCode::BAD_REQUEST, "the request has two `Host` lines").into_response()

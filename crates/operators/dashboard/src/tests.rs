@@ -272,6 +272,9 @@ fn a_measurement_that_another_one_follows_is_no_result() {
     for path in [format!("/periods/{}", NOW - 3600), format!("/relays/{}", "01".repeat(20))] {
         assert!(running.page(&path).contains(">continued<"), "{path}");
     }
+    let api = running.page(&format!("/api/relays/{}", "01".repeat(20)));
+    assert!(api.contains("another measurement was to follow"), "{api}");
+    assert!(!api.contains("no round"), "{api}");
 }
 
 #[test]
@@ -354,14 +357,15 @@ fn missing_pages_are_reported_and_nothing_can_be_changed() {
 #[test]
 fn a_request_with_two_host_lines_is_refused() {
     let running = Running::new(fill);
-    let status = |lines: &str| {
+    let status_of = |target: &str, lines: &str| {
         let mut stream = connect(&running);
-        let request = format!("GET / HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
+        let request = format!("GET {target} HTTP/1.1\r\n{lines}Connection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("text");
         answer.split(' ').nth(1).expect("a status").to_owned()
     };
+    let status = |lines: &str| status_of("/", lines);
     let (ours, other) = ("Host: 127.0.0.1\r\n", "host: rebound.example\r\n");
     assert_eq!(status(ours), "200");
     assert_eq!(status("Host: localhost.\r\n"), "200");
@@ -369,6 +373,9 @@ fn a_request_with_two_host_lines_is_refused() {
         assert_eq!(status(&lines.concat()), "400", "{lines:?}");
     }
     assert_eq!(status(other), "421");
+    // The host of an absolute target counts.
+    assert_eq!(status_of("http://127.0.0.1/", ours), "200");
+    assert_eq!(status_of("http://rebound.example/", ours), "421");
 }
 
 #[test]

@@ -164,6 +164,9 @@ fn advice(verdict: Verdict<'_>, report: &RelayReport) -> Option<String> {
         | Inconclusive::PathUnknown { .. } => {
             "Measure again from a machine that is nearer to the relay, or with more --sockets.".to_owned()
         }
+        Inconclusive::Contended { .. } => {
+            "Others use the relay. Measure again at other times: the largest result counts.".to_owned()
+        }
         _ => "Measure again when the relay, its machine and this machine have little else to do.".to_owned(),
     };
     Some(format!("The relay can carry at least this. {remedy}"))

@@ -224,12 +224,27 @@ impl Checked {
                     report::plural(ports.count() as u64, "port"),
                 ));
             }
+            if ports.contains(self.config.listen.port()) {
+                warnings.push(format!(
+                    "landing_ports: {ports} contains the port of `listen`: choose other ports"
+                ));
+            }
+            if ports.first() < 1024 {
+                warnings.push(format!(
+                    "landing_ports: {ports} begins with ports that only root may use: choose ports from 1024"
+                ));
+            }
             if let Some(ephemeral) = ephemeral_ports().filter(|range| range.overlaps(ports)) {
                 warnings.push(format!(
                     "landing_ports: {ports} overlaps {ephemeral}, the ports that the kernel gives to other connections \
                      (net.ipv4.ip_local_port_range): choose lower ports"
                 ));
             }
+        }
+        if self.config.metrics == Some(self.config.listen) {
+            warnings.push(
+                "metrics: the same address and port as `listen`: choose another port".to_owned(),
+            );
         }
         let own = self.key.public();
         if self.config.coordinators.iter().any(|key| key.0 == own) {

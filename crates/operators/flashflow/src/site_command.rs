@@ -74,9 +74,9 @@ pub(crate) fn run(options: &SiteArguments, output: &Output) -> Result<Exit, Erro
     let index = options.out.join("index.html");
     let path = index.to_string_lossy();
     let words = format!(
-        "{path}: {}, {} files, {:.1} MB, in {wall_s:.1} s",
+        "{path}: {}, {}, {:.1} MB, in {wall_s:.1} s",
         report::plural(site.relays as u64, "relay"),
-        site.files,
+        report::plural(site.files as u64, "file"),
         site.bytes as f64 / 1e6,
     );
     output.result(words, || Line::Site {

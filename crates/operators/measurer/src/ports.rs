@@ -20,6 +20,18 @@ impl PortRange {
         (*self.0.end() - *self.0.start()) as usize + 1
     }
 
+    /// The first port.
+    #[must_use]
+    pub const fn first(&self) -> u16 {
+        *self.0.start()
+    }
+
+    /// Whether the range has this port.
+    #[must_use]
+    pub const fn contains(&self, port: u16) -> bool {
+        *self.0.start() <= port && port <= *self.0.end()
+    }
+
     /// Whether the range has a port of another one.
     #[must_use]
     pub const fn overlaps(&self, other: &Self) -> bool {

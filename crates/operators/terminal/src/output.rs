@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -104,11 +105,18 @@ fn is_one_stream() -> bool {
     out.is_some() && out == of(io::stderr().as_fd().try_clone_to_owned())
 }
 
+/// The name by which this program was started.
+fn program() -> String {
+    let path = env::args_os().next().map(PathBuf::from);
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map_or_else(|| "flashflow".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
 /// Reports a warning on stderr.
 pub fn note(message: impl Display) {
     // An error on stderr cannot be reported.
     let priority = if is_journal() { "<4>" } else { "" };
-    let _ = writeln!(io::stderr().lock(), "{priority}flashflow: note: {message}");
+    let _ = writeln!(io::stderr().lock(), "{priority}{}: note: {message}", program());
 }
 
 impl Output {
@@ -173,7 +181,8 @@ impl Output {
         match written {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 if !self.has_lost.swap(true, Ordering::Relaxed) {
-                    let problem = format!("flashflow: cannot write to standard output: {error}");
+                    let problem =
+                        format!("{}: cannot write to standard output: {error}", program());
                     // If stderr is closed as well, the exit status is left.
                     let _ = writeln!(io::stderr().lock(), "{problem}");
                 }
@@ -268,7 +277,7 @@ impl Output {
     pub fn error(&self, error: impl Display) {
         self.quiet();
         let priority = if is_journal() { "<3>" } else { "" };
-        let _ = writeln!(io::stderr().lock(), "{priority}flashflow: {error}");
+        let _ = writeln!(io::stderr().lock(), "{priority}{}: {error}", program());
         self.record(|| End::Error { error: error.to_string() });
     }
 }

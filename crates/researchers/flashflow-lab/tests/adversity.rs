@@ -86,7 +86,10 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
     let scratch = Scratch::new();
     let arguments = ["experiment", "adversary", "--json", "--out", "out"];
     let small = ["--seconds", "3", "--limit", "40", "--forgers", "20"];
-    let few = ["--only", "honest,forges,over-reports-alone,only-fast-while-measured"];
+    let few = [
+        "--only",
+        "honest,forges,over-reports-alone,only-fast-while-measured,client-starves-transit-asserted",
+    ];
     let ended = scratch.run(&[&arguments[..], &small, &few].concat());
     eprintln!("it took {:?}", ended.took);
     let summary = summary(&scratch, &ended, "adversary");
@@ -112,6 +115,11 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
     assert!(number(sprinter, "ratio") <= 2.0 * 1.05, "{sprinter}");
 
     let of_kind = |kind: &'static str| cases(&summary).iter().filter(move |it| it["kind"] == kind);
+    let starved = case(&summary, "client-starves-transit-asserted");
+    assert!(
+        starved["conclusive"] != true || number(starved, "ratio") >= 0.9,
+        "a client lowers what is called conclusive: {starved}"
+    );
     assert_eq!(of_kind("relay").count(), 4);
     assert_eq!(of_kind("party").count(), 13);
     for party in of_kind("party") {

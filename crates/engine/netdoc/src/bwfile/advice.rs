@@ -237,8 +237,8 @@ fn compare(
     for (relays, of_one, of_some) in [
         (
             missing,
-            "relay of the consensus is up and has no line",
-            "relays of the consensus are up and have no line",
+            "relay of the consensus is up and has no line that tor takes",
+            "relays of the consensus are up and have no line that tor takes",
         ),
         (
             others,

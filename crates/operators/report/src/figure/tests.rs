@@ -111,6 +111,17 @@ fn an_svg_file_loads_nothing_and_supports_dark_mode() {
     assert!(svg.contains("prefers-color-scheme: dark"));
     assert!(svg.contains("<title>text</title>") && svg.trim_end().ends_with("</svg>"));
     assert_eq!(svg.matches("<svg").count(), 1);
+    // Programs that know no variables find a plain colour first.
+    let (_, rules) = svg.split_once("\n}\n").expect("the colours of dark mode");
+    let (rules, drawing) = rules.split_once("</style>").expect("a style");
+    for variable in rules.split('{').skip(1).filter(|rule| rule.contains("var(")) {
+        for declaration in variable.split(';').filter(|it| it.contains("var(")) {
+            let (property, _) = declaration.split_once(':').expect("a declaration");
+            let plain = format!("{}: #", property.trim());
+            assert!(variable.contains(&plain), "{variable}");
+        }
+    }
+    assert!(!drawing.contains("var("), "{drawing}");
 }
 
 #[test]

@@ -196,7 +196,11 @@ impl CheckCommand {
         }
         let (files, problems) = (checked.files, checked.problems.len());
         let text = match problems {
-            0 => format!("{files} files, {} MB: as imported", checked.bytes / 1_000_000),
+            0 => format!(
+                "{}, {:.1} MB: as imported",
+                report::plural(files as u64, "file"),
+                checked.bytes as f64 / 1e6
+            ),
             problems => format!("{problems} of {} files are not as imported", files + problems),
         };
         output.result(text, || {

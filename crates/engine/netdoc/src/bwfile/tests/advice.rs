@@ -95,7 +95,7 @@ fn missing_and_excessive_relays_are_reported() {
         "{of_others:?}"
     );
     let without = advice(&file(&up[1..]), NOW, context);
-    let one = format!("1 relay of the consensus is up and has no line: {}", up[0]);
+    let one = format!("1 relay of the consensus is up and has no line that tor takes: {}", up[0]);
     assert!(without.contains(&one), "{without:?}");
     let without = advice(&file(&up[2..]), NOW, context);
     assert!(without.iter().any(|it| it.contains(&format!("such as {}", up[0]))), "{without:?}");

@@ -11,8 +11,8 @@ fn params(may_have_clients: bool) -> Params {
     Params { seconds: 10, may_have_clients, path, ..quiet() }
 }
 
-/// The outcome if this much came back in each second, in Mbit/s.
-fn run(mut measurement: Measurement, mbit_at: impl Fn(u32) -> f64) -> Outcome {
+/// The last action after a round in which this much came back in each second, in Mbit/s.
+fn run_round(mut measurement: Measurement, mbit_at: impl Fn(u32) -> f64) -> Option<Action> {
     let (mut now, who, round) = (Instant::ORIGIN, MeasurerId(0), measurement.round());
     let sockets = measurement.allocation().sockets();
     measurement.handle_ready(now, who, round, sockets);
@@ -25,8 +25,13 @@ fn run(mut measurement: Measurement, mbit_at: impl Fn(u32) -> f64) -> Outcome {
             measurement.handle_client_second(now, round, second, 0);
         }
     }
-    let outcome = core::iter::from_fn(|| measurement.poll_action()).last();
-    let Some(Action::Done(outcome)) = outcome else { panic!("{outcome:?}") };
+    core::iter::from_fn(|| measurement.poll_action()).last()
+}
+
+/// The outcome if this much came back in each second, in Mbit/s.
+fn run(measurement: Measurement, mbit_at: impl Fn(u32) -> f64) -> Outcome {
+    let action = run_round(measurement, mbit_at);
+    let Some(Action::Done(outcome)) = action else { panic!("{action:?}") };
     outcome
 }
 
@@ -81,13 +86,16 @@ fn the_burst_of_a_rate_limited_relay_is_no_competition() {
 fn halves_show_competition_as_growth() {
     let path = PathParams { probes: true, lead_s: 2, few_circuits_s: 2, first_sockets: 8 };
     let params = Params { path, ..params(false) };
-    let measurement = measurement_with(params, Mode::Transit, 20.0, &[500.0]);
-    let mut measurement = measurement;
+    let mut measurement = measurement_with(params, Mode::Transit, 20.0, &[500.0]);
     let Some(Action::Prepare { few_circuits_s, held_back_s, .. }) = measurement.poll_action()
     else {
         panic!("nothing to prepare");
     };
     assert_eq!((few_circuits_s, held_back_s), (0, Some(7)));
+    // Growth is tried again with more sockets.
+    let next = run_round(measurement, |second| if second < 7 { 12.0 } else { 20.0 });
+    assert!(matches!(next, Some(Action::Prepare { round: 2, .. })), "{next:?}");
+    assert_eq!(reason(params, Mode::Transit, |_| 20.0), None);
 }
 
 fn confirmed(recent: f64, results: &[f64]) -> (Vec<Option<Attempt>>, Rate) {
