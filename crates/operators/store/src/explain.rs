@@ -338,7 +338,7 @@ fn weight(subject: &Subject<'_>) -> Option<String> {
             "The weight is less than the estimate: the operator allows at most {weight} (bandwidth-avg of its descriptor)."
         )
     } else {
-        "The bandwidth file was made before the last estimate; a later one will include it."
+        "The bandwidth file was made before the last estimate. The next one that passes the gate, if there is a gate, will include it."
             .to_owned()
     })
 }
