@@ -83,6 +83,13 @@ pub(crate) struct ScheduleOptions {
     /// Measure each relay separately, even if several share an address, as in section 7 of the paper.
     #[arg(long, conflicts_with = "families")]
     apart: bool,
+    /// Share of relays, 0 to 1, that decline to be measured. They are drawn by their fingerprints, and left out.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    declines: f64,
+    /// Share of measurements, 0 to 1, that are followed by another one with twice the load. It counts for the sufficient team and for
+    /// the traffic.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    second_turns: f64,
     /// A later consensus. New relays in it get the first slots with room. The command prints how long they wait.
     #[arg(long, value_name = "FILE")]
     next: Option<PathBuf>,
@@ -158,6 +165,8 @@ pub(crate) struct Summary {
     /// The capacity of the smallest team that measures all relays in the period, 1.1 times each in the mean. Absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     sufficient_team_mbit_per_s: Option<f64>,
+    /// What the team sends in the period if it measures all relays as often, in 10¹² bytes. It receives as much.
+    traffic_tb: f64,
     /// The length of a slot.
     slot_s: u32,
     /// The time until the end of the last slot that is used.
@@ -218,7 +227,14 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
             return Err(Error::Usage(format!("--{name} {value}: not a number above zero")));
         }
     }
+    for (name, share) in [("declines", options.declines), ("second-turns", options.second_turns)] {
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Error::Usage(format!("--{name} {share}: not from 0 to 1")));
+        }
+    }
     let settings = Settings::of(options)?;
+    // A second turn has twice the load.
+    let loads_of_relay = MEASUREMENTS_OF_RELAY * 2.0_f64.mul_add(options.second_turns, 1.0);
     let network = Network::read(options, &settings)?;
     let Settings { excess, slot_s, is_greedy, .. } = settings;
     let teams = &settings.teams;
@@ -231,7 +247,12 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let machine_count = machines.len();
     let shared = machines.iter().filter(|it| it.count() > 1).count();
     let short = Short::find(&network, &machines, teams, excess);
-    let sufficient = sufficient_team(&machines, excess, settings.at_once, period_slots);
+    let sufficient = sufficient_team(
+        &machines,
+        excess,
+        settings.at_once,
+        f64::from(period_slots) / loads_of_relay,
+    );
 
     let clock = Clock::start();
     let began = clock.now();
@@ -285,18 +306,22 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         || "no team measures all relays in the period".to_owned(),
         |team| {
             let gbit = team.as_mbit_per_s() / 1000.0;
-            format!("a team of {gbit:.1} Gbit/s measures all relays in the period, {MEASUREMENTS_OF_RELAY} times each")
+            format!(
+                "a team of {gbit:.1} Gbit/s measures all relays in the period, {MEASUREMENTS_OF_RELAY} times each{}",
+                if options.second_turns > 0.0 { " and with the second turns" } else { "" },
+            )
         },
     );
     let kind = if is_greedy { "greedy" } else { "randomised" };
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
+    let traffic_tb = gbit / 8000.0 * f64::from(slot_s) * loads_of_relay;
     let in_words = format!(
         "{kind}: {} on {}, {gbit:.1} Gbit/s; {}; {} without a slot\n\
          {usage} of {period_slots} slots of {} s used; the last begins after {:.1} h; the relays need {bound_slots:.1} slots of the \
          smallest team, {bound_hours:.1} h\n\
          {short}\n\
-         {sufficient_words}\n\
+         {sufficient_words}, and sends {traffic_tb:.1} TB for that\n\
          planned in {:.1} ms; fingerprint {fingerprint}{}",
         report::plural(network.relays.len() as u64, "relay"),
         report::plural(machine_count as u64, "machine"),
@@ -326,6 +351,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         bound_slots,
         bound_hours,
         sufficient_team_mbit_per_s: sufficient.map(Rate::as_mbit_per_s),
+        traffic_tb,
         slot_s,
         hours,
         period_slots,
@@ -430,17 +456,17 @@ fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
 /// The mean number of measurements of a relay in a period (`Plan::memoryless`).
 const MEASUREMENTS_OF_RELAY: f64 = 1.1;
 
-/// The capacity of the smallest team whose densest plan leaves room for further measurements, within a hundredth; `None` if there is none,
-/// since too many relays would be measured at once. It has what the largest machine needs.
+/// The capacity of the smallest team whose densest plan has at most this many slots, within a hundredth; `None` if there is none, since too
+/// many relays would be measured at once. It has what the largest machine needs.
 fn sufficient_team(
     machines: &[Machine],
     excess: f64,
     at_once_max: u32,
-    period_slots: u32,
+    slots_max: f64,
 ) -> Option<Rate> {
     let fits = |capacity: Rate| {
         let plan = Plan::greedy(&[TeamRoom { capacity, at_once_max }], excess, machines.to_vec());
-        f64::from(plan.used_slots()) * MEASUREMENTS_OF_RELAY <= f64::from(period_slots)
+        f64::from(plan.used_slots()) <= slots_max
     };
     let needs = machines.iter().map(|machine| machine.guess().scaled(excess));
     let mut low = needs.max()?;

@@ -276,3 +276,26 @@ fn the_sufficient_team_has_a_plan_with_room_and_a_smaller_one_has_not() {
     let needs = number(&plan(500.0), "largest_need_mbit_per_s");
     assert!(is_smallest || sufficient <= needs * 1.01, "{sufficient}, {needs}");
 }
+
+#[test]
+fn relays_that_decline_are_left_out_and_second_turns_need_a_larger_team() {
+    let plan = |more: &[&str]| {
+        let fixed = ["--team", "500", "--greedy", "--max-mbit-per-s", "20"];
+        summary(&schedule(&small(), &[&fixed[..], more].concat()))
+    };
+    let (all, some, again) =
+        (plan(&[]), plan(&["--declines", "0.3"]), plan(&["--second-turns", "0.5"]));
+    let share = number(&some, "relays") / number(&all, "relays");
+    assert!((0.6..0.8).contains(&share), "{share}");
+    assert_eq!(number(&again, "relays"), number(&all, "relays"));
+    let ratio = number(&again, "traffic_tb") / number(&all, "traffic_tb");
+    assert!((ratio - 2.0).abs() < 1e-9, "half of them with twice the load: {ratio}");
+    let team = |plan| number(plan, "sufficient_team_mbit_per_s");
+    assert!(team(&some) <= team(&all) && team(&all) <= team(&again), "{all} {some} {again}");
+    for share in ["-0.1", "1.1", "nan"] {
+        for name in ["--declines", "--second-turns"] {
+            let option = format!("{name}={share}");
+            schedule(&small(), &["--team", "500", &option]).assert_refused(&[name]);
+        }
+    }
+}

@@ -5,7 +5,7 @@ use crate::format::{roughly, utc};
 use crate::mode_word;
 use crate::open::Reader;
 use crate::read::{Measurement, State, decline_kind};
-use crate::relays::RelayRow;
+use crate::relays::{RelayRow, shared_host};
 use crate::series::{self, Second};
 use crate::suspects::Suspect;
 use coordinator::{
@@ -13,6 +13,8 @@ use coordinator::{
     Suspicion, Waited,
 };
 use onion::{Duration, Rate};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The serialised cause of a measurement that was interrupted because the coordinator had to end:
 /// [`Failure::Cancelled`](coordinator::Failure).
@@ -23,7 +25,7 @@ struct Subject<'s> {
     relay: &'s RelayRow,
     measurements: &'s [Measurement],
     /// The number of other relays at its address.
-    neighbours: u64,
+    neighbours: usize,
     /// The relays at other addresses that may share its machine.
     suspects: &'s [Suspect],
     /// The time of the newest consensus, if there is one.
@@ -61,6 +63,8 @@ pub enum Audience {
 pub struct Explainer<'r> {
     reader: &'r Reader,
     audience: Audience,
+    /// When the relays at each address were last observed.
+    hosts: BTreeMap<IpAddr, Vec<u64>>,
     /// The time of the newest consensus, if there is one.
     consensus_seen_unix_s: Option<u64>,
     policy: HistoryPolicy,
@@ -81,6 +85,7 @@ impl Reader {
         Ok(Explainer {
             reader: self,
             audience,
+            hosts: self.relays_by_host()?,
             consensus_seen_unix_s: consensus.map(|consensus| consensus.seen_unix_s),
             policy: self.history_policy()?,
             now_unix_s,
@@ -109,13 +114,22 @@ impl Explainer<'_> {
         Ok(explain(&Subject {
             relay,
             measurements,
-            neighbours: self.reader.neighbours(relay)?,
+            neighbours: self.neighbours(relay),
             suspects: &suspects,
             consensus_seen_unix_s: self.consensus_seen_unix_s,
             line,
             policy: self.policy,
             now_unix_s: self.now_unix_s,
         }))
+    }
+
+    /// The number of other relays at its address at most an hour before its last observation: those of its machine.
+    fn neighbours(&self, relay: &RelayRow) -> usize {
+        let since_unix_s = relay.last_seen_unix_s.saturating_sub(3600);
+        let host = shared_host(&relay.address).and_then(|host| self.hosts.get(&host));
+        let seen = host.into_iter().flatten().filter(|seen_unix_s| **seen_unix_s >= since_unix_s);
+        // It is one of them.
+        seen.count().saturating_sub(1)
     }
 }
 

@@ -9,7 +9,7 @@ use onion::Rate;
 use onion::identity::RsaId;
 use rusqlite::{Row, params};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The data about a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,22 +193,27 @@ impl Reader {
         self.all(&sql, [nickname], relay)
     }
 
-    /// The number of other relays at a relay's address at most an hour before its last observation: those of its
-    /// machine. Zero on loopback, where private networks run.
+    /// When the relays at each address were last observed. Loopback, where private networks run, is left out.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn neighbours(&self, relay: &RelayRow) -> Result<u64, StoreError> {
-        let Ok(address) = relay.address.parse::<SocketAddr>() else { return Ok(0) };
-        let Some((host, _port)) = relay.address.rsplit_once(':') else { return Ok(0) };
-        if address.ip().is_loopback() {
-            return Ok(0);
+    pub(crate) fn relays_by_host(&self) -> Result<BTreeMap<IpAddr, Vec<u64>>, StoreError> {
+        let sql = "SELECT address, last_seen_unix_s FROM relay";
+        let rows = self.all(sql, [], |row| Ok((row.get::<_, String>(0)?, time(row, 1)?)))?;
+        let mut hosts: BTreeMap<IpAddr, Vec<u64>> = BTreeMap::new();
+        for (address, seen_unix_s) in rows {
+            if let Some(host) = shared_host(&address) {
+                hosts.entry(host).or_default().push(seen_unix_s);
+            }
         }
-        let sql = "SELECT count(*) FROM relay WHERE substr(address, 1, length(?1)) = ?1 AND rsa <> ?2 AND last_seen_unix_s >= ?3";
-        let since_unix_s = relay.last_seen_unix_s.saturating_sub(3600);
-        let values = params![format!("{host}:"), &relay.rsa.0[..], int(since_unix_s)];
-        Ok(self.all(sql, values, |row| time(row, 0))?.first().copied().unwrap_or_default())
+        Ok(hosts)
     }
+}
+
+/// The host of a relay's address, at which other relays share its machine.
+pub(crate) fn shared_host(address: &str) -> Option<IpAddr> {
+    let host = address.parse::<SocketAddr>().ok()?.ip();
+    (!host.is_loopback()).then_some(host)
 }
 
 fn relay(row: &Row<'_>) -> rusqlite::Result<RelayRow> {

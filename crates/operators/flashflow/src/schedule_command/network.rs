@@ -52,6 +52,10 @@ impl Network {
                 )));
             }
         }
+        relays.retain(|relay| drawn(relay.id) >= options.declines);
+        if relays.is_empty() {
+            return Err(Error::Failed(format!("{what}: all relays decline")));
+        }
         let mut families = settings.together.clone();
         if settings.families && settings.descriptors.is_none() {
             note(
@@ -110,6 +114,13 @@ impl Network {
         let candidates: Vec<Candidate> = relays.iter().map(Relay::candidate).collect();
         machines(&candidates, &self.families)
     }
+}
+
+/// A number below 1, the same for a relay each time: fingerprints are uniform.
+fn drawn(relay: RsaId) -> f64 {
+    // The first bytes would be alike in a part of a consensus, which is sorted.
+    let [.., a, b, c, d] = relay.0;
+    f64::from(u32::from_be_bytes([a, b, c, d])) / 2.0_f64.powi(32)
 }
 
 impl Relay {
