@@ -1,5 +1,6 @@
 //! The commands.
 
+mod lines;
 mod run;
 mod series;
 
@@ -7,12 +8,31 @@ use archive::cluster::Scheduler;
 use archive::engine::Period;
 use archive::times;
 use clap::{Args, Subcommand, ValueEnum};
-use cli::{Commands, CompletionsOptions, Error, ManualOptions};
+use cli::{
+    Commands, CompletionsOptions, Either, Error, ManualLine, ManualOptions, SchemaOptions, Schemas,
+    schema_of,
+};
+use lines::{Line, ScheduleLine};
 use netdoc::Fingerprint;
 use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output};
+
+/// The schemas of the lines of commands. `query` prints the rows of its result.
+const SCHEMAS: Schemas = &[
+    ("import", schema_of::<Line<'static>>),
+    ("check", schema_of::<Line<'static>>),
+    ("synth", schema_of::<Line<'static>>),
+    ("errors", schema_of::<Line<'static>>),
+    ("speedtest", schema_of::<Line<'static>>),
+    ("staging", schema_of::<Line<'static>>),
+    ("schedule", schema_of::<Either<ScheduleLine<'static>, Line<'static>>>),
+    ("summary", schema_of::<Line<'static>>),
+    ("relay", schema_of::<Line<'static>>),
+    ("convert", schema_of::<Line<'static>>),
+    ("manual", schema_of::<ManualLine>),
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -30,6 +50,7 @@ pub(crate) enum Command {
     Scheduler(SchedulerCommand),
     Executor(ExecutorCommand),
     Completions(CompletionsOptions),
+    Schema(SchemaOptions),
     /// For packagers.
     #[command(hide = true)]
     Manual(ManualOptions),
@@ -47,7 +68,7 @@ impl Commands for Command {
         ("Datasets", &["import", "check", "synth", "convert"]),
         ("Questions", &["errors", "speedtest", "staging", "schedule", "summary", "relay", "query"]),
         ("Clusters", &["scheduler", "executor"]),
-        ("Other", &["completions", "help"]),
+        ("Other", &["completions", "schema", "help"]),
     ];
 
     fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
@@ -65,6 +86,7 @@ impl Commands for Command {
             Self::Convert(options) => options.run(output),
             Self::Scheduler(options) => options.run(output),
             Self::Executor(options) => options.run(output),
+            Self::Schema(options) => options.run(SCHEMAS, output),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
             Self::Manual(options) => options.run::<Self>(output),
         }
@@ -417,6 +439,23 @@ pub(crate) struct SynthCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_command_that_prints_results_has_a_schema() {
+        let command = cli::command::<Command>();
+        let mut names: Vec<&str> = command.get_subcommands().map(|it| it.get_name()).collect();
+        // `query` prints the rows of its result; the others print none.
+        let without = ["query", "scheduler", "executor", "completions", "schema"];
+        names.retain(|name| !without.contains(name));
+        names.sort_unstable();
+        let mut known: Vec<&str> = SCHEMAS.iter().map(|(name, _)| *name).collect();
+        known.sort_unstable();
+        assert_eq!(names, known);
+        for (name, schema) in SCHEMAS {
+            let text = serde_json::to_string(&schema()).expect("JSON");
+            assert!(text.contains("\"properties\""), "{name}: {text}");
+        }
+    }
 
     #[test]
     fn help_fits_a_terminal_and_groups_all_commands() {

@@ -22,6 +22,7 @@ pub(crate) use writer::readable;
 use crate::error::ArchiveError;
 use crate::rows::{Relays, Row};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub struct Dataset {
 }
 
 /// What was imported from one source.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Imported {
     /// The file or folder.
     pub source: PathBuf,

@@ -19,6 +19,7 @@ use crate::staging::PARTS;
 use coordinator::plan::{Machine, Plan, TeamRoom};
 use onion::Rate;
 use onion::identity::RsaId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Options of planning.
@@ -65,7 +66,7 @@ impl Default for ScheduleOptions {
 pub(crate) type Expected = (RsaId, Rate);
 
 /// A network, and the shortest plan that measures all its relays.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct PlannedNetwork {
     /// The time of the view, or the beginning of the staged span, in Unix seconds.
     pub unix_s: i64,
@@ -86,7 +87,7 @@ pub struct PlannedNetwork {
 }
 
 /// The new relays of a view.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Arrivals {
     /// The time of the view, in Unix seconds.
     pub unix_s: i64,

@@ -13,6 +13,8 @@ use crate::times::{DAY_S, minute};
 use report::experiment::{
     Axis, Case, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A relay before and after the test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,14 +60,18 @@ pub struct SpeedTest {
 }
 
 /// The effect of a speed test.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Effect {
     /// Number of measured relays that were present before and after.
     pub relays: usize,
-    /// The sum of their largest advertised bandwidths before and after, Gbit/s.
-    pub measured_gbit_per_s: (f64, f64),
-    /// The sum of the largest advertised bandwidths of all relays before and after, Gbit/s.
-    pub all_gbit_per_s: (f64, f64),
+    /// The sum of their largest advertised bandwidths before, Gbit/s.
+    pub measured_before_gbit_per_s: f64,
+    /// The same after the test.
+    pub measured_after_gbit_per_s: f64,
+    /// The sum of the largest advertised bandwidths of all relays before, Gbit/s.
+    pub all_before_gbit_per_s: f64,
+    /// The same after the test.
+    pub all_after_gbit_per_s: f64,
     /// The 90th percentile of the changes of measured relays (rank ⌊0.9 n⌋), Mbit/s.
     pub change_90th_mbit_per_s: f64,
     /// Network weight error before: weights and capacities before the test. Like the other two, over the relays that have a weight.
@@ -147,10 +153,15 @@ impl SpeedTest {
         let error = |weight: fn(&Change) -> Option<f64>, capacity: fn(&Change) -> f64| {
             weight_error(self.changes.iter().map(|it| (weight(it), capacity(it))))
         };
+        let (measured_before_gbit_per_s, measured_after_gbit_per_s) =
+            sums(&mut measured.iter().copied());
+        let (all_before_gbit_per_s, all_after_gbit_per_s) = sums(&mut self.changes.iter());
         Effect {
             relays: measured.len(),
-            measured_gbit_per_s: sums(&mut measured.iter().copied()),
-            all_gbit_per_s: sums(&mut self.changes.iter()),
+            measured_before_gbit_per_s,
+            measured_after_gbit_per_s,
+            all_before_gbit_per_s,
+            all_after_gbit_per_s,
             change_90th_mbit_per_s: differences.get(rank).copied().unwrap_or_default(),
             weight_error_before: error(|it| it.weight_share.0, |it| it.advertised_byte_per_s.0),
             weight_error_after: error(|it| it.weight_share.1, |it| it.advertised_byte_per_s.1),
@@ -227,8 +238,14 @@ impl SpeedTest {
         let mut cases = vec![
             case("measured relays", self.measured_relays.to_string()),
             case("of these, present before and after", effect.relays.to_string()),
-            case("advertised bandwidth of these", pair(effect.measured_gbit_per_s)),
-            case("advertised bandwidth of all relays", pair(effect.all_gbit_per_s)),
+            case(
+                "advertised bandwidth of these",
+                pair((effect.measured_before_gbit_per_s, effect.measured_after_gbit_per_s)),
+            ),
+            case(
+                "advertised bandwidth of all relays",
+                pair((effect.all_before_gbit_per_s, effect.all_after_gbit_per_s)),
+            ),
             case(
                 "90th percentile of their changes",
                 format!("{:.2} Mbit/s", effect.change_90th_mbit_per_s),
@@ -281,7 +298,10 @@ impl SpeedTest {
             title: "The effect of a speed test on advertised bandwidths".into(),
             question: "By how much do relays underestimate themselves until they are flooded?"
                 .into(),
-            answer: format!("Measured relays advertised {}.", pair(effect.measured_gbit_per_s)),
+            answer: format!(
+                "Measured relays advertised {}.",
+                pair((effect.measured_before_gbit_per_s, effect.measured_after_gbit_per_s))
+            ),
             promise: Promise::Nothing(String::new()),
             software_version: env!("CARGO_PKG_VERSION").into(),
             parameters: vec![

@@ -4,12 +4,14 @@ use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Relays, Staged};
 use crate::speedtest::weight_error;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Parts of a staged network: name, and the minimum share of the span's consensuses that list a relay.
 pub const PARTS: [(&str, f64); 2] = [("all", 0.0), ("running at least half of the span", 0.5)];
 
 /// A staged network, or a part of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct StagedErrors {
     /// Relays.
     pub relays: usize,

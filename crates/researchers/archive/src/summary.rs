@@ -3,9 +3,11 @@
 use crate::engine::{Engine, View, integers, numbers};
 use crate::error::ArchiveError;
 use crate::times::DAY_S;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A day of the network: medians over its views.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Day {
     /// Its beginning, in Unix seconds.
     pub unix_s: i64,

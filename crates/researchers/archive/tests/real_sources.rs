@@ -27,10 +27,10 @@ fn the_authors_speed_test_has_the_papers_numbers() {
     let test = speedtest::of_authors(&dataset).unwrap();
     let effect = test.effect();
     assert_eq!((test.measured_relays, effect.relays, test.changes.len()), (4867, 4837, 7263));
-    assert_near(effect.measured_gbit_per_s.0, 359.95, 0.005);
-    assert_near(effect.measured_gbit_per_s.1, 550.12, 0.005);
-    assert_near(effect.all_gbit_per_s.0, 414.32, 0.005);
-    assert_near(effect.all_gbit_per_s.1, 605.64, 0.005);
+    assert_near(effect.measured_before_gbit_per_s, 359.95, 0.005);
+    assert_near(effect.measured_after_gbit_per_s, 550.12, 0.005);
+    assert_near(effect.all_before_gbit_per_s, 414.32, 0.005);
+    assert_near(effect.all_after_gbit_per_s, 605.64, 0.005);
     assert_near(effect.change_90th_mbit_per_s, 140.46, 0.005);
     assert_near(effect.weight_error_before.unwrap(), 0.1405, 0.00005);
     assert_near(effect.weight_error_after.unwrap(), 0.2320, 0.00005);

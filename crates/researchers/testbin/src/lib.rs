@@ -263,7 +263,7 @@ impl Running {
         let words: Vec<&str> = command.get_args().filter_map(OsStr::to_str).collect();
         let program = Path::new(command.get_program());
         let is_ours =
-            program.file_name().is_some_and(|name| name == "flashflow" || name == "flashflow-lab");
+            program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("flashflow"));
         let schema = (is_ours && (words.contains(&"--json") || words.first() == Some(&"export")))
             .then(|| schema::of_command(program, &words))
             .flatten();

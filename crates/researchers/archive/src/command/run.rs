@@ -1,5 +1,6 @@
 //! Runs the commands and prints their results.
 
+use super::lines::Line;
 use super::{
     CheckCommand, Choice, ConvertCommand, ErrorsCommand, ExecutorCommand, Format, Import,
     QueryCommand, RelayCommand, Resources, SchedulerCommand, SpeedtestCommand, StagingCommand,
@@ -18,11 +19,10 @@ use link::unix_time_s;
 use netdoc::Fingerprint;
 use report::experiment::ExperimentReport;
 use report::machine;
-use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use terminal::{Exit, Interrupt, Output, tagged};
+use terminal::{Exit, Interrupt, Output};
 
 /// Number of relays of a synthetic network: about that of Tor in 2019.
 const SYNTHETIC_RELAYS: u32 = 6500;
@@ -156,7 +156,7 @@ impl Import {
         let report = import::import(&dataset, &self.sources, &options, stop, &mut observer)?;
         output.quiet();
         for entry in &report.imported {
-            output.result(imported(entry), || tagged("imported", entry));
+            output.result(imported(entry), || Line::Imported(entry));
         }
         let (read, known) = (report.imported.len(), report.known);
         let damaged: u64 = report.imported.iter().map(|it| it.damaged).sum();
@@ -171,11 +171,13 @@ impl Import {
             counted(report.unreadable as u64, "unreadable source", "unreadable sources"),
         );
         let is_complete = report.is_complete();
-        output.result(text, || {
-            json!({
-                "type": "summary", "sources": read, "known": known, "new_rows": report.new_rows, "damaged": damaged,
-                "unreadable": report.unreadable, "is_complete": is_complete,
-            })
+        output.result(text, || Line::Summary {
+            sources: read,
+            known,
+            new_rows: report.new_rows,
+            damaged,
+            unreadable: report.unreadable,
+            is_complete,
         });
         Ok(match is_complete {
             _ if report.is_interrupted => Exit::Interrupted,
@@ -189,10 +191,7 @@ impl CheckCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let checked = Dataset::open(&self.dataset)?.check(Limits::default().threads)?;
         for problem in &checked.problems {
-            output.result(
-                problem.to_string(),
-                || json!({"type": "problem", "problem": problem.to_string()}),
-            );
+            output.result(problem.to_string(), || Line::Problem { problem: problem.to_string() });
         }
         let (files, problems) = (checked.files, checked.problems.len());
         let text = match problems {
@@ -203,11 +202,7 @@ impl CheckCommand {
             ),
             problems => format!("{problems} of {} files are not as imported", files + problems),
         };
-        output.result(text, || {
-            json!({
-                "type": "check", "files": files, "bytes": checked.bytes, "problems": problems,
-            })
-        });
+        output.result(text, || Line::Check { files, bytes: checked.bytes, problems });
         Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
     }
 }
@@ -253,7 +248,7 @@ pub(super) fn write(
     report.command = std::env::args().collect::<Vec<_>>().join(" ");
     let written = report.write(out)?;
     let page = written.html.display().to_string();
-    output.result(format!("page: {page}"), || json!({"type": "page", "html": page}));
+    output.result(format!("page: {page}"), || Line::Page { html: &written.html });
     Ok(())
 }
 
@@ -295,12 +290,7 @@ impl ErrorsCommand {
                 percent(line.here_percent),
                 percent(line.paper_percent),
             );
-            output.result(text, || {
-                json!({
-                    "type": "error", "figure": line.figure, "quantity": line.quantity, "period": line.period,
-                    "statistic": line.statistic, "here_percent": line.here_percent, "paper_percent": line.paper_percent,
-                })
-            });
+            output.result(text, || Line::Error(line));
         }
         if let Some(out) = &self.out {
             let report = errors::report(&found, &options.view.origin);
@@ -365,16 +355,8 @@ impl SpeedtestCommand {
             output.text(format!("{}: {text}", case.name));
         }
         let effect = test.effect();
-        output.record(|| {
-            json!({
-                "type": "speedtest", "measured_relays": test.measured_relays, "relays": effect.relays,
-                "measured_before_gbit_per_s": effect.measured_gbit_per_s.0, "measured_after_gbit_per_s": effect.measured_gbit_per_s.1,
-                "all_before_gbit_per_s": effect.all_gbit_per_s.0, "all_after_gbit_per_s": effect.all_gbit_per_s.1,
-                "change_90th_mbit_per_s": effect.change_90th_mbit_per_s, "weight_error_before": effect.weight_error_before,
-                "weight_error_after": effect.weight_error_after, "weight_error_of_larger": effect.weight_error_of_larger,
-                "median_gbit_per_s": effect.median_gbit_per_s, "half_way_hours": effect.half_way_hours,
-            })
-        });
+        output
+            .record(|| Line::Speedtest { measured_relays: test.measured_relays, effect: &effect });
         if let Some(out) = &self.out {
             write(report, dataset, out, output)?;
         }
@@ -411,13 +393,7 @@ impl StagingCommand {
                 it.weight_error.map_or("-".to_owned(), |error| format!("{:.2} %", error * 100.0)),
                 it.underweighted_share * 100.0,
             );
-            output.result(text, || {
-                json!({
-                    "type": "staging", "which": name, "relays": it.relays, "capacity_gbit_per_s": it.capacity_gbit_per_s,
-                    "largest_mbit_per_s": it.largest_mbit_per_s, "percentile_75_mbit_per_s": it.percentile_75_mbit_per_s,
-                    "weight_error": it.weight_error, "underweighted_share": it.underweighted_share,
-                })
-            });
+            output.result(text, || Line::Staging { which: name, errors: it });
         }
         Ok(Exit::Done)
     }
@@ -450,13 +426,7 @@ impl SummaryCommand {
                 number(day.advertised_gbit_per_s),
                 number(day.weight_kb_per_s.map(|it| it / 1000.0)),
             );
-            output.result(text, || {
-                json!({
-                    "type": "day", "unix_s": day.unix_s, "views": day.views, "relays": day.relays,
-                    "published_relays": day.published_relays, "advertised_gbit_per_s": day.advertised_gbit_per_s,
-                    "weight_kb_per_s": day.weight_kb_per_s,
-                })
-            });
+            output.result(text, || Line::Day(&day));
         }
         Ok(Exit::Done)
     }
@@ -484,10 +454,7 @@ impl QueryCommand {
                 Some(schema) => printed::parquet(schema, batches.into_iter().map(Ok), path)?,
                 None => 0,
             };
-            output.result(
-                format!("{}: {rows} rows", path.display()),
-                || json!({"type": "parquet", "rows": rows}),
-            );
+            output.result(format!("{}: {rows} rows", path.display()), || Line::Parquet { rows });
             return Ok(Exit::Done);
         }
         let rows = printed::json(&batches)?;
@@ -504,10 +471,7 @@ impl QueryCommand {
 impl ConvertCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let rows = convert::to_parquet(&self.table, &self.out)?;
-        output.result(
-            format!("{}: {rows} rows", self.out.display()),
-            || json!({"type": "parquet", "rows": rows}),
-        );
+        output.result(format!("{}: {rows} rows", self.out.display()), || Line::Parquet { rows });
         Ok(Exit::Done)
     }
 }
@@ -536,10 +500,9 @@ impl SynthCommand {
         let mut progress = |hours: u32| output.doing(format!("{hours} of {} hours", self.hours));
         let rows = synth::synthesize(&dataset, &options, interrupt.requested(), &mut progress)?;
         output.quiet();
-        output.result(
-            format!("{}: {rows} new rows", self.to.display()),
-            || json!({"type": "synth", "new_rows": rows}),
-        );
+        output.result(format!("{}: {rows} new rows", self.to.display()), || Line::Synth {
+            new_rows: rows,
+        });
         Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
     }
 }

@@ -1,5 +1,6 @@
 //! `flashflow-archive schedule`: how long a team needs to measure each network of a dataset.
 
+use super::lines::ScheduleLine;
 use super::run::write;
 use archive::dataset::Dataset;
 use archive::engine::Limits;
@@ -12,7 +13,7 @@ use cli::Error;
 use coordinator::plan::TeamRoom;
 use onion::Rate;
 use std::path::PathBuf;
-use terminal::{Exit, Interrupt, Output, tagged};
+use terminal::{Exit, Interrupt, Output};
 
 /// Compute how long a team needs to measure each network of a dataset, and how long new relays wait (section 7 of the FlashFlow paper).
 ///
@@ -117,11 +118,7 @@ impl ScheduleCommand {
                     network.slots,
                     network.hours,
                 );
-                output.result(text, || {
-                    let mut line = tagged("staged", network);
-                    line["which"] = (*name).into();
-                    line
-                });
+                output.result(text, || ScheduleLine::Staged { which: name, network });
             }
         }
         if !dataset.has("statuses")? && !staged.is_empty() {
@@ -136,10 +133,10 @@ impl ScheduleCommand {
         let series = schedule::series(&dataset, &options, interrupt.requested(), &mut progress)?;
         output.quiet();
         for day in &series.days {
-            output.record(|| tagged("day", day));
+            output.record(|| ScheduleLine::Day(day));
         }
         for it in series.arrivals.iter().filter(|it| it.new_relays > 0) {
-            output.record(|| tagged("arrivals", it));
+            output.record(|| ScheduleLine::Arrivals(it));
         }
         let ends = series.days.first().zip(series.days.last());
         let span = ends.map(|(first, last)| {
@@ -162,7 +159,7 @@ impl ScheduleCommand {
                 "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
                 line.quantity, here[0], here[1], here[2], paper[0], paper[1], paper[2]
             );
-            output.result(text, || tagged("quantity", &line));
+            output.result(text, || ScheduleLine::Quantity(&line));
         }
         if let Some(out) = &self.out {
             write(schedule::report(&series), Some(&dataset), out, output)?;

@@ -2,9 +2,11 @@
 
 use super::{Errors, PeriodErrors};
 use crate::percentile;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// A row of the table.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// The figure in the paper.
     pub figure: &'static str,

@@ -4,10 +4,11 @@ use super::ScheduleSeries;
 use crate::percentile;
 use crate::times::minute;
 use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, Promise, Role, Series};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A quantity over a series.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Line {
     /// Name of the quantity, with its unit.
     pub quantity: &'static str,

@@ -1,0 +1,103 @@
+//! The lines of the commands with `--json`.
+
+use archive::dataset::Imported;
+use archive::errors::Line as ErrorLine;
+use archive::schedule::{Arrivals, Line as QuantityLine, PlannedNetwork};
+use archive::speedtest::Effect;
+use archive::staging::StagedErrors;
+use archive::summary::Day;
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::path::Path;
+
+/// A line of a command. `query` prints the rows of its result instead, and `schedule` has lines of its own.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Line<'a> {
+    /// `import`: a source.
+    Imported(&'a Imported),
+    /// `import`: all sources, last.
+    Summary {
+        /// Imported sources.
+        sources: usize,
+        /// Sources that were imported before.
+        known: usize,
+        /// Rows that the dataset had not.
+        new_rows: u64,
+        /// Damaged documents, which are left out.
+        damaged: u64,
+        /// Sources that could not be read.
+        unreadable: usize,
+        /// Whether the dataset has all documents of all sources.
+        is_complete: bool,
+    },
+    /// `check`: a file that is not as it was imported.
+    Problem {
+        /// What is wrong.
+        problem: String,
+    },
+    /// `check`: all files, last.
+    Check {
+        /// Files that are as they were imported.
+        files: usize,
+        /// Their length.
+        bytes: u64,
+        /// Files that are not.
+        problems: usize,
+    },
+    /// With `--out`.
+    Page {
+        /// The page.
+        html: &'a Path,
+    },
+    /// `errors`: a statistic.
+    Error(&'a ErrorLine),
+    /// `speedtest`.
+    Speedtest {
+        /// Relays that were measured.
+        measured_relays: usize,
+        /// The effect.
+        #[serde(flatten)]
+        effect: &'a Effect,
+    },
+    /// `staging`: a network.
+    Staging {
+        /// Its name.
+        which: &'a str,
+        /// Its errors.
+        #[serde(flatten)]
+        errors: StagedErrors,
+    },
+    /// `summary`: a day.
+    Day(&'a Day),
+    /// `convert`, `query --parquet`: a written file.
+    Parquet {
+        /// Its rows.
+        rows: usize,
+    },
+    /// `synth`.
+    Synth {
+        /// Rows that the dataset had not.
+        new_rows: u64,
+    },
+}
+
+/// A line of `schedule`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum ScheduleLine<'a> {
+    /// A network staged by tornettools.
+    Staged {
+        /// Its name.
+        which: &'a str,
+        /// Its plan.
+        #[serde(flatten)]
+        network: &'a PlannedNetwork,
+    },
+    /// The network of a day.
+    Day(&'a PlannedNetwork),
+    /// New relays of a consensus.
+    Arrivals(&'a Arrivals),
+    /// A quantity over all days.
+    Quantity(&'a QuantityLine),
+}
