@@ -8,12 +8,16 @@ mod simulated;
 
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{claim_holds, list, parameter, print_case, report, rule};
+use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
+use crate::reporting::{claim_holds, list, parameter};
 use clap::Args;
 use lab::Content;
-use plan::{ConfluxSettings, ExitOf, Trial};
-use report::experiment::{ExperimentReport, Promise};
-use scene::BridgeNetwork;
+use onion::Duration;
+use plan::{ConfluxSettings, ExitOf, Method, Trial};
+use report::experiment::ExperimentReport;
+use scene::{BRIDGES, BridgeNetwork};
+use serde::Serialize;
+use std::fmt;
 
 /// How much faster are downloads over linked circuits?
 ///
@@ -57,75 +61,148 @@ pub(super) struct Options {
     /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    let Session { output, interrupt, .. } = session;
-    let plan = ConfluxSettings::new(options, session.common.quick);
-    output.step(format!("{} downloads", plan.downloads()));
-    let trials =
-        if plan.is_simulated { simulated::run(&plan, session)? } else { run_real(&plan, session)? };
-    let cases = judge::cases(&plan, &trials);
-    cases.iter().for_each(|case| print_case(case, output));
-    let name = if plan.is_simulated { "conflux-simulated" } else { "conflux" };
-    let is_over = interrupt.is_requested();
-    Ok(ExperimentReport {
-        answer: judge::answer(&plan, &trials, &cases),
-        promise: Promise::Decided {
-            held: !is_over && claim_holds(&cases),
-            rule: rule(judge::TEXT),
-        },
-        parameters: vec![
-            parameter("runs of each case", plan.runs),
-            parameter("sizes in MB", list(&plan.sizes_mb)),
-            parameter(
-                "bridges",
-                match plan.is_simulated {
-                    true => simulated::describe_bridges(),
-                    false => scene::describe_bridges(),
-                },
-            ),
-            parameter("seed", plan.seed),
-        ],
-        figures: judge::figures(&plan, &trials),
-        notes: judge::notes(&plan),
-        cases,
-        ..report(name, judge::TEXT)
-    })
+    let settings = ConfluxSettings::new(options, session.common.quick);
+    session.output.step(format!("{} downloads", settings.downloads()));
+    if settings.is_simulated {
+        grid::run(&ConfluxGrid::<true>(settings), options.grid, session)
+    } else {
+        grid::run(&ConfluxGrid::<false>(settings), options.grid, session)
+    }
 }
 
-/// Performs all downloads in a network of processes. Methods alternate, so that other load on the machine affects all
-/// of them.
-fn run_real(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
-    let Session { output, interrupt, .. } = session;
-    let mut scene = BridgeNetwork::start(plan, output)?;
-    let mut trials = Vec::new();
-    'all: for first in 0..scene::BRIDGES {
-        let runs: Vec<u32> = plan.runs_from(first, scene::BRIDGES).collect();
-        if runs.is_empty() || interrupt.is_requested() {
-            break;
-        }
-        output.doing(format!("starting clients whose first bridge is {}", first + 1));
-        scene.start_clients(plan, first)?;
-        for run in runs {
-            for size_mb in plan.sizes_mb.iter().copied() {
-                for method in plan.in_turn(run) {
-                    if interrupt.is_requested() {
-                        break 'all;
-                    }
-                    output.doing(format!("run {run} of {}, {size_mb} MB: {method}", plan.runs));
-                    let content = Content { len: plan::bytes(size_mb), seed: run.into() };
-                    let capacity_mbit = scene.capacity_mbit(method);
-                    let seen = scene.download(method, content)?;
-                    if let Err(problem) = &seen {
-                        output.step(format!("run {run}, {size_mb} MB, {method}: {problem}"));
-                    }
-                    trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
-                }
-            }
-            output.step(format!("run {run} of {} completed", plan.runs));
+/// Runs in virtual time, or in a network of processes.
+struct ConfluxGrid<const IS_SIMULATED: bool>(ConfluxSettings);
+
+/// All downloads of a run. Methods alternate, so that other load on the machine affects all of them.
+#[derive(Clone, Copy, Serialize)]
+struct Cell {
+    run: u32,
+    /// The first bridge in a network of processes, counted from zero.
+    #[serde(skip)]
+    first: usize,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run {}", self.run)
+    }
+}
+
+/// What the runs share.
+enum Setup {
+    Simulated(simulated::Identities),
+    Real(Box<BridgeNetwork>),
+}
+
+impl<const IS_SIMULATED: bool> Grid for ConfluxGrid<IS_SIMULATED> {
+    type Cell = Cell;
+    type Setup = Setup;
+    const NAME: &'static str = if IS_SIMULATED { "conflux-simulated" } else { "conflux" };
+    const TEXT: &'static str = judge::TEXT;
+    const PAUSE: Duration = Duration::ZERO;
+
+    fn cells(&self) -> Vec<Cell> {
+        let from = |first| self.0.runs_from(first, BRIDGES).map(move |run| Cell { run, first });
+        (0..BRIDGES).flat_map(from).collect()
+    }
+
+    fn parameters(&self) -> Vec<(String, String)> {
+        let settings = &self.0;
+        vec![
+            parameter("runs of each case", settings.runs),
+            parameter("sizes in MB", list(&settings.sizes_mb)),
+            parameter(
+                "bridges",
+                if IS_SIMULATED {
+                    simulated::describe_bridges()
+                } else {
+                    scene::describe_bridges()
+                },
+            ),
+            parameter("seed", settings.seed),
+        ]
+    }
+
+    fn conditions(&self) -> String {
+        let methods: Vec<String> = self.0.methods.iter().map(Method::to_string).collect();
+        let scheduler = self.0.scheduler.map_or("default", |scheduler| scheduler.name());
+        let all = self.parameters();
+        let all = all.iter().map(|(name, value)| format!("{name}: {value}"));
+        format!(
+            "{}, {}, scheduler: {scheduler}",
+            all.collect::<Vec<_>>().join(", "),
+            list(&methods)
+        )
+    }
+
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
+        Ok(Some(match IS_SIMULATED {
+            true => Setup::Simulated(simulated::Identities::new()?),
+            false => Setup::Real(Box::new(BridgeNetwork::start(&self.0, session.output)?)),
+        }))
+    }
+
+    fn run(&self, setup: &mut Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
+        let CellRun { cell, session, .. } = run;
+        let trials = match setup {
+            Setup::Simulated(identities) => simulated::run(&self.0, cell.run, identities, session)?,
+            Setup::Real(network) => run_real(&self.0, *cell, network, session)?,
+        };
+        let Some(trials) = trials else { return Ok(None) };
+        Ok(Some(Row::default().with_data(&trials)?))
+    }
+
+    fn stop(&self, setup: Setup) -> Result<()> {
+        match setup {
+            Setup::Simulated(_) => Ok(()),
+            Setup::Real(network) => network.stop(),
         }
     }
-    scene.stop()?;
-    Ok(trials)
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let settings = &self.0;
+        let trials: Vec<Trial> = rows.data::<Vec<Trial>>().flat_map(|(_, trials)| trials).collect();
+        let cases = judge::cases(settings, &trials);
+        report.answer = judge::answer(settings, &trials, &cases);
+        report.promise = Self::promise(rows.are_complete() && claim_holds(&cases));
+        report.figures = judge::figures(settings, &trials);
+        report.notes.extend(judge::notes(settings));
+        report.cases.extend(cases);
+    }
+}
+
+/// The downloads of a run in a network of processes; `None` if the user has interrupted.
+fn run_real(
+    settings: &ConfluxSettings,
+    Cell { run, first }: Cell,
+    network: &mut BridgeNetwork,
+    session: Session<'_>,
+) -> Result<Option<Vec<Trial>>> {
+    let Session { output, interrupt, .. } = session;
+    if network.needs_clients(first) {
+        output.doing(format!("starting clients whose first bridge is {}", first + 1));
+        network.start_clients(settings, first)?;
+    }
+    let mut trials = Vec::new();
+    for size_mb in settings.sizes_mb.iter().copied() {
+        for method in settings.in_turn(run) {
+            if interrupt.is_requested() {
+                return Ok(None);
+            }
+            output.doing(format!("run {run} of {}, {size_mb} MB: {method}", settings.runs));
+            let content = Content { len: plan::bytes(size_mb), seed: run.into() };
+            let capacity_mbit = network.capacity_mbit(method);
+            let seen = network.download(method, content)?;
+            if let Err(problem) = &seen {
+                output.step(format!("run {run}, {size_mb} MB, {method}: {problem}"));
+            }
+            trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
+        }
+    }
+    Ok(Some(trials))
 }

@@ -232,10 +232,9 @@ fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -
 
 pub(super) const TEXT: &str = include_str!("../../../../../docs/experiments/conflux.md");
 
-/// The notes for simulated or real downloads.
+/// The notes for simulated or real downloads only.
 pub(super) fn notes(plan: &ConfluxSettings) -> Vec<String> {
-    let of = section(TEXT, if plan.is_simulated { "Simulated" } else { "Real" });
-    section(TEXT, "Notes").into_iter().chain(of).collect()
+    section(TEXT, if plan.is_simulated { "Simulated" } else { "Real" })
 }
 
 /// The answer of the report.

@@ -4,13 +4,14 @@ use super::Options;
 use crate::common::values_or;
 use clap::ValueEnum;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An exit's scheduler of legs.
 pub(super) type Scheduler = &'static dyn LegScheduler;
 
 /// The kind of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum ClientKind {
     /// C tor with one circuit.
     Tor,
@@ -42,7 +43,7 @@ impl ClientKind {
 }
 
 /// The exit of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub(super) enum ExitOf {
     /// Our relay.
     Ours,
@@ -62,7 +63,7 @@ impl ExitOf {
 }
 
 /// A method of downloading.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Method {
     pub(super) who: ClientKind,
     pub(super) exit: ExitOf,
@@ -84,7 +85,7 @@ impl fmt::Display for Method {
 }
 
 /// The figures of a complete download.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct DownloadFigures {
     /// Seconds from the request to the last byte.
     pub(super) took_s: f64,
@@ -95,7 +96,7 @@ pub(super) struct DownloadFigures {
 }
 
 /// A download.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Trial {
     pub(super) method: Method,
     pub(super) size_mb: f64,
@@ -210,6 +211,7 @@ pub(super) fn bytes(size_mb: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::GridOptions;
 
     fn options(simulated: bool) -> Options {
         Options {
@@ -220,6 +222,7 @@ mod tests {
             simulated,
             leg_scheduler: None,
             seed: 1,
+            grid: GridOptions::default(),
         }
     }
 

@@ -109,8 +109,8 @@ pub(super) struct BridgeNetwork {
     network: Network,
     wan: Wan,
     folder: TemporaryFolder,
-    /// The current first bridge.
-    first: usize,
+    /// The first bridge of the running clients.
+    first: Option<usize>,
     downloads: u64,
 }
 
@@ -168,16 +168,25 @@ impl BridgeNetwork {
             network,
             wan,
             folder,
-            first: 0,
+            first: None,
             downloads: 0,
         })
+    }
+
+    fn first(&self) -> usize {
+        self.first.unwrap_or_default()
+    }
+
+    /// Whether the running clients have another first bridge.
+    pub(super) fn needs_clients(&self, first: usize) -> bool {
+        self.first != Some(first)
     }
 
     /// Makes the first leg use this bridge, and further legs those that follow it. Starts our clients for each method,
     /// and waits until all methods can download.
     pub(super) fn start_clients(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
         self.ours.clear();
-        self.first = first;
+        self.first = Some(first);
         let [entry, middle, exit] = self.c_tor_path();
         if let Some(linked) = &mut self.linked_tor {
             let bridges = self.bridges.iter().cycle().skip(first).take(2);
@@ -252,12 +261,12 @@ impl BridgeNetwork {
 
     /// The total rate of the bridges that a method uses now.
     pub(super) fn capacity_mbit(&self, method: Method) -> f64 {
-        PLACES.iter().cycle().skip(self.first).take(method.legs).map(|it| it.mbit).sum()
+        PLACES.iter().cycle().skip(self.first()).take(method.legs).map(|it| it.mbit).sum()
     }
 
     /// The relays that C tor clients may use at each position.
     fn c_tor_path(&self) -> [Vec<[u8; 20]>; 3] {
-        let entry = vec![self.bridges[self.first].rsa()];
+        let entry = vec![self.bridges[self.first()].rsa()];
         let relays = self.network.relays();
         let middle = relays.iter().take(BRIDGES).map(Node::rsa).collect();
         let exit = relays.iter().skip(BRIDGES).map(Node::rsa).collect();
@@ -266,7 +275,7 @@ impl BridgeNetwork {
 
     fn only(&self, method: Method) -> Only {
         let known = |all: Vec<[u8; 20]>| all.into_iter().map(Fingerprint::from_bytes).collect();
-        let bridges = self.bridges.iter().cycle().skip(self.first).take(method.legs);
+        let bridges = self.bridges.iter().cycle().skip(self.first()).take(method.legs);
         let [_, middles, exits] = self.c_tor_path();
         let exit = match method.exit {
             ExitOf::Ours => self.exit.rsa(),

@@ -59,7 +59,7 @@ impl SimulatedLeg {
 }
 
 /// The identities of all relays, which are reused because generating RSA keys is slow.
-struct Identities {
+pub(super) struct Identities {
     certificate: Vec<u8>,
     bridges: Vec<Arc<OwnIdentity>>,
     middles: Vec<Arc<OwnIdentity>>,
@@ -67,7 +67,7 @@ struct Identities {
 }
 
 impl Identities {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S)?;
         let certificates = issuer.tls_credentials()?.0;
         let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
@@ -78,31 +78,30 @@ impl Identities {
     }
 }
 
-/// Performs all downloads, each in a new world, so that none depends on another.
-pub(super) fn run(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
-    let Session { output, interrupt, .. } = session;
-    let identities = Identities::new()?;
+/// The downloads of a run, each in a new world, so that none depends on another; `None` if the user has interrupted.
+pub(super) fn run(
+    settings: &ConfluxSettings,
+    run: u32,
+    identities: &Identities,
+    session: Session<'_>,
+) -> Result<Option<Vec<Trial>>> {
+    let seed = settings.seed.wrapping_mul(1 << 20).wrapping_add(run.into());
+    let mut rng = StdRng::seed_from_u64(seed);
+    let routes: [SimulatedLeg; LEGS_MAX] = std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
     let mut trials = Vec::new();
-    for run in 1..=plan.runs {
-        output.doing(format!("run {run} of {}", plan.runs));
-        let mut rng =
-            StdRng::seed_from_u64(plan.seed.wrapping_mul(1 << 20).wrapping_add(run.into()));
-        let routes: [SimulatedLeg; LEGS_MAX] =
-            std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
-        for size_mb in plan.sizes_mb.iter().copied() {
-            for method in plan.methods.iter().copied() {
-                if interrupt.is_requested() {
-                    return Ok(trials);
-                }
-                let mut world = SimulatedBridges::new(&identities, &routes, plan, run.into())?;
-                let seen = world.download(method, plan::bytes(size_mb));
-                let capacity_mbit =
-                    routes.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
-                trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
+    for size_mb in settings.sizes_mb.iter().copied() {
+        for method in settings.methods.iter().copied() {
+            if session.interrupt.is_requested() {
+                return Ok(None);
             }
+            let mut world = SimulatedBridges::new(identities, &routes, settings, run.into())?;
+            let seen = world.download(method, plan::bytes(size_mb));
+            let capacity_mbit =
+                routes.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
+            trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
         }
     }
-    Ok(trials)
+    Ok(Some(trials))
 }
 
 /// A client, its paths to the exit, and a destination.
