@@ -320,6 +320,7 @@ impl Bench {
     }
 
     /// Prints the table, and fails with all rows that differ.
+    #[expect(clippy::print_stderr, reason = "the table, which is shown if the test fails")]
     fn judge(&mut self) {
         let mut differences = Vec::new();
         for (name, case, expected) in ROWS {
