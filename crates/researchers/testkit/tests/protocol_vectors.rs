@@ -408,7 +408,8 @@ fn cells() {
     assert_eq!(answered, y);
     let mut keystream = Keystream::new(&keys.key_forward);
     let cells = [0u64, 1, 2, 1000, 1_000_000].map(|number| {
-        let sent: Vec<u8> = (0..BODY_LEN).map(|place| (place as u64 * 7 + number) as u8).collect();
+        let sent: Vec<u8> =
+            (0..BODY_LEN).map(|place| (place as u64 * 7 + number).to_le_bytes()[0]).collect();
         let mut returned = sent.clone();
         keystream.seek(number * BODY_LEN as u64);
         keystream.apply(&mut returned);
@@ -485,4 +486,27 @@ fn a_third_implementation_agrees() {
     }
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
+}
+
+/// The series for C tor has the same vectors in tor's own tests.
+#[test]
+fn the_patch_has_these_vectors() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let made = match Command::new("python3").arg(root.join("scripts/tor-vectors")).output() {
+        Ok(output) => output,
+        Err(error) => skip::this_test!("the program `python3`: {error}"),
+    };
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let series = std::fs::read_dir(root.join("patches/tor-0.4.9")).expect("readable");
+    let patches = series.map(|entry| std::fs::read_to_string(entry.expect("readable").path()));
+    let patch = patches.map(|text| text.expect("text")).find_map(|text| {
+        let (_, file) = text.split_once("+++ b/src/test/flashflow_vectors.inc\n@@")?;
+        Some(file.split("\ndiff --git").next().unwrap_or_default().to_owned())
+    });
+    let patch = patch.expect("a patch adds the vectors");
+    let found = patch.lines().filter_map(|line| line.strip_prefix('+'));
+    assert!(
+        found.eq(String::from_utf8_lossy(&made.stdout).lines()),
+        "scripts/tor-vectors makes others"
+    );
 }
