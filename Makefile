@@ -11,7 +11,7 @@ LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 MANIFEST = Cargo.toml
 test-all test-cluster: MANIFEST = crates/researchers/archive/Cargo.toml
 
-.PHONY: help deps cargo demo test test-all test-cluster test-python quick lint bench release
+.PHONY: help deps cargo demo test test-all test-cluster test-python quick lint bench release tor
 
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
@@ -21,6 +21,7 @@ help:
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: a minute after a build'
 	@echo 'make lint   format, lints and house rules only'
 	@echo 'make test-python  tests of the Python package, on files that the programs write'
+	@echo 'make tor    C tor with patches/tor-0.4.9, which can be measured by echo: prints its path, for FLASHFLOW_TOR'
 	@echo 'make release      tarball, Debian packages and checksums, in target/dist'
 	@echo 'make bench  what a measurer, an echo target, a relay and a client cost; how fast documents are parsed, with DATA=FOLDER'
 	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
@@ -62,6 +63,10 @@ test-python: deps
 
 release: deps
 	@scripts/release
+
+# Needs neither Rust nor the packages of the others.
+tor:
+	@scripts/patched-tor
 
 bench: deps
 	cargo build --release --locked

@@ -11,7 +11,7 @@ use coordinator::period::{Knowledge, PeriodConfig};
 use coordinator::{Consent, Params};
 use documents::{Documents, Origin};
 use experiments::private_network as network;
-use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports};
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
 use link::{Clock, unix_time_s};
 use measurer::LocalTeam;
 use netdoc::Fingerprint;
@@ -74,7 +74,11 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     let options = &options.settled();
     let generator_started = unix_time_s();
-    let relays = network::relays(options.relays, &options.limits)?;
+    let mut relays = network::relays(options.relays, &options.limits)?;
+    let key_seed = shell::random()?;
+    let patched = patched_relays(options, CoordinatorKey::of_seed(&key_seed))?;
+    let patched_names: Vec<String> = patched.iter().map(|it| it.nickname.clone()).collect();
+    relays.extend(patched);
     measuring::check(&options.team)?;
     let out = &options.out;
     let file_error = |what| move |source| Error::File { what, path: out.clone(), source };
@@ -88,7 +92,6 @@ pub(crate) fn run(
         output.step(format!("network: its folder is kept: {}", network.dir().display()));
     }
     let clock = Clock::start();
-    let key_seed = shell::random()?;
     let echoes = echo_relays(options, &network, &key_seed, clock, output)?;
     let consensus = wait_until_listed(&network, &echoes, output)?;
     let documents = documents(&network, &consensus)?;
@@ -113,7 +116,10 @@ pub(crate) fn run(
         ..config
     };
     let all = watches.iter().map(|(id, _)| *id).collect();
-    let echo = echoes.iter().map(|it| RsaId(it.rsa())).collect();
+    let patched =
+        network.relays().iter().filter(|it| patched_names.iter().any(|name| name == it.nickname()));
+    let echo =
+        echoes.iter().map(OwnRelay::rsa).chain(patched.map(lab::Node::rsa)).map(RsaId).collect();
     let view = authority::view(&documents, Some(all), echo);
     let surroundings = FixedNetwork { team: &team, view };
     let mut observer = Observed::new(&documents, watches, output);
@@ -164,6 +170,22 @@ pub(crate) fn run(
 fn fit_together(limits: impl Iterator<Item = Option<Rate>>, of_measurer: Rate) -> bool {
     let sum: Option<Rate> = limits.sum();
     sum.is_some_and(|sum| sum.scaled(4.0) <= of_measurer)
+}
+
+/// The relays of a patched tor, which the coordinator with this key may measure by echo.
+fn patched_relays(
+    options: &DemoOptions,
+    coordinator: CoordinatorKey,
+) -> Result<Vec<RelaySpec>, Error> {
+    let Some(tor) = &options.tor else { return Ok(Vec::new()) };
+    let file_error = |source| Error::File { what: "find", path: tor.clone(), source };
+    let tor = tor.canonicalize().map_err(file_error)?;
+    let relays = network::relays(None, &options.tor_limits)?;
+    let patched = (1..).zip(relays).map(|(number, relay)| {
+        let relay = RelaySpec { nickname: format!("patched{number}"), ..relay };
+        relay.measured_by_echo(&tor, coordinator)
+    });
+    Ok(patched.collect())
 }
 
 /// Starts the relays that take part in their measurement.
@@ -360,7 +382,7 @@ fn notes() -> Vec<String> {
          themselves over circuits of two hops. This method does not count client traffic, so in a network \
          with clients the estimates are lower bounds. This network has no clients."
             .to_owned(),
-        "FlashFlow's relays took part (echo): they returned each cell decrypted, and reported their \
+        "FlashFlow's relays and those of a patched tor took part (echo): they returned each cell decrypted, and reported their \
          clients' traffic, which counts up to the share r."
             .to_owned(),
         "C tor forwards about 92 % of the configured rate, because of the way it refills its token \

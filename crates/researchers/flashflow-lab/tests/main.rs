@@ -24,6 +24,7 @@ mod narrow;
 mod networks;
 mod pages;
 mod papers;
+mod patched_tor;
 mod paths;
 mod probe;
 mod selection;

@@ -136,12 +136,14 @@ pub(crate) fn launch(
     let mut started = Vec::new();
     let planned = authorities
         .iter()
-        .map(|authority| (authority.keys.nickname, Some(authority), None))
-        .chain(spec.relays.iter().map(|relay| (relay.nickname.as_str(), None, relay.limit)));
-    for (nickname, authority, limit) in planned {
+        .map(|authority| (authority.keys.nickname, Some(authority), None, None))
+        .chain(spec.relays.iter().map(|relay| {
+            (relay.nickname.as_str(), None, relay.limit, relay.tor_binary.as_deref())
+        }));
+    for (nickname, authority, limit, tor) in planned {
         let dir = dir.join(nickname);
         remove_earlier_files(&dir)?;
-        let pid = children.start(&programs.tor, &dir)?;
+        let pid = children.start(tor.unwrap_or(&programs.tor), &dir)?;
         let role = if authority.is_some() { Role::Authority } else { Role::Relay };
         let limit_bit_per_s = limit.map(onion::Rate::as_bit_per_s);
         started.push(Started { nickname, role, dir, pid, limit_bit_per_s, authority });

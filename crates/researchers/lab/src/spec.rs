@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onion::Rate;
+use onion::measure::protocol::CoordinatorKey;
 
 use crate::error::LabError;
 
@@ -29,6 +30,8 @@ pub struct RelaySpec {
     pub extra_torrc: Vec<String>,
     /// Lines of its `state` file at the start, such as the bandwidth history of an earlier run; none if empty.
     pub state: Vec<String>,
+    /// The `tor` to run, if not that of the network: a path.
+    pub tor_binary: Option<PathBuf>,
 }
 
 impl RelaySpec {
@@ -52,6 +55,15 @@ impl RelaySpec {
         self.extra_torrc.extend(lines);
         self.extra_torrc.push(format!("ExitPolicy {policy}"));
         self
+    }
+
+    /// Lets the coordinator with this key measure the relay by echo, any number of times. `tor` is a patched one
+    /// (`scripts/patched-tor`): others do not start with these lines.
+    #[must_use]
+    pub fn measured_by_echo(mut self, tor: &Path, coordinator: CoordinatorKey) -> Self {
+        let key = format!("FlashFlowCoordinator {coordinator}");
+        self.extra_torrc.extend(["FlashFlow 1".to_owned(), key, "FlashFlowQuota 1000".to_owned()]);
+        Self { tor_binary: Some(tor.to_owned()), ..self }
     }
 
     /// Limits the relay to a rate.

@@ -3,6 +3,7 @@
 //! A single program, since linking takes long. `scripts/lanes` lists which file runs when.
 
 mod common;
+mod conformance;
 mod echo;
 mod echoes;
 mod forgers;

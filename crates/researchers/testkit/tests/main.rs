@@ -6,4 +6,5 @@ mod golden;
 mod linked;
 mod order;
 mod padding;
+mod protocol_vectors;
 mod streams;

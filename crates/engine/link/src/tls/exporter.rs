@@ -54,6 +54,28 @@ mod tests {
     use rustls::pki_types::ServerName;
     use std::sync::Arc;
 
+    /// The vector of the protocol: `FLASHFLOW_VECTORS=write` writes it.
+    #[test]
+    fn exported_keys_match_the_vector() {
+        let secret = [0x42; 32];
+        let label = onion::measure::protocol::EXPORTER_LABEL;
+        let exporter = Exporter::default();
+        exporter.log("EXPORTER_SECRET", &[], &secret);
+        let exported = exporter.export(label, b"").expect("there is a secret");
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let made = format!(
+            "{{\n  \"exporter_secret\": \"{}\",\n  \"label\": \"{}\",\n  \"exported\": \"{}\"\n}}\n",
+            hex(&secret),
+            str::from_utf8(label).expect("ASCII"),
+            hex(&exported),
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/vectors/exporter.json");
+        if std::env::var("FLASHFLOW_VECTORS").as_deref() == Ok("write") {
+            std::fs::write(path, &made).expect("writable");
+        }
+        assert_eq!(std::fs::read_to_string(path).expect("readable"), made);
+    }
+
     #[test]
     fn exported_keys_match_those_of_the_library() {
         let issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");

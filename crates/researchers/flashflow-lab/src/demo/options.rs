@@ -19,6 +19,7 @@ const QUICK_SECONDS: u32 = 5;
   flashflow-lab demo
   flashflow-lab demo --limits 10,50,100,250 --seconds 10 --json
   flashflow-lab demo --relays 2 --limits 0 --out /tmp/results
+  flashflow-lab demo --tor target/patched-tor/bin/tor --tor-limits 20,90
 
 Exit status: 0 all relays measured and the weights voted; 1 failed; 2 wrong arguments;
 130 interrupted.")]
@@ -37,6 +38,18 @@ pub(crate) struct DemoOptions {
     #[arg(long, value_delimiter = ',', default_value = "50", value_name = "MBIT,…",
         value_parser = echo_limit)]
     pub(crate) echo_limits: Vec<Option<f64>>,
+    /// A patched tor (`make tor` in the source), of which additional relays are started. They take part in their measurement, too.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) tor: Option<PathBuf>,
+    /// Rate limits in Mbit/s of the relays of the patched tor; 0 for no limit.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "20",
+        value_name = "MBIT,…",
+        requires = "tor"
+    )]
+    pub(crate) tor_limits: Vec<f64>,
     /// Keep the folder of the network with all logs, and print its path.
     #[arg(long)]
     pub(crate) keep: bool,
