@@ -47,8 +47,8 @@ const TOKEN_MIN: usize = 6;
 pub struct SignedPolicy {
     /// The policy.
     pub policy: Policy,
-    /// The signed text, which includes the certificate.
-    signed: Vec<u8>,
+    /// The document, which includes the certificate.
+    document: Vec<u8>,
 }
 
 /// Reads a policy that this authority must have signed. It may have expired.
@@ -70,7 +70,7 @@ pub fn read_signed(
     })?;
     let text = std::str::from_utf8(signed).map_err(|_| invalid("it is not text".to_owned()))?;
     let policy = parse(text).map_err(invalid)?;
-    Ok(SignedPolicy { policy, signed: signed.to_vec() })
+    Ok(SignedPolicy { policy, document: bytes })
 }
 
 /// Parses a policy, signed or not.
@@ -270,7 +270,7 @@ impl OwnDocuments {
         now_unix_s: u64,
     ) -> Result<PolicyRelays, Error> {
         let what = self.source.to_string();
-        let mut certificates = signed.signed.clone();
+        let mut certificates = signed.document.clone();
         let (text, origin) = match &self.source {
             Source::Authority(address) => {
                 let fetcher = Fetcher::default();

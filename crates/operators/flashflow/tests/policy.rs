@@ -89,6 +89,8 @@ impl<'s> Signer<'s> {
     /// Writes a consensus with this relay, whose descriptor has this digest.
     fn consensus(&self, relay: &Fingerprint, address: SocketAddr, digest: &str) {
         let sample = include_str!("../../../engine/netdoc/tests/data/consensus-ns");
+        // An annotation is not signed.
+        let sample = &sample[sample.find("network-status-version").expect("the first line")..];
         let (head, _) = sample.split_once("\nr ").expect("a relay");
         let (_, foot) = sample.split_once("\ndirectory-footer").expect("a footer");
         let (foot, _) = foot.split_once("directory-signature").expect("signed");
@@ -314,7 +316,6 @@ fn a_measurer_sends_nothing_against_its_policy_whatever_a_coordinator_orders() {
         for part in [&["it refuses (code 3)"], parts].concat() {
             assert!(error.contains(part), "{part}: {error}");
         }
-        assert_eq!(text(relay, "blame"), "configuration", "{relay}");
         let opened = tcp_counter(world.host("measurer"), "ActiveOpens");
         assert_eq!(opened, 0, "the kernel of the measurer's host has counted connections");
     };
@@ -384,7 +385,8 @@ fn a_relay_that_has_not_opted_in_is_measured_within_the_policys_rate() {
     let relay: &Value = &ended.summary()["relays"][0];
     let estimate = number(relay, "estimate_mbit_per_s");
     assert!(estimate > 5.0 && estimate < 10.5, "10 Mbit/s are permitted: {relay}");
-    assert_eq!(number(relay, "rounds"), 1.0, "no larger load is permitted: {relay}");
+    let reason = text(relay, "inconclusive_reason");
+    assert!(reason.contains("10.00 Mbit/s are available"), "no larger load is permitted: {reason}");
     assert!(tcp_counter(world.host("measurer"), "ActiveOpens") > 0);
 
     // The kill switches: nothing starts while a file is there.

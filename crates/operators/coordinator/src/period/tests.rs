@@ -275,7 +275,8 @@ fn relays_are_measured_within_the_rates_of_a_policy() {
         assert!(all > 100 && measured.len() * 10 > all * 9, "{} of {all}", measured.len());
         let conclusive = world.conclusive();
         // 75 % of 60 Mbit/s, divided by the excess factor.
-        let most = Rate::from_mbit_per_s(45.0).scaled(1.0 / Params::default().excess_factor());
+        let most =
+            Rate::from_mbit_per_s(45.0).scaled(1.0 / crate::Params::default().excess_factor());
         for relay in measured {
             let capacity = Rate::from_byte_per_s(world.relay(relay).capacity);
             if world.group_size(relay) == 1 && capacity > most.scaled(1.05) {
