@@ -472,7 +472,7 @@ mod tests {
             for (takes, rate) in steps {
                 let used: u64 = held.iter().map(|(_, rate)| rate).sum();
                 if takes {
-                    let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1, &[])
+                    let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1, &[]);
                     let fits = used + rate <= 100 && held.len() < ROUNDS_MAX as usize;
                     prop_assert_eq!(taken.is_ok(), fits);
                     held.extend(taken.ok().map(|it| (it, rate)));

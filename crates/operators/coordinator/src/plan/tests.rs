@@ -48,7 +48,7 @@ fn no_relay_has_a_closed_slot() {
     let machines: Vec<Machine> = (0..40).map(|number| single(number, 10.0)).collect();
     let due = machines.iter().map(|machine| (machine.clone(), Some(7))).collect();
     for mut plan in [
-        Plan::randomised(&seed(1), slots.clone(), &[team(50.0)], F, machines.clone()),
+        Plan::randomised(&seed(1), slots.clone(), &[team(50.0)], F, machines),
         Plan::memoryless(&seed(1), slots, &[team(50.0)], F, due),
     ] {
         plan.admit(&single(99, 1.0), Priority::New, 1);

@@ -46,7 +46,7 @@ pub(super) fn relays(options: &WorldOptions) -> Vec<SimRelay> {
         // Some hosts have two relays.
         let host = if number % 10 == 9 { number - 1 } else { number };
         let network = match conduct {
-            Conduct::NotAsked if number % 2 == 0 => [198, 52, 100],
+            Conduct::NotAsked if number.is_multiple_of(2) => [198, 52, 100],
             Conduct::NotAsked => [198, 51, 100],
             _ => [10, 0, 0],
         };
