@@ -21,7 +21,7 @@ impl StopFile {
 
     /// Looks for the file, and wakes all that [wait](Self::appeared).
     pub(super) fn look(&self, halt: &watch::Sender<bool>) {
-        let found = self.check();
+        let found = self.find();
         let is_there = found.is_err();
         if halt.send_if_modified(|seen| std::mem::replace(seen, is_there) != is_there) {
             match found {
@@ -35,14 +35,22 @@ impl StopFile {
     pub(super) async fn appeared(&mut self) -> String {
         // The sender lives as long as the daemon.
         let _ = self.seen.wait_for(|seen| *seen).await;
-        self.check().err().unwrap_or_else(|| "the stop file was there for a moment".to_owned())
+        self.check().err().unwrap_or_default()
     }
 
     /// Whether load is permitted now.
     ///
     /// # Errors
-    /// The file is there, or whether it is there cannot be found out.
+    /// The file is there, or whether it is there cannot be found out. Or it was there at the last look, which ends sessions.
     pub(super) fn check(&self) -> Result<(), String> {
+        self.find()?;
+        if *self.seen.borrow() {
+            return Err("the measurer's stop file was there a moment ago".to_owned());
+        }
+        Ok(())
+    }
+
+    fn find(&self) -> Result<(), String> {
         let Some(path) = &self.path else { return Ok(()) };
         let file = path.display();
         match fs::symlink_metadata(path) {
