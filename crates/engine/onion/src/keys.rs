@@ -71,10 +71,28 @@ impl RsaKey {
     /// [`KeyProblem`] unless it is an RSA key of [`RSA_BITS`] with the exponent 65537, which tor requires, and its
     /// numbers fit together.
     pub fn from_der(der: &[u8]) -> Result<Self, KeyProblem> {
+        let problem = KeyProblem("it is not an RSA key of 1024 bits and exponent 65537");
+        Self::from_der_of(der, |bits| bits == RSA_BITS, problem)
+    }
+
+    /// Reads a directory authority's signing key from PKCS #1 in DER.
+    ///
+    /// # Errors
+    /// As for [`from_der`](Self::from_der), but for keys of 1,024 to 8,192 bits: tor-gencert makes keys of 2,048 bits.
+    pub fn signing_from_der(der: &[u8]) -> Result<Self, KeyProblem> {
+        let problem = KeyProblem("it is not an RSA key of 1024 to 8192 bits and exponent 65537");
+        Self::from_der_of(der, |bits| (RSA_BITS..=8192).contains(&bits), problem)
+    }
+
+    fn from_der_of(
+        der: &[u8],
+        has_length: impl Fn(usize) -> bool,
+        problem: KeyProblem,
+    ) -> Result<Self, KeyProblem> {
         let key =
             RsaPrivateKey::from_pkcs1_der(der).map_err(|_| KeyProblem("it is not an RSA key"))?;
-        if key.n().bits() != RSA_BITS || *key.e() != BigUint::from(RSA_EXPONENT) {
-            return Err(KeyProblem("it is not an RSA key of 1024 bits and exponent 65537"));
+        if !has_length(key.n().bits()) || *key.e() != BigUint::from(RSA_EXPONENT) {
+            return Err(problem);
         }
         key.validate().map_err(|_| KeyProblem("its numbers are inconsistent"))?;
         Self::new(key)

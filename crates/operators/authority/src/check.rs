@@ -6,6 +6,7 @@ use super::config_file::check_listen;
 use super::lines::{Check, Line};
 use cli::Error;
 use documents::Source;
+use link::unix_time_s;
 use onion::Rate;
 use rustix::fs::Access;
 use std::fs::File;
@@ -75,6 +76,10 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             format!("seed agreed with {others}")
         }
     };
+    let policy = config
+        .consent()
+        .policy()
+        .map(|rule| documents::policy::describe(&rule.policy, unix_time_s()).join(" "));
     let team = report::plural(config.measurers.len() as u64, "measurer");
     let text = [
         format!("{}: the configuration is valid", path.display()),
@@ -82,6 +87,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         format!("team: {team}, {capacity}"),
         format!("consensus: {documents}; signatures: {signatures}"),
         format!("relays: {relays}; {opted_in} on the opt-in list"),
+        format!("measurement policy: {}", policy.as_deref().unwrap_or("none")),
         format!("schedule: {schedule}; {seed}"),
         format!("store: {} ({store})", config.store.display()),
         format!(
@@ -94,14 +100,21 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             if config.gate.is_some() { "each file before tor reads it" } else { "none" }
         ),
     ];
+    let stopped = config.check_stop_file().err().map(|reason| reason.to_string());
+    let unshared = config.consent().policy().and_then(|rule| {
+        let has_share = |it: &ConfiguredMeasurer| rule.policy.share(&it.key.0) > 0;
+        let without = config.measurers.iter().find(|it| !has_share(it))?;
+        Some(format!("policy: it gives the measurer {} no share", without.key))
+    });
     let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());
     let warning = own.then(|| {
         format!(
             "measurers: {key} is the key of this coordinator: write the public key of the measurer"
         )
     });
+    let warnings: Vec<String> = [warning, stopped, unshared].into_iter().flatten().collect();
     let text: Vec<String> =
-        text.into_iter().chain(warning.iter().map(|text| format!("warning: {text}"))).collect();
+        text.into_iter().chain(warnings.iter().map(|text| format!("warning: {text}"))).collect();
     output.result(text.join("\n"), || {
         Line::Check(Check {
             configuration: path,
@@ -109,13 +122,14 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
             measurers: config.measurers.len(),
             capacity_mbit_per_s: capacity.as_mbit_per_s(),
             opted_in,
+            policy: policy.is_some(),
             period_s: config.period.as_secs(),
             slot_s: config.slot_s,
             authorities: agreement,
             store: &config.store,
             out: &config.out,
             gate: config.gate.is_some(),
-            warnings: warning.into_iter().collect(),
+            warnings,
         })
     });
     Ok(Exit::Done)

@@ -6,12 +6,15 @@ mod gate;
 pub use authorities::{Authorities, Authority};
 pub use gate::{Gate, USUAL_TABLE};
 
-use crate::config_file::{self, Key, Mbit};
+use crate::config_file::{self, Key, Mbit, PolicyFile};
+use crate::stop_file;
 use cli::Error;
 use control::keys::{PublicKey, SecretKey};
 use coordinator::period::Timing;
+use coordinator::policy::PolicyInForce;
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use documents::Source;
+use link::unix_time_s;
 use measurer::Consent;
 use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
@@ -22,7 +25,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use store::Retention;
 
 /// The file's format.
@@ -42,6 +45,8 @@ struct File {
     echo: Vec<String>,
     echo_rounds: Option<u32>,
     opt_in: Option<PathBuf>,
+    policy: Option<PathBuf>,
+    policy_authority: Option<String>,
     family: Option<bool>,
     #[serde(default)]
     together: Vec<Vec<String>>,
@@ -138,6 +143,7 @@ pub struct Config {
     /// Reloaded on SIGHUP.
     consent: Mutex<Consent>,
     opt_in: Option<PathBuf>,
+    policy: Option<PolicyFile>,
     /// Whether relays that declare each other to be of their family are measured together.
     pub family: bool,
     /// Pairs of relays that the operator declares to be measured together.
@@ -246,6 +252,14 @@ impl Config {
         }
         let out = resolve(&file.out);
         let opt_in = file.opt_in.as_deref().map(resolve);
+        let policy = PolicyFile::new(file.policy.as_deref().map(resolve), file.policy_authority);
+        let policy = policy.map_err(bad)?;
+        if let Some(policy) = &policy
+            && !authority_identities.contains(&policy.authority)
+        {
+            let problem = "`policy_authority` must be one of the `authority_identities`, so that the consensus is verified";
+            return Err(bad(problem.to_owned()));
+        }
         let kept = Retention::default();
         let retention = Retention {
             records_days: file.keep_records_days.unwrap_or(kept.records_days),
@@ -276,8 +290,9 @@ impl Config {
             relays: file.relays,
             echo: file.echo,
             echo_rounds: file.echo_rounds.unwrap_or(ROUNDS_ALLOWED).max(1),
-            consent: Mutex::new(read_consent(opt_in.as_deref())?),
+            consent: Mutex::new(read_consent(opt_in.as_deref(), policy.as_ref())?),
             opt_in,
+            policy,
             family,
             together,
             keep_files: file.keep_files.unwrap_or(30),
@@ -292,6 +307,13 @@ impl Config {
             header,
         };
         authorities::check(&this).map_err(bad)?;
+        let consent = this.consent();
+        let has_tokens = consent.policy().is_some_and(|rule| rule.policy.has_contact_tokens());
+        if has_tokens && matches!(this.source, Source::File(_)) && this.descriptors.is_none() {
+            let problem = "`policy`: relays decline by their ContactInfo, which is in descriptors: name the file of `descriptors`, \
+                           too, such as cached-descriptors";
+            return Err(bad(problem.to_owned()));
+        }
         Ok(this)
     }
 }
@@ -315,12 +337,16 @@ fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
     Ok(pairs)
 }
 
-fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
+fn read_consent(list: Option<&Path>, policy: Option<&PolicyFile>) -> Result<Consent, Error> {
     let local = Consent::local_only();
-    Ok(match list {
+    let consent = match list {
         Some(list) => measurer::read_opt_in(local, list)?,
         None => local,
-    })
+    };
+    let Some(file) = policy else { return Ok(consent) };
+    let policy = Arc::new(file.read(unix_time_s())?.policy);
+    // A period adds the relays and the team.
+    Ok(consent.with_policy(Some(PolicyInForce { policy, relays: None, team: Vec::new() })))
 }
 
 /// The default length of a slot: the load of a measurement. It is set up while the measurement before it ends.
@@ -352,11 +378,19 @@ impl Config {
         self.consent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reloads the opt-in list. On an error, the old one stays in effect.
+    /// Reloads the opt-in list and the measurement policy. On an error, the old ones stay in effect.
     pub fn reload_consent(&self) -> Result<(), Error> {
-        let consent = read_consent(self.opt_in.as_deref())?;
+        let consent = read_consent(self.opt_in.as_deref(), self.policy.as_ref())?;
         *self.consent.lock().unwrap_or_else(PoisonError::into_inner) = consent;
         Ok(())
+    }
+
+    /// Whether all measurements are stopped, with the reason: by `flashflow coordinator stop-all`.
+    ///
+    /// # Errors
+    /// They are.
+    pub fn check_stop_file(&self) -> Result<(), Error> {
+        stop_file::check(&self.out).map_err(Error::Failed)
     }
 
     /// The policy for earlier results.

@@ -2,6 +2,8 @@
 
 use cli::Error;
 use control::keys::PublicKey;
+use documents::policy::SignedPolicy;
+use netdoc::Fingerprint;
 use onion::Rate;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -48,6 +50,41 @@ pub fn with_remedy(problem: &str) -> String {
         }
     };
     remedy.map_or_else(|| problem.to_owned(), |remedy| format!("{problem}: {remedy}"))
+}
+
+/// A measurement policy in a configuration: the file `policy`, and the authority `policy_authority` that must have signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFile {
+    /// The file.
+    pub path: PathBuf,
+    /// The identity of the authority.
+    pub authority: Fingerprint,
+}
+
+impl PolicyFile {
+    /// `None` without the setting `policy`.
+    ///
+    /// # Errors
+    /// One of the two settings is missing, or `authority` is not a fingerprint.
+    pub fn new(policy: Option<PathBuf>, authority: Option<String>) -> Result<Option<Self>, String> {
+        match (policy, authority) {
+            (None, None) => Ok(None),
+            (Some(path), Some(authority)) => {
+                let problem = format!("`policy_authority`: {authority} is not a fingerprint");
+                let authority = authority.parse().map_err(|_| problem)?;
+                Ok(Some(Self { path, authority }))
+            }
+            _ => Err("`policy` and `policy_authority` go together".to_owned()),
+        }
+    }
+
+    /// Reads the policy and verifies its signature.
+    ///
+    /// # Errors
+    /// It cannot be read, has an error, or is not signed by the authority.
+    pub fn read(&self, now_unix_s: u64) -> Result<SignedPolicy, Error> {
+        Ok(documents::policy::read_signed(&self.path, self.authority, now_unix_s)?)
+    }
 }
 
 /// The path of a file in a configuration, which is relative to the folder of the configuration.

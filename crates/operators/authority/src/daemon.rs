@@ -73,7 +73,7 @@ impl Observer<Network> for Daemon<'_, '_> {
         let Some(network) = self.network.as_ref().filter(|_| !self.has_clock_jumped) else {
             return;
         };
-        let listed = period.listed();
+        let listed = period.listed(unix_time_s());
         let Common { config, journal, .. } = self.common;
         match publish(config, journal, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
@@ -100,10 +100,17 @@ impl Observer<Network> for Daemon<'_, '_> {
         reload_if_asked(self.common).then(|| self.common.config.consent())
     }
 
-    fn has_clock_jumped(&mut self) -> bool {
+    fn must_end(&mut self) -> bool {
         let has_jumped = clock::has_jumped(self.common) && self.repeats;
         self.has_clock_jumped |= has_jumped;
-        has_jumped
+        let stopped = self.common.config.check_stop_file();
+        // A daemon logs it before the next period.
+        if let Err(reason) = &stopped
+            && !self.repeats
+        {
+            super::log_error(reason, self.common.output);
+        }
+        has_jumped || stopped.is_err()
     }
 }
 

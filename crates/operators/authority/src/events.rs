@@ -78,6 +78,12 @@ pub fn show(
             }
             output.record(|| report.value("relay"));
         }
+        Event::LeftOut(relay, reason) => {
+            if let Some(relay) = period.relay(relay) {
+                let (name, relay) = (&relay.nickname, relay.id().to_string());
+                show_line!(output, warn, [relay,], "{name} is not measured now: {reason}");
+            }
+        }
         Event::NotMeasured(left) => {
             show_line!(output, error, [], "no measurer is left: {left} relays are not measured");
         }

@@ -21,6 +21,7 @@ mod past;
 mod publication;
 mod seed;
 pub mod shell;
+pub mod stop_file;
 mod suspects;
 mod team;
 
@@ -54,6 +55,9 @@ use terminal::{End, Exit, Hangup, Interrupt, Output};
 
 /// The delay before a period that could not begin, for example because the authority is down, is retried.
 const RETRY: Duration = Duration::from_secs(60);
+
+/// Interval at which the stop file is looked for between periods.
+const STOP_FILE_LOOK: Duration = Duration::from_millis(500);
 
 /// The state that all periods share.
 #[derive(Clone, Copy)]
@@ -95,6 +99,7 @@ pub fn run(
         clock: &clock,
     };
     if is_once {
+        config.check_stop_file()?;
         let begin_unix_s = unix_time_s();
         let length_s = config.period.as_secs();
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
@@ -131,6 +136,10 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     let Common { config, output, interrupt, .. } = common;
     let mut last_problem = String::new();
     loop {
+        wait_while_stopped(common);
+        if interrupt.is_requested() {
+            return Ok(interrupted(output));
+        }
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let done = match seeds {
             Some(seeds) => slotted_period(common, seeds, bounds, started),
@@ -152,13 +161,25 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
                 // The error may be temporary.
                 RETRY.min(rest)
             }
-            // The clock was set.
+            // The clock was set, or all measurements were stopped.
             Ok(Exit::Interrupted) => continue,
             Ok(_) => rest,
         };
         last_problem = problem;
         clock::wait(common, rest);
     }
+}
+
+/// Waits until there is no stop file, or the operator requests the end.
+fn wait_while_stopped(Common { config, output, interrupt, .. }: Common<'_>) {
+    let Err(reason) = config.check_stop_file() else { return };
+    log_error(&reason, output);
+    while config.check_stop_file().is_err() {
+        if interrupt.wait(STOP_FILE_LOOK) {
+            return;
+        }
+    }
+    tracing::info!("the stop file is gone: measurements continue");
 }
 
 /// Logs an error after which the coordinator continues.
@@ -313,14 +334,19 @@ pub fn one_by_one(
     })
 }
 
-/// Reloads the opt-in list, if the operator requested it. Returns whether it was requested.
+/// Reloads the opt-in list and the measurement policy, if the operator requested it. Returns whether it was requested.
 fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
         match config.reload_consent() {
             Ok(()) => {
                 team.hand_out(&config.consent());
-                tracing::info!("reloaded the opt-in list");
+                let policy = if config.consent().policy().is_some() {
+                    " and the measurement policy"
+                } else {
+                    ""
+                };
+                tracing::info!("reloaded the opt-in list{policy}");
             }
             Err(error) => log_error(&error, output),
         }

@@ -65,6 +65,8 @@ pub struct Check<'a> {
     pub capacity_mbit_per_s: f64,
     /// The number of relays on the opt-in list.
     pub opted_in: usize,
+    /// Whether there is a measurement policy.
+    pub policy: bool,
     /// The length of a period.
     pub period_s: u64,
     /// The length of a slot.

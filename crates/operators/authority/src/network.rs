@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A consensus, and the data that a period needs.
 pub(super) struct Network {
@@ -55,7 +56,11 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let ids = |routers: Vec<&consensus::Router>| routers.into_iter().map(rsa).collect();
     let (wanted, echo) = (wanted.map(ids), ids(echo));
     let families = if config.family { documents.families.clone() } else { Vec::new() };
-    let view = NetworkView { families, ..view(&documents, wanted, echo) };
+    let policy_relays = config
+        .consent()
+        .policy()
+        .map(|rule| Arc::new(documents::policy::relays(&documents, &rule.policy)));
+    let view = NetworkView { families, policy_relays, ..view(&documents, wanted, echo) };
     let others = config.gate.as_ref().and_then(|gate| others(config, gate, &documents.consensus));
     Ok(Network { documents, view, others, confirms_clock: problem.is_none() })
 }
@@ -103,7 +108,7 @@ fn fetch_votes(authority: SocketAddr, consensus: &Consensus) -> Vec<Consensus> {
     votes
 }
 
-/// What a period needs of these documents, without families. `named` are the relays to measure, all permitted ones if
+/// What a period needs of these documents, without families and a measurement policy. `named` are the relays to measure, all permitted ones if
 /// `None`, and `echo` those that participate.
 #[must_use]
 pub fn view(
@@ -125,6 +130,7 @@ pub fn view(
         named,
         echo,
         families: Vec::new(),
+        policy_relays: None,
         defences: Defences::from_consensus_params(|name| consensus.params.get(name)),
     }
 }

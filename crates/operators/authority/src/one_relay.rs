@@ -2,6 +2,7 @@
 
 use super::one_by_one;
 use super::shell::{self, Beginning, FixedNetwork, Observer, Team};
+use super::stop_file;
 use cli::Error;
 use coordinator::journal::Entry;
 use coordinator::period::{
@@ -11,6 +12,7 @@ use coordinator::{Consent, Defences, Mode, Params, PathParams, ROUNDS_ALLOWED, R
 use onion::Rate;
 use onion::measure::load::Target;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -43,6 +45,8 @@ pub struct Request {
     pub echo_rounds: u32,
     /// The relays that may be measured.
     pub consent: Consent,
+    /// The folder of a coordinator, whose [stop file](crate::stop_file) ends the measurement.
+    pub coordinator_folder: Option<PathBuf>,
 }
 
 impl Request {
@@ -70,6 +74,7 @@ impl Request {
             key_seed: [0; 32],
             echo_rounds: ROUNDS_ALLOWED,
             consent: Consent::local_only(),
+            coordinator_folder: None,
         }
     }
 
@@ -109,10 +114,11 @@ pub fn measure(
         named: Some(BTreeSet::from([id])),
         echo: (mode == Mode::Echo).then_some(id).into_iter().collect(),
         families: Vec::new(),
+        policy_relays: None,
         defences,
     };
     let surroundings = FixedNetwork { team, view };
-    let mut observer = Shown(show);
+    let mut observer = Shown { show, folder: request.coordinator_folder };
     let end =
         thread::scope(|scope| shell::play(scope, &surroundings, &mut observer, beginning, stop))?;
     if end.is_interrupted {
@@ -124,7 +130,10 @@ pub fn measure(
 }
 
 /// Shows events, and stores nothing.
-struct Shown<'a>(&'a mut dyn FnMut(&Period, Event));
+struct Shown<'a> {
+    show: &'a mut dyn FnMut(&Period, Event),
+    folder: Option<PathBuf>,
+}
 
 impl Observer<NetworkView> for Shown<'_> {
     fn take_network(&mut self, network: NetworkView) -> (NetworkView, Option<SlotSeed>) {
@@ -139,10 +148,14 @@ impl Observer<NetworkView> for Shown<'_> {
     fn publish(&mut self, _: &Period, _: &[PublishedRelay]) {}
 
     fn show(&mut self, period: &Period, event: Event) {
-        (self.0)(period, event);
+        (self.show)(period, event);
     }
 
     fn reloaded_consent(&mut self) -> Option<Consent> {
         None
+    }
+
+    fn must_end(&mut self) -> bool {
+        self.folder.as_deref().is_some_and(|folder| stop_file::check(folder).is_err())
     }
 }

@@ -113,8 +113,9 @@ pub trait Observer<N> {
     /// The new list of consent, if the operator had it read again.
     fn reloaded_consent(&mut self) -> Option<Consent>;
 
-    /// Whether the period must end since the calendar clock was set: what it is now is known once it begins again.
-    fn has_clock_jumped(&mut self) -> bool {
+    /// Whether the period must end early: the calendar clock was set, and what it is now is known once it begins again; or all
+    /// measurements are stopped.
+    fn must_end(&mut self) -> bool {
         false
     }
 }
@@ -252,7 +253,7 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
             let wait = next.map_or(SIGNAL_LATENCY, |at| at.saturating_since(time.instant));
             let input = self.inputs.recv_timeout(wait.min(SIGNAL_LATENCY));
             // Before the period learns the time: it would take a jump for time that has passed.
-            if !is_winding_up && self.observer.has_clock_jumped() {
+            if !is_winding_up && self.observer.must_end() {
                 is_winding_up = true;
                 self.period.wind_up(now(self.clock));
             }
@@ -399,9 +400,12 @@ impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
                 Err(self.error.unwrap_or_else(|| Error::Failed("there is no consensus".to_owned())))
             }
             Ending::NoMeasurer => failed("no measurer of the team can be used".to_owned()),
-            Ending::NoRelay(what) => failed(format!(
+            Ending::NoRelay(what, None) => failed(format!(
                 "{what}: no relay may be measured: none is on a private address or has opted in"
             )),
+            Ending::NoRelay(what, Some(reason)) => {
+                failed(format!("{what}: no relay may be measured: {reason}"))
+            }
             Ending::NoConsent(error) => Err(error.into()),
         }
     }

@@ -94,7 +94,9 @@ impl CapacityOrder {
 /// The rule of [`Consent`](measurer::Consent), for measurers: they are on no list of relays, so addresses count.
 fn check_consent(peer: &CapacityPeer, coordinator: IpAddr, rules: &Rules) -> Result<(), String> {
     let ip = peer.address.ip().to_canonical();
-    let is_permitted = || rules.consent.check_for(coordinator, RsaId([0; 20]), ip).is_ok();
+    // A measurement policy is for relays of a consensus.
+    let is_permitted =
+        || rules.consent.check_for(coordinator, RsaId([0; 20]), ip, link::unix_time_s()).is_ok();
     if rules.peers.contains(&ip) || is_permitted() {
         return Ok(());
     }

@@ -7,6 +7,7 @@ mod resources;
 mod round;
 mod session;
 mod status;
+mod stop_file;
 
 use crate::frames::{Connection, Limits};
 use crate::keys::{PublicKey, SecretKey};
@@ -24,9 +25,11 @@ pub use status::{MeasurerStatus, MeasurerTotals, StatusReader};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use stop_file::StopFile;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -38,6 +41,9 @@ const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between the request to end and the end of all connections and rounds.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Interval at which the stop file is checked. Each order and start checks it, too.
+const STOP_FILE_LOOK: Duration = Duration::from_millis(100);
 
 /// Interval at which the clock is checked for a jump.
 const CLOCK_LOOK: Duration = Duration::from_secs(2);
@@ -63,6 +69,8 @@ pub struct ServerOptions {
     pub site: Site,
     /// The number of pumps of a capacity test.
     pub pumps: u32,
+    /// While this file exists, there is no load.
+    pub stop_file: Option<PathBuf>,
 }
 
 /// The reason why a daemon cannot start.
@@ -113,13 +121,15 @@ pub enum HandedList {
 /// The rules in force, and what follows from them.
 struct InForce {
     rules: Rules,
+    /// The measurer's own key.
+    key: PublicKey,
     tls: Arc<rustls::ServerConfig>,
 }
 
 impl InForce {
     fn new(key: &SecretKey, rules: Rules) -> Result<Arc<Self>, ServerError> {
         let tls = tls::server_config(key, rules.coordinators.clone()).map_err(ServerError::Tls)?;
-        Ok(Arc::new(Self { rules, tls: Arc::new(tls) }))
+        Ok(Arc::new(Self { rules, key: key.public(), tls: Arc::new(tls) }))
     }
 }
 
@@ -139,8 +149,8 @@ impl MeasurerServer {
     /// # Errors
     /// [`ServerError`]: it cannot listen.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        let ServerOptions { listen, key, rules, capacity, sockets_max, members, site, pumps } =
-            options;
+        let ServerOptions { listen, key, rules, capacity, sockets_max, members, .. } = options;
+        let (site, pumps) = (options.site, options.pumps);
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
@@ -152,18 +162,20 @@ impl MeasurerServer {
         let resources = Arc::new(Resources::new(capacity, sockets_max, members));
         let status = StatusReader { resources: Arc::clone(&resources), in_force: receiver.clone() };
         let (jump, jumped) = watch::channel(None);
+        let (halt, stop_file) = StopFile::new(options.stop_file);
         let service = Arc::new(Service {
             resources,
             in_force: receiver,
             stopped,
             jumped,
+            stop_file,
             address,
             site,
             pumps,
         });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let resources = Arc::clone(&service.resources);
-            if let Err(error) = runtime.block_on(serve(listener, &service, &jump)) {
+            if let Err(error) = runtime.block_on(serve(listener, &service, &jump, &halt)) {
                 tracing::error!("the measurer failed: {error}");
             }
             // Ends the remaining sessions, and with them their rounds.
@@ -217,6 +229,7 @@ async fn serve(
     listener: TcpListener,
     service: &Arc<Service>,
     jump: &watch::Sender<Option<ClockJump>>,
+    halt: &watch::Sender<bool>,
 ) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let in_force = service.in_force.clone();
@@ -226,8 +239,10 @@ async fn serve(
     let mut connections = JoinSet::new();
     let clock = ClockWatch::start();
     let mut clock_looks = tokio::time::interval(CLOCK_LOOK);
+    let mut stop_file_looks = tokio::time::interval(STOP_FILE_LOOK);
     loop {
         tokio::select! {
+            _ = stop_file_looks.tick() => service.stop_file.look(halt),
             _ = clock_looks.tick() => {
                 if let Some(by) = clock.poll() {
                     tracing::warn!("{by}: is NTP running? All sessions end, and coordinators compare clocks again");
@@ -259,6 +274,7 @@ struct Service {
     stopped: watch::Receiver<bool>,
     /// The last jump of this host's clock.
     jumped: watch::Receiver<Option<ClockJump>>,
+    stop_file: StopFile,
     /// The listen address. Capacity tests listen on other ports of the same address.
     address: SocketAddr,
     /// The TLS keys and ports of capacity tests.
@@ -273,13 +289,23 @@ impl Service {
         let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
         let mut connection = Connection::<FromCoordinator, FromMeasurer>::over(stream, limits);
         let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, connection.incoming.next()).await;
+        let stopped = self.stop_file.check().err();
         let done = match first {
+            Ok(Ok(Some(_))) if stopped.is_some() => Err(End::lasting(stopped.unwrap_or_default())),
             Ok(Ok(Some(FromCoordinator::Session))) => match self.resources.open_session(peer.key) {
                 Some(session_permit) => {
                     let (resources, in_force) =
                         (Arc::clone(&self.resources), self.in_force.clone());
                     let outgoing = connection.outgoing.clone();
-                    let session = Session::new(peer, session_permit, resources, in_force, outgoing);
+                    let stop_file = self.stop_file.clone();
+                    let session = Session::new(
+                        peer,
+                        session_permit,
+                        resources,
+                        in_force,
+                        stop_file,
+                        outgoing,
+                    );
                     let (stopped, mut jumped) = (self.stopped.clone(), self.jumped.clone());
                     jumped.mark_unchanged();
                     session.run(&mut connection.incoming, stopped, jumped).await

@@ -5,6 +5,7 @@ use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
 use crate::measurer_path::{MeasurerPath, PathSeen};
 use crate::outcome::{Estimate, Inconclusive, Outcome};
+use crate::policy::Zone;
 use crate::socket_ramp::FAR;
 use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,6 +38,15 @@ pub struct RelayTurn {
     pub turn: Attempt,
 }
 
+/// The highest rate of each measurer, by its place in the team, for all relays of a zone together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneLimit {
+    /// The zone.
+    pub zone: Zone,
+    /// The rate of each measurer.
+    pub rates: Vec<Rate>,
+}
+
 /// A measurement to be started now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -47,7 +57,7 @@ pub struct Launch {
     /// The measurers that take part, each with its share of capacity, until
     /// [`handle_outcome`](Campaign::handle_outcome).
     pub allocation: Allocation,
-    /// The whole team takes part, so another round could not have more capacity.
+    /// The whole team takes part, as far as a measurement policy permits, so another round could not have more capacity.
     pub is_whole_team: bool,
     /// The team has other measurers that can reach the relay.
     pub has_others: bool,
@@ -119,6 +129,9 @@ const PASSED_OVER_MAX: u32 = 8;
 /// any measurer gets two, at different hosts if possible. So the distance of a relay is not mistaken for a limit of its
 /// capacity.
 ///
+/// For a relay with [limits](Self::set_limits), what each measurer has left is also what its limits leave. A relay that waits
+/// for its zone delays no other.
+///
 /// After `new`, and after each [`add`](Self::add), [`handle_outcome`](Self::handle_outcome) and
 /// [`set_capacity`](Self::set_capacity), call [`poll_launch`](Self::poll_launch) until it returns `None`, and start
 /// each launch.
@@ -155,6 +168,10 @@ pub struct Campaign {
     accusers: BTreeMap<MeasurerId, BTreeSet<RelayIndex>>,
     /// The first relay of each relay's machine, among relays that were added together.
     machine_of: BTreeMap<RelayIndex, RelayIndex>,
+    /// The limits of relays that a measurement policy permits.
+    limits: BTreeMap<RelayIndex, Vec<ZoneLimit>>,
+    /// The rate of each measurer that running measurements use in each zone, until their load has ended.
+    used_in: BTreeMap<Zone, Vec<Rate>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +204,8 @@ struct MachineLoad {
 struct Running {
     waiting: Waiting,
     launch: Launch,
+    /// Its zones with a limit.
+    zones: Vec<Zone>,
     /// Its share was given back: launches that have it wait for its end.
     is_ending: bool,
 }
@@ -230,6 +249,8 @@ impl Campaign {
             excluded: BTreeSet::new(),
             accusers: BTreeMap::new(),
             machine_of: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            used_in: BTreeMap::new(),
         }
     }
 
@@ -279,6 +300,15 @@ impl Campaign {
             if !is_known && !self.running.contains_key(&relay) {
                 self.queue(Waiting { relay, turn, priority, passed_over: 0, machine });
             }
+        }
+    }
+
+    /// Sets the limits of a relay that is about to be added; none by default.
+    pub fn set_limits(&mut self, relay: RelayIndex, limits: Vec<ZoneLimit>) {
+        if limits.is_empty() {
+            self.limits.remove(&relay);
+        } else {
+            self.limits.insert(relay, limits);
         }
     }
 
@@ -367,7 +397,8 @@ impl Campaign {
     fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
         let mut running = self.running.remove(&relay)?;
         running.free(&mut self.used);
-        let Running { waiting, launch, .. } = running;
+        let Running { waiting, launch, zones, .. } = running;
+        self.use_zones(&zones, &launch.allocation, |used, rate| used.saturating_sub(rate));
         self.update_machine(waiting.machine, |it| {
             it.running = it.running.saturating_sub(waiting.turn.guess);
             it.runs -= 1;
@@ -400,9 +431,9 @@ impl Campaign {
             return Some(self.launch(waiting));
         }
         self.launching = None;
-        if let Some(first) = self.due.front() {
-            let fits = self.fits(first);
-            return if fits { self.due.pop_front().map(|it| self.launch(it)) } else { None };
+        if let Some(place) = self.due.iter().position(|it| !self.waits_for_zone(it)) {
+            let fits = self.due.get(place).is_some_and(|it| self.fits(it));
+            return if fits { self.due.remove(place).map(|it| self.launch(it)) } else { None };
         }
         if let Some(place) = self.old.iter().position(|it| self.fits(it)) {
             let chosen = self.old.remove(place)?;
@@ -432,14 +463,66 @@ impl Campaign {
         both.map(|(capacity, used)| capacity.saturating_sub(*used)).collect()
     }
 
-    /// The capacity left for a relay, without measurers that cannot reach it.
+    /// The capacity left for a relay, without measurers that cannot reach it, within its limits.
     fn residuals_for(&self, relay: RelayIndex) -> Vec<Rate> {
-        self.without_unreachable(relay, self.residuals())
+        self.within_zones(relay, self.without_unreachable(relay, self.residuals()))
     }
 
-    /// The total capacity for a relay, without measurers that cannot reach it.
+    /// The capacity of each measurer for a relay, zero if it cannot reach it, within the relay's limits.
+    fn capacities_for(&self, relay: RelayIndex) -> Vec<Rate> {
+        let mut rates = self.without_unreachable(relay, self.capacities.clone());
+        for limit in self.limits.get(&relay).into_iter().flatten() {
+            rates.iter_mut().zip(&limit.rates).for_each(|(rate, most)| *rate = (*rate).min(*most));
+        }
+        rates
+    }
+
+    /// The total capacity for a relay.
     fn capacity_for(&self, relay: RelayIndex) -> Rate {
-        self.without_unreachable(relay, self.capacities.clone()).into_iter().sum()
+        self.capacities_for(relay).into_iter().sum()
+    }
+
+    /// These rates, reduced to what the relay's limits leave now.
+    fn within_zones(&self, relay: RelayIndex, mut rates: Vec<Rate>) -> Vec<Rate> {
+        for limit in self.limits.get(&relay).into_iter().flatten() {
+            let used = self.used_in.get(&limit.zone);
+            for (place, (rate, most)) in rates.iter_mut().zip(&limit.rates).enumerate() {
+                let used = used.and_then(|used| used.get(place)).copied().unwrap_or_default();
+                *rate = (*rate).min(most.saturating_sub(used));
+            }
+        }
+        rates
+    }
+
+    /// Whether a relay cannot start whatever the team has left: others use its zone, or no measurer with a share is there.
+    fn waits_for_zone(&self, waiting: &Waiting) -> bool {
+        if !self.limits.contains_key(&waiting.relay) {
+            return false;
+        }
+        let needed = self.needed_together(waiting);
+        let left = self.within_zones(waiting.relay, self.capacities_for(waiting.relay));
+        needed == Rate::ZERO || needed > left.into_iter().sum()
+    }
+
+    /// Changes the used rates of these zones by an allocation.
+    fn use_zones(
+        &mut self,
+        zones: &[Zone],
+        allocation: &Allocation,
+        change: fn(Rate, Rate) -> Rate,
+    ) {
+        let measurers = self.capacities.len();
+        for zone in zones {
+            let used = self.used_in.entry(*zone).or_insert_with(|| vec![Rate::ZERO; measurers]);
+            for assignment in &allocation.assignments {
+                if let Some(used) = used.get_mut(assignment.measurer.0) {
+                    *used = change(*used, assignment.rate);
+                }
+            }
+            if used.iter().all(|rate| *rate == Rate::ZERO) {
+                self.used_in.remove(zone);
+            }
+        }
     }
 
     /// Zero for measurers that cannot reach a relay, unless no capacity would remain.
@@ -591,7 +674,7 @@ impl Campaign {
         let mut residuals = self.residuals_for(waiting.relay);
         if residuals.iter().all(|it| *it == Rate::ZERO) {
             // Other relays of its machine use all the capacity of the measurers that reach it.
-            residuals = self.residuals();
+            residuals = self.within_zones(waiting.relay, self.residuals());
         }
         let allocation = allocate_among(needed, &residuals, &vantages, self.sockets, measurers_min);
         for assignment in &allocation.assignments {
@@ -599,6 +682,9 @@ impl Campaign {
                 *used = *used + assignment.rate;
             }
         }
+        let zones = self.limits.get(&waiting.relay).into_iter().flatten();
+        let zones: Vec<Zone> = zones.map(|limit| limit.zone).collect();
+        self.use_zones(&zones, &allocation, |used, rate| used + rate);
         let is_whole_team = self.needed_together(&waiting) >= self.capacity_for(waiting.relay);
         self.update_machine(waiting.machine, |it| {
             it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
@@ -607,15 +693,19 @@ impl Campaign {
             it.runs += 1;
         });
         self.launching = waiting.machine;
-        let able = self.without_unreachable(waiting.relay, self.capacities.clone());
-        let able = able.into_iter().filter(|capacity| *capacity > Rate::ZERO).count();
+        let able = self
+            .capacities_for(waiting.relay)
+            .into_iter()
+            .filter(|capacity| *capacity > Rate::ZERO)
+            .count();
         let has_others = able > allocation.assignments.len();
         let Waiting { relay, turn, .. } = waiting;
         let participants =
             allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
         let vantages = participants.copied().collect();
         let launch = Launch { relay, turn, allocation, is_whole_team, has_others, vantages };
-        self.running.insert(relay, Running { waiting, launch: launch.clone(), is_ending: false });
+        let running = Running { waiting, launch: launch.clone(), zones, is_ending: false };
+        self.running.insert(relay, running);
         launch
     }
 }

@@ -1,5 +1,6 @@
 //! Consent: which relays may be flooded.
 
+use crate::policy::{Declined, PolicyInForce, PolicyRefusal, ZoneRate};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -61,6 +62,30 @@ pub enum ConsentError {
         /// Its address in the list.
         listed: BTreeSet<IpAddr>,
     },
+    /// Its operator declines, by the measurement policy.
+    #[error("relay {relay} declines to be measured: {how}")]
+    Declined {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// How it declines.
+        how: Declined,
+    },
+    /// It has not opted in, and the measurement policy does not permit it either.
+    #[error("relay {relay} has not opted in, and {reason}")]
+    Policy {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// The reason.
+        reason: PolicyRefusal,
+    },
+}
+
+impl ConsentError {
+    /// Whether the relay may be measured at another hour of the day.
+    #[must_use]
+    pub const fn is_out_of_hours(&self) -> bool {
+        matches!(self, Self::Policy { reason: PolicyRefusal::OutOfHours(_), .. })
+    }
 }
 
 /// A line of an opt-in list that has no fingerprint.
@@ -73,7 +98,8 @@ pub struct BadOptInLine {
     pub line: usize,
 }
 
-/// The relays that may be measured: those that opted in, and for local users those on loopback and private addresses.
+/// The relays that may be measured: those that opted in, those that a measurement policy permits, and for local users those on
+/// loopback and private addresses.
 ///
 /// Remote coordinators have fewer rights: a thief of a coordinator's key must not make us connect to hosts inside our
 /// network.
@@ -85,6 +111,8 @@ pub struct Consent {
     opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
     /// The comment with the list's signature; see the crate `control`.
     signature: Option<String>,
+    /// The policy of an authority, if there is one.
+    policy: Option<PolicyInForce>,
 }
 
 impl Consent {
@@ -98,6 +126,36 @@ impl Consent {
     #[must_use]
     pub fn in_private_network(self, is_private_network: bool) -> Self {
         Self { is_private_network, ..self }
+    }
+
+    /// Sets the measurement policy, or removes it.
+    #[must_use]
+    pub fn with_policy(self, policy: Option<PolicyInForce>) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// The measurement policy, if there is one.
+    #[must_use]
+    pub const fn policy(&self) -> Option<&PolicyInForce> {
+        self.policy.as_ref()
+    }
+
+    /// The highest rates of a measurer for a relay that may be measured by the policy only; empty if it has opted in, or
+    /// its address is private.
+    #[must_use]
+    pub fn limits(
+        &self,
+        measurer: &[u8; 32],
+        relay: RsaId,
+        address: IpAddr,
+        now_unix_s: u64,
+    ) -> Vec<ZoneRate> {
+        match &self.policy {
+            Some(rule) if !is_local(address) && self.check_opt_in(relay, address).is_err() => {
+                rule.policy.limits(measurer, address, now_unix_s).into()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Adds the relays of an opt-in list: one fingerprint a line, `#` starts a comment. If an address follows the
@@ -143,16 +201,21 @@ impl Consent {
         self.opted_in.len()
     }
 
-    /// Whether `relay` at `address` may be measured.
+    /// Whether `relay` at `address` may be measured at this time.
     ///
     /// # Errors
     /// [`ConsentError::NotGiven`], which explains how to opt in; [`ConsentError::OtherAddress`];
-    /// [`ConsentError::Unspecified`].
-    pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
+    /// [`ConsentError::Unspecified`]; with a measurement policy [`ConsentError::Declined`] and [`ConsentError::Policy`].
+    pub fn check(
+        &self,
+        relay: RsaId,
+        address: IpAddr,
+        now_unix_s: u64,
+    ) -> Result<(), ConsentError> {
         if is_unspecified(address) {
             return Err(ConsentError::Unspecified { address });
         }
-        if is_local(address) { Ok(()) } else { self.check_listed(relay, address) }
+        if is_local(address) { Ok(()) } else { self.check_public(relay, address, now_unix_s) }
     }
 
     /// Whether `relay` at `address` may be measured for a coordinator that connected from this peer address. A
@@ -166,20 +229,21 @@ impl Consent {
         coordinator: IpAddr,
         relay: RsaId,
         address: IpAddr,
+        now_unix_s: u64,
     ) -> Result<(), ConsentError> {
         if coordinator.to_canonical().is_loopback() {
-            return self.check(relay, address);
+            return self.check(relay, address, now_unix_s);
         }
         if is_ours_alone(address) {
             return Err(ConsentError::Never { address });
         }
         if !is_local(address) {
-            return self.check_listed(relay, address);
+            return self.check_public(relay, address, now_unix_s);
         }
         if self.is_private_network {
             return Ok(());
         }
-        self.check_listed(relay, address).map_err(|error| match error {
+        self.check_opt_in(relay, address).map_err(|error| match error {
             ConsentError::NotGiven { relay, address } => {
                 ConsentError::NotPrivate { relay, address }
             }
@@ -187,7 +251,25 @@ impl Consent {
         })
     }
 
-    fn check_listed(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
+    /// A relay that declines is refused although it is on an opt-in list: consent can be withdrawn at any time.
+    fn check_public(
+        &self,
+        relay: RsaId,
+        address: IpAddr,
+        now_unix_s: u64,
+    ) -> Result<(), ConsentError> {
+        let Some(rule) = &self.policy else { return self.check_opt_in(relay, address) };
+        if let Some(how) = rule.declined(relay, address) {
+            return Err(ConsentError::Declined { relay, how });
+        }
+        if self.check_opt_in(relay, address).is_ok() {
+            return Ok(());
+        }
+        let permitted = rule.check(relay, address, now_unix_s);
+        permitted.map_err(|reason| ConsentError::Policy { relay, reason })
+    }
+
+    fn check_opt_in(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
         match self.opted_in.get(&relay) {
             None => Err(ConsentError::NotGiven { relay, address }),
             Some(listed) if listed.is_empty() || listed.contains(&address.to_canonical()) => Ok(()),
@@ -250,7 +332,12 @@ fn is_ours_alone(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::fixture::{BEGIN, END, MEASURERS, in_force, policy};
+    use crate::policy::{OptOuts, Policy, Zone};
+    use onion::Rate;
     use std::format;
+
+    const NOW: u64 = BEGIN;
 
     const RELAY: RsaId = RsaId([0xab; 20]);
 
@@ -266,10 +353,10 @@ mod tests {
     fn public_relays_are_refused_with_instructions_to_opt_in() {
         let consent = Consent::local_only();
         for local in ["127.0.0.9", "10.1.2.3", "192.168.0.1", "172.16.9.9", "::1", "fd00::1"] {
-            consent.check(RELAY, local.parse().expect("an address")).expect("local");
+            consent.check(RELAY, local.parse().expect("an address"), NOW).expect("local");
         }
         for public in ["198.51.100.7", "172.32.0.1", "2001:db8::1", "::ffff:198.51.100.7"] {
-            let error = consent.check(RELAY, public.parse().expect("an address"));
+            let error = consent.check(RELAY, public.parse().expect("an address"), NOW);
             let text = error.expect_err(public).to_string();
             assert!(text.contains("--opt-in"), "{text}");
         }
@@ -280,7 +367,7 @@ mod tests {
         let listed = list(&"AB".repeat(20)).expect("well-formed");
         for consent in [Consent::local_only(), listed] {
             for nowhere in ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"] {
-                let error = consent.check(RELAY, nowhere.parse().expect("an address"));
+                let error = consent.check(RELAY, nowhere.parse().expect("an address"), NOW);
                 let text = error.expect_err(nowhere).to_string();
                 assert!(text.contains("not an address of a relay"), "{text}");
                 assert!(!text.contains("public") && !text.contains("--opt-in"), "{text}");
@@ -308,32 +395,33 @@ mod tests {
                 "0.0.0.0",
                 "::",
             ] {
-                let error = consent.check_for(elsewhere, RELAY, ip(never)).expect_err(never);
+                let error = consent.check_for(elsewhere, RELAY, ip(never), NOW).expect_err(never);
                 assert!(matches!(error, ConsentError::Never { .. }), "{never}: {error}");
-                let here = consent.check_for(ip("::ffff:127.0.0.1"), RELAY, ip(never));
-                assert_eq!(here.is_ok(), consent.check(RELAY, ip(never)).is_ok(), "{never}");
+                let here = consent.check_for(ip("::ffff:127.0.0.1"), RELAY, ip(never), NOW);
+                assert_eq!(here.is_ok(), consent.check(RELAY, ip(never), NOW).is_ok(), "{never}");
             }
         }
         let [consent, listed] = &consents;
         for private in ["10.1.2.3", "192.168.0.1", "172.16.9.9", "fd00::1", "::ffff:10.1.2.3"] {
-            let error = consent.check_for(elsewhere, RELAY, ip(private)).expect_err(private);
+            let error = consent.check_for(elsewhere, RELAY, ip(private), NOW).expect_err(private);
             assert!(error.to_string().contains("private_network = true"), "{error}");
-            listed.check_for(elsewhere, RELAY, ip(private)).expect(private);
-            listed.check_for(elsewhere, RsaId([1; 20]), ip(private)).expect(private);
+            listed.check_for(elsewhere, RELAY, ip(private), NOW).expect(private);
+            listed.check_for(elsewhere, RsaId([1; 20]), ip(private), NOW).expect(private);
             let in_private = consent.clone().in_private_network(true);
-            in_private.check_for(elsewhere, RELAY, ip(private)).expect(private);
+            in_private.check_for(elsewhere, RELAY, ip(private), NOW).expect(private);
         }
-        listed.check_for(elsewhere, RELAY, public()).expect("listed");
-        let error = listed.check_for(elsewhere, RsaId([1; 20]), public()).expect_err("not listed");
+        listed.check_for(elsewhere, RELAY, public(), NOW).expect("listed");
+        let error =
+            listed.check_for(elsewhere, RsaId([1; 20]), public(), NOW).expect_err("not listed");
         assert!(matches!(error, ConsentError::NotGiven { .. }));
     }
 
     #[test]
     fn a_relay_on_the_list_may_be_measured() {
         let listed = format!("# mine\n\n ${} # at home\n", "aB".repeat(20));
-        list(&listed).expect("well-formed").check(RELAY, public()).expect("opted in");
+        list(&listed).expect("well-formed").check(RELAY, public(), NOW).expect("opted in");
         let other = "CD".repeat(20);
-        assert!(list(&other).expect("well-formed").check(RELAY, public()).is_err());
+        assert!(list(&other).expect("well-formed").check(RELAY, public(), NOW).is_err());
     }
 
     #[test]
@@ -342,9 +430,9 @@ mod tests {
         let consent = list(&format!("{relay} 198.51.100.7 # at home\n{relay} 2001:db8::1\n"));
         let consent = consent.expect("well-formed");
         for listed in ["198.51.100.7", "::ffff:198.51.100.7", "2001:db8::1", "127.0.0.1"] {
-            consent.check(RELAY, listed.parse().expect("an address")).expect(listed);
+            consent.check(RELAY, listed.parse().expect("an address"), NOW).expect(listed);
         }
-        let error = consent.check(RELAY, [198, 51, 100, 8].into()).expect_err("a third party");
+        let error = consent.check(RELAY, [198, 51, 100, 8].into(), NOW).expect_err("a third party");
         assert!(matches!(error, ConsentError::OtherAddress { .. }));
         let text = error.to_string();
         assert!(text.contains("198.51.100.7, 2001:db8::1, not at 198.51.100.8"), "{text}");
@@ -356,5 +444,53 @@ mod tests {
             let text = list(&format!("{}\n{bad}", "AB".repeat(20))).expect_err(bad).to_string();
             assert!(text.contains("line 2"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_policy_permits_what_has_not_opted_in_within_its_limits() {
+        let rule = in_force(policy(), &[(RELAY, public())]);
+        let consent = Consent::local_only().with_policy(Some(rule));
+        consent.check(RELAY, public(), NOW).expect("by the policy");
+        let text = |consent: &Consent, relay, now| {
+            consent.check(relay, public(), now).expect_err("refused").to_string()
+        };
+        let expired = text(&consent, RELAY, END);
+        assert!(expired.contains("has not opted in, and the measurement policy was"), "{expired}");
+        assert!(text(&consent, RsaId([1; 20]), NOW).contains("does not list"));
+        let limits =
+            |consent: &Consent, address| consent.limits(&MEASURERS[0], RELAY, address, NOW);
+        let rates: Vec<(Zone, f64)> = limits(&consent, public())
+            .into_iter()
+            .map(|limit| (limit.zone, Rate::as_mbit_per_s(limit.rate)))
+            .collect();
+        let network = IpAddr::from([198, 51, 0, 0]);
+        assert_eq!(rates, [(Zone::Host(public()), 75.0), (Zone::Network(network), 1500.0)]);
+        assert!(limits(&consent, IpAddr::from([10, 0, 0, 1])).is_empty(), "a private network");
+        // Opt-in needs no policy.
+        let listed = consent.with_list(&"AB".repeat(20)).expect("well-formed");
+        listed.check(RELAY, public(), END).expect("opted in");
+        assert!(limits(&listed, public()).is_empty());
+    }
+
+    #[test]
+    fn a_relay_that_declines_is_refused_although_it_is_on_an_opt_in_list() {
+        let opt_outs = OptOuts { relays: [RELAY].into(), ..OptOuts::default() };
+        let rule = in_force(Policy { opt_outs, ..policy() }, &[(RELAY, public())]);
+        let listed = list(&"AB".repeat(20)).expect("well-formed").with_policy(Some(rule));
+        for now in [0, NOW, END] {
+            let error = listed.check(RELAY, public(), now).expect_err("declined");
+            assert!(matches!(error, ConsentError::Declined { .. }), "{error}");
+        }
+        listed.check(RELAY, IpAddr::from([127, 0, 0, 1]), NOW).expect("here");
+    }
+
+    #[test]
+    fn a_remote_coordinator_gets_private_addresses_by_no_policy() {
+        let private = IpAddr::from([10, 1, 2, 3]);
+        let rule = in_force(policy(), &[(RELAY, private)]);
+        let consent = Consent::local_only().with_policy(Some(rule));
+        let elsewhere = IpAddr::from([192, 0, 2, 1]);
+        let error = consent.check_for(elsewhere, RELAY, private, NOW).expect_err("private");
+        assert!(matches!(error, ConsentError::NotPrivate { .. }), "{error}");
     }
 }

@@ -12,7 +12,8 @@
 //! 6. [`plan::Plan`] draws the slot of each relay in a period at random, from a secret seed. A [`SlotSchedule`] applies
 //!    the plan while relays join and leave. [`agreement`] gives several coordinators a common seed.
 //! 7. A [`CoLocationTest`] finds relays that may share a machine, from their estimates of many periods.
-//! 8. A [`Record`] describes a finished measurement. Reports, bandwidth files and database rows are derived from it
+//! 8. [`Consent`] decides which relays may be measured: those that opted in, and those that a [`policy`] permits.
+//! 9. A [`Record`] describes a finished measurement. Reports, bandwidth files and database rows are derived from it
 //!    alone.
 #![no_std]
 extern crate alloc;
@@ -40,6 +41,7 @@ mod outcome;
 mod params;
 pub mod period;
 pub mod plan;
+pub mod policy;
 mod record;
 mod round;
 mod second;
@@ -58,7 +60,7 @@ pub use allocation::{
     Allocation, Assignment, FEW_SOCKETS_ONE_IN, MeasurerId, allocate, few_sockets,
 };
 pub use bottleneck::{Bottleneck, MeasurerBottleneck};
-pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex, RelayTurn};
+pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex, RelayTurn, ZoneLimit};
 pub use co_location::{CoLocationTest, Suspicion};
 pub use consent::{BadOptInLine, Consent, ConsentError, is_local};
 pub use defences::{Defences, RESERVED_FOR_OTHERS};

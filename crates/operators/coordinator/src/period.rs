@@ -28,21 +28,24 @@ pub use publication::{PublishedRelay, PublishedResult};
 pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT, SETUP_AHEAD_S};
 
 use crate::allocation::MeasurerId;
-use crate::campaign::{Campaign, RelayIndex, RelayTurn};
-use crate::consent::Consent;
+use crate::campaign::{Campaign, RelayIndex, RelayTurn, ZoneLimit};
+use crate::consent::{Consent, ConsentError};
 use crate::history::History;
 use crate::journal::{
     ConsensusEntry, Entry, MeasurementStarted, Past, PeriodEntry, PeriodProgress,
 };
 use crate::plan::TeamRoom;
+use crate::policy::{PolicyInForce, PolicyRelays, ZoneRate};
 use crate::record::Record;
 use crate::slot_schedule::{Counts, SlotSchedule};
 use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use groups::Groups;
 use measurers::Measurers;
+use network::ConsentNow;
 use onion::identity::RsaId;
 use onion::{Instant, Rate};
 use rounds::Running;
@@ -163,7 +166,8 @@ impl Period {
 
     /// Reads the consensus again, ahead of time, with this new consent.
     pub fn refresh(&mut self, consent: Consent) {
-        self.consent = consent;
+        let relays = self.network.as_ref().and_then(|network| network.policy_relays.clone());
+        self.consent = self.for_team(consent, relays);
         if self.phase == Phase::Measuring {
             self.fetch();
         }
@@ -189,8 +193,22 @@ impl Period {
 
     /// The relays of the newest consensus that are not measured, or not yet.
     #[must_use]
-    pub fn listed(&self) -> Vec<crate::journal::ListedRelay> {
-        self.network.as_ref().map_or_else(Vec::new, |it| it.listed(&self.consent))
+    pub fn listed(&self, now_unix_s: u64) -> Vec<crate::journal::ListedRelay> {
+        let consent = self.consent_at(now_unix_s);
+        self.network.as_ref().map_or_else(Vec::new, |it| it.listed(consent))
+    }
+
+    fn consent_at(&self, now_unix_s: u64) -> ConsentNow<'_> {
+        let has_slots = self.config.timing.has_slots();
+        ConsentNow { consent: &self.consent, now_unix_s, has_slots }
+    }
+
+    /// A consent whose policy, if it has one, is decided for this team and these relays.
+    fn for_team(&self, consent: Consent, relays: Option<Arc<PolicyRelays>>) -> Consent {
+        let Some(rule) = consent.policy() else { return consent };
+        let team = self.config.measurers.iter().map(|measurer| measurer.key.0).collect();
+        let rule = PolicyInForce { policy: Arc::clone(&rule.policy), relays, team };
+        consent.with_policy(Some(rule))
     }
 
     /// Whether the period is over.
@@ -205,7 +223,9 @@ impl Period {
     /// The newest consensus. `seed` is that of the slots, if there are slots; the first one counts.
     pub fn handle_network(&mut self, now: Now, network: NetworkView, seed: Option<SlotSeed>) {
         self.is_fetching = false;
-        if let Err(error) = network.check_named(&self.consent) {
+        let consent = core::mem::take(&mut self.consent);
+        self.consent = self.for_team(consent, network.policy_relays.clone());
+        if let Err(error) = network.check_named(self.consent_at(now.unix_s())) {
             return self.network_refused(now, Ending::NoConsent(error));
         }
         self.journal(Entry::Consensus(ConsensusEntry {
@@ -213,15 +233,18 @@ impl Period {
             at_unix_s: now.unix_s(),
             source: network.source.clone(),
             signers: network.signers,
-            relays: network.listed(&self.consent),
+            relays: network.listed(self.consent_at(now.unix_s())),
         }));
-        let relays = {
+        let mut relays = {
             let expectations = self.history.expectations(self.config.policy, now.unix_s());
-            network.relays(&self.consent, &expectations, &self.measurers.limits())
+            let consent = self.consent_at(now.unix_s());
+            network.relays(consent, &expectations, &self.measurers.limits())
         };
         if relays.is_empty() {
-            return self.network_refused(now, Ending::NoRelay(network.source));
+            let policy = self.refusals_of_policy(now, &network);
+            return self.network_refused(now, Ending::NoRelay(network.source, policy));
         }
+        relays.iter_mut().for_each(|relay| self.limit_guess(now, relay));
         self.take_relays(relays);
         self.network = Some(network);
         self.seed = self.seed.take().or(seed);
@@ -238,6 +261,44 @@ impl Period {
     pub fn handle_network_failed(&mut self, now: Now) {
         self.is_fetching = false;
         self.network_refused(now, Ending::NoNetwork);
+    }
+
+    /// The limits of the team for a relay that a measurement policy permits.
+    fn zone_limits(&self, now: Now, relay: &Relay) -> Vec<ZoneLimit> {
+        let team = self.config.measurers.iter().map(|measurer| {
+            self.consent.limits(&measurer.key.0, relay.id(), relay.address.ip(), now.unix_s())
+        });
+        let mut limits: Vec<ZoneLimit> = Vec::new();
+        for (place, of_measurer) in team.enumerate() {
+            for (number, ZoneRate { zone, rate }) in of_measurer.into_iter().enumerate() {
+                if place == 0 {
+                    limits.push(ZoneLimit { zone, rates: Vec::new() });
+                }
+                limits.get_mut(number).into_iter().for_each(|limit| limit.rates.push(rate));
+            }
+        }
+        limits
+    }
+
+    /// Plans no more load for a relay than the policy permits.
+    fn limit_guess(&self, now: Now, relay: &mut Relay) {
+        let rates = self.zone_limits(now, relay).into_iter();
+        let most = rates.map(|limit| limit.rates.into_iter().sum::<Rate>()).min();
+        if let Some(most) = most {
+            let capacity = most.scaled(1.0 / self.config.params.excess_factor());
+            relay.guess.capacity = relay.guess.capacity.min(capacity);
+        }
+    }
+
+    /// Why the policy permits none of the relays, by the first one that it refuses.
+    fn refusals_of_policy(&self, now: Now, network: &NetworkView) -> Option<ConsentError> {
+        let check = |router: &Router| {
+            let (relay, address) = (router.ids.rsa, router.address.ip());
+            self.consent.check(relay, address, now.unix_s()).err()
+        };
+        let refused = network.routers.iter().filter(|router| router.is_running).filter_map(check);
+        let mut refused = refused.filter(|error| !matches!(error, ConsentError::NotGiven { .. }));
+        refused.next()
     }
 
     fn network_refused(&mut self, now: Now, ending: Ending) {
@@ -434,7 +495,7 @@ impl Period {
                 groups.entry(it.together).or_default().push(turn);
             }
         }
-        groups.values().for_each(|turns| self.queue(turns));
+        groups.values().for_each(|turns| self.queue(now, turns));
     }
 
     /// The consensus was read again, or is unavailable.
@@ -457,7 +518,13 @@ impl Period {
     }
 
     /// These relays are to be measured now, together if there are several.
-    fn queue(&mut self, turns: &[RelayTurn]) {
+    fn queue(&mut self, now: Now, turns: &[RelayTurn]) {
+        for turn in turns {
+            if let Some(relay) = self.relays.get(turn.relay.0) {
+                let limits = self.zone_limits(now, relay);
+                self.campaign.set_limits(turn.relay, limits);
+            }
+        }
         let host = |relay: RelayIndex| Some((relay, self.relays.get(relay.0)?.host));
         let relays: Vec<(RelayIndex, RsaId)> =
             turns.iter().filter_map(|it| host(it.relay)).collect();
@@ -479,7 +546,8 @@ impl Period {
         if now.unix_s().abs_diff(self.recorded_unix_s) >= PROGRESS_S {
             self.record_progress(now);
         }
-        let is_hopeless = self.campaign.capacity() == Rate::ZERO && !self.measurers.is_checking();
+        // What can start has started: the others wait for a measurer.
+        let is_hopeless = !self.measurers.is_checking();
         let is_idle = self.running.is_empty() && (self.campaign.queued() == 0 || is_hopeless);
         if is_idle && (self.slots.is_none() || is_over || self.is_winding_up) {
             self.conclude(now);

@@ -55,6 +55,21 @@ impl TeamRoom {
     }
 }
 
+/// The slots of a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slots {
+    /// Their number.
+    pub count: u32,
+    /// Those in which no relay is measured, such as those out of the hours of a measurement policy.
+    pub closed: Vec<u32>,
+}
+
+impl From<u32> for Slots {
+    fn from(count: u32) -> Self {
+        Self { count, closed: Vec::new() }
+    }
+}
+
 /// The measurement of one relay by one team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -127,7 +142,7 @@ struct Held {
 
 impl Plan {
     /// A plan without relays. Without a seed nothing is drawn: each machine gets the first slot with room.
-    fn empty(seed: Option<&Seed>, slots: u32, teams: &[TeamRoom], excess_factor: f64) -> Self {
+    fn empty(seed: Option<&Seed>, slots: &Slots, teams: &[TeamRoom], excess_factor: f64) -> Self {
         Self {
             excess_factor,
             rooms: teams.iter().map(|team| Room::new(*team, slots)).collect(),
@@ -163,16 +178,17 @@ impl Plan {
     #[must_use]
     pub fn randomised(
         seed: &Seed,
-        slots: u32,
+        slots: impl Into<Slots>,
         teams: &[TeamRoom],
         excess_factor: f64,
         machines: Vec<Machine>,
     ) -> Self {
-        let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
+        let slots = slots.into();
+        let mut plan = Self::empty(Some(seed), &slots, teams, excess_factor);
         for machine in largest_first(machines) {
             let mut entry = Entry::new(machine, Priority::Known, teams.len());
             for team in 0..teams.len() {
-                let slot = plan.draw(&mut entry, team, 0..slots);
+                let slot = plan.draw(&mut entry, team, 0..slots.count);
                 plan.take(&mut entry, team, slot);
             }
             plan.insert(entry);
@@ -193,12 +209,12 @@ impl Plan {
     #[must_use]
     pub fn memoryless(
         seed: &Seed,
-        slots: u32,
+        slots: impl Into<Slots>,
         teams: &[TeamRoom],
         excess_factor: f64,
         machines: Vec<(Machine, Option<u32>)>,
     ) -> Self {
-        let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
+        let mut plan = Self::empty(Some(seed), &slots.into(), teams, excess_factor);
         plan.is_memoryless = true;
         let due: BTreeMap<RsaId, Option<u32>> =
             machines.iter().map(|(machine, due_by)| (machine.key(), *due_by)).collect();

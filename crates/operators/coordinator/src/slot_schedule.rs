@@ -1,7 +1,7 @@
 //! A team's period, slot by slot: the relays to measure now (§4.3).
 
 use crate::campaign::Priority;
-use crate::plan::{Admission, Machine, Plan, Seed, TeamRoom};
+use crate::plan::{Admission, Machine, Plan, Seed, Slots, TeamRoom};
 use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -96,7 +96,7 @@ impl SlotSchedule {
     #[must_use]
     pub fn among(
         seed: &Seed,
-        slots: u32,
+        slots: impl Into<Slots>,
         teams: &[TeamRoom],
         own: usize,
         excess_factor: f64,
@@ -114,7 +114,7 @@ impl SlotSchedule {
     #[must_use]
     pub fn memoryless(
         seed: &Seed,
-        slots: u32,
+        slots: impl Into<Slots>,
         teams: &[TeamRoom],
         own: usize,
         excess_factor: f64,

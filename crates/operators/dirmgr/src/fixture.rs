@@ -1,6 +1,8 @@
 //! Directory authorities with keys, and documents that they have signed, for tests.
 
 use crate::documents::{CachedConsensus, Documents, MicroDigest, Wanted};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use netdoc::Fingerprint;
 use netdoc::consensus::Flavour;
 use netdoc::write::push_object;
@@ -63,9 +65,24 @@ impl Authority {
         (fingerprint(&self.identity), fingerprint(&self.signing))
     }
 
-    /// Appends a signature of the document up to its first signature.
+    /// Its signing key, as in tor's file `authority_signing_key`.
+    ///
+    /// # Panics
+    /// If the key cannot be encoded.
+    #[must_use]
     #[expect(clippy::expect_used, reason = "a fixture of tests")]
-    fn sign(&self, text: &mut String) {
+    pub fn signing_key_pem(&self) -> String {
+        let mut text = String::new();
+        push_object(&mut text, "RSA PRIVATE KEY", self.signing.to_der().expect("a key").as_bytes());
+        text
+    }
+
+    /// Appends a signature of the document up to its first signature.
+    ///
+    /// # Panics
+    /// If the key cannot sign.
+    #[expect(clippy::expect_used, reason = "a fixture of tests")]
+    pub fn sign(&self, text: &mut String) {
         let signed = match text.split_once("\ndirectory-signature ") {
             Some((before, _)) => format!("{before}\ndirectory-signature "),
             None => format!("{text}directory-signature "),
@@ -82,6 +99,28 @@ impl Authority {
 pub fn authorities() -> &'static [Authority; 3] {
     static GENERATED: OnceLock<[Authority; 3]> = OnceLock::new();
     GENERATED.get_or_init(|| [1, 2, 3].map(Authority::new))
+}
+
+/// A descriptor with this fingerprint and `ContactInfo`, and its digest in base64 as a consensus has it. Its own signature is not
+/// valid.
+///
+/// # Panics
+/// If the document of the fixture has no such lines.
+#[must_use]
+#[expect(clippy::expect_used, reason = "a fixture of tests")]
+pub fn descriptor(fingerprint: &Fingerprint, contact: &str) -> (String, String) {
+    let text = std::str::from_utf8(DESCRIPTORS).expect("text");
+    let (_, rest) = text.split_once("router ").expect("a descriptor");
+    let end = rest.find("-----END SIGNATURE-----\n").expect("a signature");
+    let lines = rest[..end].lines().map(|line| match line.split(' ').next() {
+        Some("fingerprint") => format!("fingerprint {fingerprint}\n"),
+        Some("contact") => format!("contact {contact}\n"),
+        _ => format!("{line}\n"),
+    });
+    let text = format!("router {}-----END SIGNATURE-----\n", lines.collect::<String>());
+    let signed = text.find("router-signature\n").expect("signed") + "router-signature\n".len();
+    let digest = STANDARD_NO_PAD.encode(Sha1::digest(&text[..signed]));
+    (text, digest)
 }
 
 /// A consensus of the microdesc flavour that `signers` have signed.

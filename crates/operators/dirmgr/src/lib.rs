@@ -7,6 +7,7 @@
 //! - [`ConsensusFetcher`] asks authorities and other directories, through a [`Source`], and keeps
 //!   [`Documents`] up to date, in memory ([`Cache`]) and on disk.
 //! - [`schedule`]: when a directory or a client fetches the next consensus.
+//! - [`signing`]: documents other than consensuses that an authority signs.
 //! - [`family`]: which families a relay has proved to belong to.
 //! - [`LinkObservations`]: what a research relay has signed about its links.
 //! - [`public`]: the authorities of the public network.
@@ -23,6 +24,7 @@ pub mod fixture;
 mod link_observations;
 pub mod public;
 pub mod schedule;
+pub mod signing;
 mod source;
 pub mod verify;
 

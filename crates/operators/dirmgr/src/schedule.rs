@@ -17,6 +17,12 @@ pub const fn is_reasonably_live(consensus: &Consensus, now: u64) -> bool {
         && now <= consensus.valid_until.saturating_add(REASONABLY_LIVE_S)
 }
 
+/// The time from which on the consensus is not [reasonably live](is_reasonably_live), in Unix seconds.
+#[must_use]
+pub const fn usable_until(consensus: &Consensus) -> u64 {
+    consensus.valid_until.saturating_add(REASONABLY_LIVE_S).saturating_add(1)
+}
+
 /// Whether every directory should have the next consensus by now: half an interval has passed since this
 /// one stopped being fresh.
 pub(crate) fn is_overdue(consensus: &Consensus, now: u64) -> bool {

@@ -7,6 +7,7 @@ mod error;
 pub mod families;
 mod files;
 pub mod gate;
+pub mod policy;
 mod source;
 mod votes;
 
@@ -39,6 +40,8 @@ pub struct Documents {
     averages: BTreeMap<Fingerprint, u64>,
     /// The Ed25519 identity in the descriptor of each relay. A consensus has none.
     ed25519: BTreeMap<Fingerprint, Ed25519Identity>,
+    /// The `ContactInfo` in the descriptor of each relay; empty if it has none.
+    contacts: BTreeMap<Fingerprint, String>,
 }
 
 /// FlashFlow's keys in the lines of a bandwidth file.
@@ -70,8 +73,17 @@ impl Documents {
         }
         let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
         let ed25519 = named.iter().filter_map(|(relay, it)| Some((*relay, it.ed25519?))).collect();
+        let contact = |it: &netdoc::ServerDescriptor<'_>| it.contact().map(|it| it.into_owned());
+        let contacts =
+            named.iter().map(|(relay, it)| (*relay, contact(it).unwrap_or_default())).collect();
         let families = families::pairs(named.values(), now_unix_s);
-        Ok(Self { what, consensus, signers: None, families, averages, ed25519 })
+        Ok(Self { what, consensus, signers: None, families, averages, ed25519, contacts })
+    }
+
+    /// The `ContactInfo` of a relay, empty if it has none; `None` without its descriptor.
+    #[must_use]
+    pub fn contact(&self, relay: &Fingerprint) -> Option<&str> {
+        self.contacts.get(relay).map(String::as_str)
     }
 
     /// The identities of a relay of the consensus. Its Ed25519 identity is in its descriptor, whose digest the consensus has.

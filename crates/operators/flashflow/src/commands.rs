@@ -9,6 +9,7 @@ use crate::measure::{self, MeasureOptions};
 use crate::measure_team::{self, MeasureTeamOptions};
 use crate::measurer_command::{self, MeasurerOptions};
 use crate::opt_in_command::{self, OptInOptions};
+use crate::policy_command::{self, PolicyOptions};
 use crate::relay_command::{self, RelayOptions};
 use crate::schedule_command::{self, ScheduleOptions};
 use crate::site_command::{self, SiteArguments};
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
     OptIn(OptInOptions),
+    Policy(PolicyOptions),
     Schedule(ScheduleOptions),
     Bwfile(BwfileOptions),
     Store(StoreOptions),
@@ -54,6 +56,9 @@ const SCHEMAS: Schemas = &[
     ("opt-in-check", schema_of::<opt_in_command::CheckLine<'static>>),
     ("opt-in-merge", schema_of::<opt_in_command::MergeLine<'static>>),
     ("opt-in-sign", schema_of::<opt_in_command::MergeLine<'static>>),
+    ("coordinator-stop-all", schema_of::<coordinator_command::Line<'static>>),
+    ("coordinator-resume", schema_of::<coordinator_command::Line<'static>>),
+    ("policy-check", schema_of::<policy_command::Line<'static>>),
     ("schedule", schema_of::<schedule_command::Line<'static>>),
     ("dashboard", schema_of::<dashboard_command::Line>),
     ("site", schema_of::<site_command::Line<'static>>),
@@ -85,7 +90,16 @@ impl Commands for Command {
         ("Measure relays", &["measure", "measure-team"]),
         (
             "Run a bandwidth authority",
-            &["keys", "measurer", "coordinator", "opt-in", "schedule", "dashboard", "site"],
+            &[
+                "keys",
+                "measurer",
+                "coordinator",
+                "opt-in",
+                "policy",
+                "schedule",
+                "dashboard",
+                "site",
+            ],
         ),
         ("Inspect results", &["bwfile", "store", "export"]),
         ("Run a relay", &["relay"]),
@@ -106,6 +120,7 @@ impl Commands for Command {
             Self::Coordinator(options) => coordinator_command::run(options, output, interrupt),
             Self::Relay(options) => relay_command::run(options, output, interrupt),
             Self::OptIn(options) => opt_in_command::run(options, output),
+            Self::Policy(options) => policy_command::run(options, output),
             Self::Schedule(options) => schedule_command::run(options, output),
             Self::Bwfile(options) => bwfile_command::run(options, output),
             Self::Store(options) => store_command::run(options, output),

@@ -10,6 +10,7 @@ mod measure;
 mod measure_team;
 mod measurer_command;
 mod opt_in_command;
+mod policy_command;
 mod relay_command;
 mod schedule_command;
 mod service;

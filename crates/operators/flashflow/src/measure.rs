@@ -76,10 +76,11 @@ pub(crate) fn run(
         None => Consent::local_only(),
     };
     // Before any key is made or a measurer contacted.
-    consent.check(relay.router.ids.rsa, relay.router.address.ip())?;
+    consent.check(relay.router.ids.rsa, relay.router.address.ip(), unix_time_s())?;
     let Relay { router, defences, source } = relay;
     let id = router.ids.rsa;
     // The sessions end when the team is dropped.
+    let mut coordinator_folder = None;
     let (team, echo_rounds, key_seed, takes_part) = match &options.coordinator {
         None => {
             let team = Team::Local(measuring::local_team(&options.team, output)?);
@@ -88,6 +89,8 @@ pub(crate) fn run(
         Some(path) => {
             measuring::check(&options.team)?;
             let config = Config::read(path)?;
+            config.check_stop_file()?;
+            coordinator_folder = Some(config.out.clone());
             let takes_part = config.takes_part(id, &router.nickname);
             let team = Team::Remote(Box::new(RemoteTeam::new(&config)?));
             (team, config.echo_rounds, config.secret.seed(), takes_part)
@@ -111,6 +114,7 @@ pub(crate) fn run(
         key_seed,
         echo_rounds,
         consent,
+        coordinator_folder,
     };
     let mut show = |period: &Period, event| team.show(period, event, output);
     let record = one_relay::measure(team.team(), request, &mut show, interrupt.requested())?;

@@ -79,6 +79,7 @@ pub(crate) fn run(
         }
         (None, Some(path)) => {
             let config = Config::read(path)?;
+            config.check_stop_file()?;
             let count = config.measurers.len();
             output.doing(format!("{count} measurers load each other for {seconds} s"));
             let reports = remote(&config, seconds, rate, output, cancel);

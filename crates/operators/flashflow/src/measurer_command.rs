@@ -1,6 +1,7 @@
 //! `flashflow measurer`: the daemon of a measurer.
 
 mod metrics;
+mod own_policy;
 
 use authority::config_file::{self as config, Key, Mbit};
 use authority::log::{self, LogArguments};
@@ -8,18 +9,22 @@ use clap::Args;
 use cli::Error;
 use control::keys::SecretKey;
 use control::{HandedList, MeasurerServer, Rules, ServerOptions};
+use coordinator::policy::{PolicyInForce, PolicyRelays};
 use coordinator::{Params, is_local};
+use link::unix_time_s;
 use measurer::member::MemberError;
 use measurer::{
     Consent, LocalMember, LocalOptions, LocalTeam, PortRange, Site, TeamOptions, free_cores,
 };
 use onion::{Duration, Rate};
+use own_policy::{OwnPolicy, RelayReader};
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use terminal::{Exit, Hangup, Interrupt, Output};
 
 /// File descriptors for one socket to a relay, in transit: the socket, the connection of the relay to the return relay, and the
@@ -39,15 +44,15 @@ const LATENCY: Duration = Duration::from_millis(200);
 ///
 /// A measurer accepts sessions of the coordinators whose keys its configuration lists. It loads only relays on its own opt-in list,
 /// relays on private addresses if its configuration has `private_network = true`, and, for a coordinator on this host, relays on
-/// loopback. It prints `listening on ADDRESS:PORT` when it is ready.
+/// loopback. By a measurement policy it also loads relays of the consensus that do not decline. It prints `listening on ADDRESS:PORT` when it is ready.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow measurer --config measurer.toml
   flashflow measurer --config measurer.toml --check
 
 The sample measurer.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
-SIGHUP reloads the opt-in list, `accept_opt_in`, `opt_in_key`, `coordinators`, `private_network` and `peers`; running measurements
-continue. SIGTERM or Ctrl-C ends the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
+SIGHUP reloads the opt-in list, `accept_opt_in`, `opt_in_key`, `policy`, `coordinators`, `private_network` and `peers`; running
+measurements continue. While measurer.stop exists next to measurer.toml, there is no load. SIGTERM or Ctrl-C ends the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
 
 Exit status: 0 interrupted, or the check passed; 1 failed; 2 wrong arguments.")]
 pub(crate) struct MeasurerOptions {
@@ -98,6 +103,8 @@ pub(crate) struct CheckLine<'a> {
     accept_opt_in: bool,
     /// The key that must have signed them.
     opt_in_key: Option<String>,
+    /// Whether there is a measurement policy.
+    policy: bool,
     /// Whether all private addresses are measured.
     private_network: bool,
     /// The ports at which relays connect; `null` for any.
@@ -107,7 +114,7 @@ pub(crate) struct CheckLine<'a> {
 }
 
 /// `measurer.toml`.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
     /// Address to listen on; port 0 for any free one.
@@ -127,6 +134,16 @@ struct Config {
     accept_opt_in: bool,
     /// The key that must have signed such a list.
     opt_in_key: Option<Key>,
+    /// The measurement policy of an authority.
+    policy: Option<PathBuf>,
+    /// The identity of that authority.
+    policy_authority: Option<String>,
+    /// For the policy: a directory authority or cache with the consensus and descriptors.
+    authority: Option<SocketAddr>,
+    /// For the policy: a file with the consensus.
+    consensus: Option<PathBuf>,
+    /// For the policy: a file with descriptors.
+    descriptors: Option<PathBuf>,
     /// Whether relays on private addresses are measured for coordinators on other hosts.
     #[serde(default)]
     private_network: bool,
@@ -166,7 +183,7 @@ impl Config {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Ports(PortRange);
 
 impl<'de> Deserialize<'de> for Ports {
@@ -180,6 +197,7 @@ struct Checked {
     config: Config,
     key: SecretKey,
     consent: Consent,
+    policy: Option<Arc<OwnPolicy>>,
 }
 
 impl Checked {
@@ -202,13 +220,21 @@ impl Checked {
             None => local,
         };
         let consent = consent.in_private_network(config.private_network);
-        Ok(Self { config, key, consent })
+        let policy = OwnPolicy::read(&config, path)?.map(Arc::new);
+        Ok(Self { config, key, consent, policy })
     }
 
-    fn rules(&self) -> Rules {
+    /// The rules, with the relays of the newest consensus for the measurement policy.
+    fn rules(&self, relays: Option<Arc<PolicyRelays>>) -> Rules {
+        let team = [self.key.public().0].into();
+        let policy = self.policy.as_ref().map(|own| PolicyInForce {
+            policy: Arc::new(own.signed.policy.clone()),
+            relays,
+            team,
+        });
         Rules {
             coordinators: self.config.coordinators.iter().map(|key| key.0).collect(),
-            consent: self.consent.clone(),
+            consent: self.consent.clone().with_policy(policy),
             peers: self.config.peers.iter().flatten().copied().collect(),
             handed: self.config.handed(),
         }
@@ -247,6 +273,18 @@ impl Checked {
             );
         }
         let own = self.key.public();
+        if let Some(signed) = self.policy.as_ref().map(|own| &own.signed) {
+            let until = &signed.policy.valid_until;
+            if until.unix_s <= unix_time_s() {
+                warnings.push(format!(
+                    "policy: it was valid until {} UTC, and permits nothing",
+                    until.text
+                ));
+            }
+            if signed.policy.share(&own.0) == 0 {
+                warnings.push(format!("policy: it gives this measurer, {own}, no share"));
+            }
+        }
         if self.config.coordinators.iter().any(|key| key.0 == own) {
             warnings.push(format!(
                 "coordinators: {own} is the key of this measurer: write the public key of the coordinator"
@@ -281,7 +319,7 @@ pub(crate) fn run(
     log::start(options.log, output);
     checked.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let hangup = Hangup::install()?;
-    let server = MeasurerServer::start(server_options(&checked)?)?;
+    let server = MeasurerServer::start(server_options(&options.config, &checked)?)?;
     let metrics = start_metrics(checked.config.metrics, &server)?;
     interrupt.wind_up_in_order();
     let address = server.address();
@@ -292,10 +330,14 @@ pub(crate) fn run(
         output.record(|| Line::Metrics { address });
     }
     // The server ends without a signal only after a fatal error, which it logs.
+    let started_with = checked.config.clone();
+    let mut state = Reloadable { checked, relays: None, reader: RelayReader::default() };
+    state.reader.read_soon(state.checked.policy.as_ref());
     while !server.has_ended() {
         if hangup.take() {
-            reload(&options.config, &checked.config, &server);
+            state.reload(&options.config, &started_with, &server);
         }
+        state.take_relays(&server);
         if interrupt.wait(LATENCY) {
             tracing::info!("ending");
             drop(server);
@@ -319,7 +361,7 @@ fn start_metrics(
 
 /// Prints what a measurer with this configuration would do.
 fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error> {
-    let Checked { config, key, consent } = checked;
+    let Checked { config, key, consent, .. } = checked;
     config::check_listen(config.listen)?;
     config.metrics.into_iter().try_for_each(config::check_listen)?;
     if let Some(own) = config.own_address {
@@ -328,6 +370,10 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     let (key, capacity) = (key.public().to_string(), config.capacity_mbit_per_s.map(|it| it.0));
     let (coordinators, opted_in) = (config.coordinators.len(), consent.listed());
     let ports = config.landing_ports.as_ref().map(|ports| ports.0.to_string());
+    let policy = checked
+        .policy
+        .as_ref()
+        .map(|own| documents::policy::describe(&own.signed.policy, unix_time_s()).join(" "));
     let or = |value: Option<String>, or: &str| value.unwrap_or_else(|| or.to_owned());
     let text = [
         format!("{}: the configuration is valid", path.display()),
@@ -343,6 +389,7 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
                 HandedList::SignedBy(key) => format!("accepted if signed by {key}"),
             }
         ),
+        format!("measurement policy: {}", or(policy.clone(), "none")),
         format!(
             "private addresses: {}",
             if config.private_network { "all" } else { "listed ones" }
@@ -362,6 +409,7 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
             opted_in,
             accept_opt_in: config.accept_opt_in,
             opt_in_key: config.opt_in_key.as_ref().map(|key| key.0.to_string()),
+            policy: policy.is_some(),
             private_network: config.private_network,
             landing_ports: ports.as_deref(),
             warnings: &warnings,
@@ -370,30 +418,53 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     Ok(Exit::Done)
 }
 
-/// Reloads the configuration and the opt-in list. If they are invalid, the previous ones stay in effect. Running rounds continue.
-fn reload(path: &Path, started_with: &Config, server: &MeasurerServer) {
-    let reloaded = Checked::read(path).and_then(|checked| {
-        server.reload(checked.rules())?;
-        Ok(checked)
-    });
-    match reloaded {
-        Ok(checked) => {
-            let listed = report::plural(checked.consent.listed() as u64, "relay");
-            tracing::info!("configuration reloaded, with {listed} on the opt-in list");
-            let fixed = checked.config.fixed_differences(started_with);
-            if !fixed.is_empty() {
-                tracing::warn!("only a restart changes: {}", fixed.join(", "));
+/// The configuration that a running measurer may reload, and the relays of the newest consensus.
+struct Reloadable {
+    checked: Checked,
+    relays: Option<Arc<PolicyRelays>>,
+    reader: RelayReader,
+}
+
+impl Reloadable {
+    /// Reloads the configuration, the opt-in list and the measurement policy. If they are invalid, the previous ones stay in effect.
+    /// Running rounds continue.
+    fn reload(&mut self, path: &Path, started_with: &Config, server: &MeasurerServer) {
+        let reloaded = Checked::read(path).and_then(|checked| {
+            server.reload(checked.rules(None))?;
+            Ok(checked)
+        });
+        match reloaded {
+            Ok(checked) => {
+                let listed = report::plural(checked.consent.listed() as u64, "relay");
+                tracing::info!("configuration reloaded, with {listed} on the opt-in list");
+                let fixed = checked.config.fixed_differences(started_with);
+                if !fixed.is_empty() {
+                    tracing::warn!("only a restart changes: {}", fixed.join(", "));
+                }
+                // Who declines depends on the policy.
+                (self.checked, self.relays) = (checked, None);
+                self.reader.read_soon(self.checked.policy.as_ref());
+            }
+            Err(error) => {
+                tracing::error!(
+                    "configuration not reloaded: {error}; the previous one stays in effect"
+                );
             }
         }
-        Err(error) => {
-            tracing::error!(
-                "configuration not reloaded: {error}; the previous one stays in effect"
-            );
+    }
+
+    /// Puts the relays of a newer consensus in force.
+    fn take_relays(&mut self, server: &MeasurerServer) {
+        let Some(relays) = self.reader.take(self.checked.policy.as_ref()) else { return };
+        self.relays = Some(relays);
+        if let Err(error) = server.reload(self.checked.rules(self.relays.clone())) {
+            tracing::error!("the consensus is not used for the measurement policy: {error}");
         }
     }
 }
 
-fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
+/// `path` is that of the configuration.
+fn server_options(path: &Path, checked: &Checked) -> Result<ServerOptions, Error> {
     let Checked { config, key, .. } = checked;
     let pumps = checked.pumps();
     let capacity = match config.capacity_mbit_per_s {
@@ -418,7 +489,7 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
     Ok(ServerOptions {
         listen: config.listen,
         key: key.clone(),
-        rules: checked.rules(),
+        rules: checked.rules(None),
         capacity,
         sockets_max,
         members: Box::new(move || {
@@ -427,7 +498,13 @@ fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
         }),
         site,
         pumps,
+        stop_file: Some(stop_file(path)),
     })
+}
+
+/// The file that ends all load: `measurer.stop` next to `measurer.toml`.
+fn stop_file(config: &Path) -> PathBuf {
+    config.with_extension("stop")
 }
 
 /// The ports from which the kernel takes those of outgoing connections.

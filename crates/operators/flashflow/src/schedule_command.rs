@@ -242,7 +242,8 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         Some(seed) => (seed.0.clone(), false),
         None => (Seed::from_bytes(shell::random()?), !is_greedy),
     };
-    let period_slots = settings.period_s / slot_s;
+    let period = settings.slots();
+    let period_slots = period.count - u32::try_from(period.closed.len()).unwrap_or(0);
     let machines = network.machines();
     let machine_count = machines.len();
     let shared = machines.iter().filter(|it| it.count() > 1).count();
@@ -259,7 +260,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let mut plan = if is_greedy {
         Plan::greedy(teams, excess, machines)
     } else {
-        Plan::randomised(&seed, period_slots, teams, excess, machines)
+        Plan::randomised(&seed, period, teams, excess, machines)
     };
     let wall = clock.now().saturating_since(began);
 

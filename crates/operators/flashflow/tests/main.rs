@@ -13,6 +13,7 @@ mod machine;
 mod manual;
 mod operators;
 mod packages;
+mod policy;
 mod relay;
 mod schedule;
 mod team;

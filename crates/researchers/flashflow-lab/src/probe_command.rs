@@ -176,7 +176,8 @@ pub(crate) fn run(
 }
 
 fn has_consented(consent: &Consent, relay: &RelayInfo) -> bool {
-    consent.check(RsaId(*relay.fingerprint.as_bytes()), IpAddr::V4(relay.address)).is_ok()
+    let (relay, address) = (RsaId(*relay.fingerprint.as_bytes()), IpAddr::V4(relay.address));
+    consent.check(relay, address, unix_time_s()).is_ok()
 }
 
 impl ProbeOptions {

@@ -43,7 +43,7 @@ pub(super) async fn serve(
             "{sockets} sockets are more than the {sockets_max} that this measurer opens in a test"
         )));
     }
-    let reserved = resources.reserve(peer.key, test.rate, sockets);
+    let reserved = resources.reserve(peer.key, test.rate, sockets, &[]);
     let (reservation, mark) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
     // Before anybody starts: seconds are compared between members.
     let waiting = spawn_blocking(move || reservation.wait_for_room().map(|()| reservation));
@@ -55,11 +55,12 @@ pub(super) async fn serve(
     let listening = FromMeasurer::CapacityListening { ports: ports(&listeners) };
     // It has room, since nothing was sent before.
     let _ = connection.outgoing.try_send(listening);
-    let mut stopped = service.stopped.clone();
+    let (mut stopped, mut stop_file) = (service.stopped.clone(), service.stop_file.clone());
     let ending = || End::lasting("the measurer is ending");
     let next = tokio::select! {
         next = tokio::time::timeout(START_TIMEOUT, connection.incoming.next()) => next,
         _ = stopped.wait_for(|stop| *stop) => return Err(ending()),
+        reason = stop_file.appeared() => return Err(End::lasting(reason)),
     };
     let Ok(Ok(Some(FromCoordinator::CapacityStart(start)))) = next else {
         return Err(End::lasting("the capacity test was not started"));
@@ -80,6 +81,7 @@ pub(super) async fn serve(
         // The coordinator is gone, or sent an unexpected message. Either ends the test.
         _ = connection.incoming.next() => return Err(End::lasting("the capacity test was cancelled")),
         _ = stopped.wait_for(|stop| *stop) => return Err(ending()),
+        reason = stop_file.appeared() => return Err(End::lasting(reason)),
     };
     let report = report.map_err(|_| End::lasting("the capacity test failed"))?;
     Ok(CapacityAnswer::from(&report.map_err(End::lasting)?))

@@ -5,6 +5,7 @@ use super::status::{MeasurerStatus, MeasurerTotals};
 use crate::keys::PublicKey;
 use crate::refusal::{Refusal, RefusalCode};
 use coordinator::period::SETUP_AHEAD_S;
+use coordinator::policy::{Zone, ZoneRate};
 use link::Clock;
 use measurer::Member;
 use measurer::member::MemberError;
@@ -55,6 +56,8 @@ struct Entry {
     coordinator: PublicKey,
     rate: Rate,
     sockets: u32,
+    /// The zones of the measurement policy that it loads.
+    zones: Vec<Zone>,
     /// It was ordered to stop, and will soon return its share.
     is_ending: bool,
     /// When its load ends, once it was ordered to start.
@@ -144,14 +147,16 @@ impl Resources {
     }
 
     /// Reserves capacity and sockets for a round. What ending rounds still use counts as free, and so does the rate of a load of the same
-    /// coordinator in its last seconds. A round that is alone may try to open more sockets than there is room for.
+    /// coordinator in its last seconds. A round that is alone may try to open more sockets than there is room for. `limits` are those
+    /// of the measurement policy, over the rounds of all coordinators: there, a load counts until it has ended.
     pub(super) fn reserve(
         self: &Arc<Self>,
         coordinator: PublicKey,
         rate: Rate,
         sockets: u32,
+        limits: &[ZoneRate],
     ) -> Result<(Reservation, RunningMark), Refusal> {
-        self.reserve_at(self.clock.now(), coordinator, rate, sockets)
+        self.reserve_at(self.clock.now(), coordinator, rate, sockets, limits)
     }
 
     fn reserve_at(
@@ -160,8 +165,20 @@ impl Resources {
         coordinator: PublicKey,
         rate: Rate,
         sockets: u32,
+        limits: &[ZoneRate],
     ) -> Result<(Reservation, RunningMark), Refusal> {
         let mut state = self.lock();
+        for limit in limits {
+            let in_zone = |entry: &&Entry| !entry.is_ending && entry.zones.contains(&limit.zone);
+            let used: Rate = state.rounds.iter().filter(in_zone).map(|entry| entry.rate).sum();
+            if used + rate > limit.rate {
+                let reason = format!(
+                    "{rate} are above the measurement policy: this measurer's share for {} is {} now, and {used} are in use; the                      coordinator's policy may be another one",
+                    limit.zone, limit.rate
+                );
+                return Err(Refusal::new(RefusalCode::NoConsent, reason));
+            }
+        }
         let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now, coordinator));
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
@@ -192,7 +209,16 @@ impl Resources {
         let number = state.next;
         state.next += 1;
         let (is_ending, load_ends) = (false, None);
-        state.rounds.push(Entry { number, coordinator, rate, sockets, is_ending, load_ends });
+        let zones = limits.iter().map(|limit| limit.zone).collect();
+        state.rounds.push(Entry {
+            number,
+            coordinator,
+            rate,
+            sockets,
+            zones,
+            is_ending,
+            load_ends,
+        });
         let resources = || Arc::clone(self);
         Ok((
             Reservation { resources: resources(), number },
@@ -332,8 +358,9 @@ mod tests {
     #[test]
     fn a_refusal_states_the_capacity_in_use() {
         let resources = resources(10_000_000);
-        let reserve =
-            |key, mbit| resources.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
+        let reserve = |key, mbit| {
+            resources.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1, &[])
+        };
         let _held = reserve(1, 8.0).expect("room");
         let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
@@ -345,7 +372,7 @@ mod tests {
     #[test]
     fn a_share_can_be_promised_while_its_round_is_ending() {
         let resources = resources(100);
-        let reserve = || resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100), 1);
+        let reserve = || resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100), 1, &[]);
         let (old, mark) = reserve().expect("room");
         assert!(reserve().is_err());
         drop(mark);
@@ -362,7 +389,7 @@ mod tests {
         let at = |second: u64| Instant::from_millis(1000 * second);
         let reserve_of = |key, second, rate| {
             let rate = Rate::from_bit_per_s(rate);
-            resources.reserve_at(at(second), PublicKey([key; 32]), rate, SOCKETS_MAX / 2)
+            resources.reserve_at(at(second), PublicKey([key; 32]), rate, SOCKETS_MAX / 2, &[])
         };
         let reserve = |second, rate| reserve_of(1, second, rate);
         let seconds = Duration::from_secs;
@@ -389,7 +416,7 @@ mod tests {
     fn the_sockets_of_all_rounds_are_limited_except_for_a_single_round() {
         let resources = resources(100);
         let reserve =
-            |sockets| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(1), sockets);
+            |sockets| resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(1), sockets, &[]);
         let first = reserve(60).expect("room");
         let second = reserve(40).expect("just enough");
         let refusal = reserve(1).map(drop).expect_err("no room");
@@ -404,6 +431,37 @@ mod tests {
         assert!(reserve(1).is_err());
     }
 
+    #[test]
+    fn the_rounds_of_all_coordinators_share_the_limits_of_a_policy() {
+        let resources = resources(1000);
+        let limit = |zone, rate| ZoneRate { zone, rate: Rate::from_bit_per_s(rate) };
+        let host = |last: u8| limit(Zone::Host([198, 51, 100, last].into()), 60);
+        let network = limit(Zone::Network([198, 51, 0, 0].into()), 100);
+        let reserve = |coordinator, rate, last| {
+            let limits = [host(last), network];
+            resources.reserve(PublicKey([coordinator; 32]), Rate::from_bit_per_s(rate), 1, &limits)
+        };
+        let refusal = |coordinator, rate, last| {
+            let refusal = reserve(coordinator, rate, last).map(drop).expect_err("above");
+            assert_eq!(refusal.code, RefusalCode::NoConsent);
+            refusal.reason
+        };
+        assert!(refusal(1, 61, 7).contains("for 198.51.100.7 is"), "{}", refusal(1, 61, 7));
+        let (held, mark) = reserve(1, 40, 7).expect("within");
+        // Several orders for one relay, also of another coordinator, and another relay of the network.
+        assert!(refusal(1, 21, 7).contains("198.51.100.7"));
+        assert!(refusal(2, 21, 7).contains("198.51.100.7"));
+        let _second = reserve(2, 20, 7).expect("within");
+        assert!(refusal(1, 41, 8).contains("for 198.51.0.0/16 is"), "{}", refusal(1, 41, 8));
+        let _third = reserve(1, 40, 8).expect("within");
+        // Others are not affected, and a round that has been stopped no longer counts.
+        let other = resources.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(800), 1, &[]);
+        let _other = other.expect("no limit");
+        drop(mark);
+        assert!(reserve(1, 40, 7).is_ok());
+        drop(held);
+    }
+
     proptest! {
         #[test]
         fn rounds_never_exceed_the_capacity_and_release_it(
@@ -414,7 +472,7 @@ mod tests {
             for (takes, rate) in steps {
                 let used: u64 = held.iter().map(|(_, rate)| rate).sum();
                 if takes {
-                    let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1);
+                    let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1, &[]);
                     let fits = used + rate <= 100 && held.len() < ROUNDS_MAX as usize;
                     prop_assert_eq!(taken.is_ok(), fits);
                     held.extend(taken.ok().map(|it| (it, rate)));
@@ -423,7 +481,7 @@ mod tests {
                 }
             }
             drop(held);
-            prop_assert!(resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100), 1).is_ok());
+            prop_assert!(resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100), 1, &[]).is_ok());
         }
     }
 }

@@ -3,14 +3,16 @@
 use super::accept::Peer;
 use super::resources::{ROUNDS_MAX, Resources, SessionPermit};
 use super::round::Round;
-use super::{HandedList, InForce};
+use super::stop_file::StopFile;
+use super::{HandedList, InForce, Rules};
 use crate::check::{self, plain};
 use crate::frames::Incoming;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use crate::opt_in;
 use crate::refusal::{Refusal, RefusalCode};
+use coordinator::policy::ZoneRate;
 use link::ClockJump;
-use measurer::member::{MemberReport, Reports, RoundOrder};
+use measurer::member::{MemberReport, Reports, RoundOrder, Target};
 use measurer::{Consent, ConsentError};
 use onion::Duration;
 use std::collections::BTreeMap;
@@ -32,6 +34,7 @@ pub(super) struct Session {
     _permit: SessionPermit,
     resources: Arc<Resources>,
     in_force: watch::Receiver<Arc<InForce>>,
+    stop_file: StopFile,
     /// The coordinator's opt-in list, and the part of the next one that has arrived.
     handed: Consent,
     arriving: Consent,
@@ -50,6 +53,7 @@ struct State {
     round: Round,
     phase: Phase,
     seconds: u32,
+    target: Target,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,7 @@ impl Session {
         permit: SessionPermit,
         resources: Arc<Resources>,
         in_force: watch::Receiver<Arc<InForce>>,
+        stop_file: StopFile,
         to_coordinator: mpsc::Sender<FromMeasurer>,
     ) -> Self {
         let (reporter, reports) = mpsc::channel(REPORTS_MAX);
@@ -73,6 +78,7 @@ impl Session {
             _permit: permit,
             resources,
             in_force,
+            stop_file,
             handed: Consent::local_only(),
             arriving: Consent::local_only(),
             arriving_lines: 0,
@@ -128,6 +134,7 @@ impl Session {
         jumped: &mut watch::Receiver<Option<ClockJump>>,
     ) -> Result<(), End> {
         let gone = self.to_coordinator.clone();
+        let mut stop_file = self.stop_file.clone();
         loop {
             if !self.in_force.borrow_and_update().rules.coordinators.contains(&self.peer.key) {
                 let reason =
@@ -152,6 +159,7 @@ impl Session {
                     let jump = jumped.borrow_and_update().map_or_else(String::new, |jump| jump.to_string());
                     return Err(End { reason: format!("on the measurer, {jump}"), is_transient: true });
                 }
+                reason = stop_file.appeared() => return Err(End::lasting(reason)),
                 () = gone.closed() => return Err(End::lasting("the connection is lost")),
                 _ = stopped.wait_for(|stop| *stop) => {
                     return Err(End::lasting("the measurer is ending"));
@@ -228,22 +236,10 @@ impl Session {
         self.newest = number;
         check::order(&order).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
         let target = order.target;
-        let in_force = Arc::clone(&self.in_force.borrow());
-        let check = |consent: &Consent| {
-            consent.check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
-        };
-        match check(&in_force.rules.consent) {
-            // Private and local addresses depend on our own list alone.
-            Err(ConsentError::NotGiven { .. }) if in_force.rules.handed != HandedList::Ignored => {
-                self.verify_handed(in_force.rules.handed)
-                    .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
-                check(&self.handed)
-            }
-            own => own,
-        }
-        .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
+        // The load begins later; `start` checks when.
+        let limits = self.permit(target, link::unix_time_s())?;
         let (reservation, mark) =
-            self.resources.reserve(self.peer.key, order.rate, order.sockets)?;
+            self.resources.reserve(self.peer.key, order.rate, order.sockets, &limits)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
             // The receiver is gone after the end of the session.
@@ -251,7 +247,7 @@ impl Session {
         });
         let round = Round::begin(reservation, mark, order, reports)
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
-        let state = State { round, phase: Phase::Preparing, seconds: order.seconds };
+        let state = State { round, phase: Phase::Preparing, seconds: order.seconds, target };
         self.rounds.insert(number, state);
         self.resources.count(|totals| totals.rounds += 1);
         let (id, address, rate) = (target.ids.rsa, target.address, order.rate);
@@ -260,8 +256,47 @@ impl Session {
         Ok(())
     }
 
+    /// Whether a target may be loaded at this time, by the stop file, our own rules and the coordinator's list. Returns the
+    /// limits of the load.
+    fn permit(&self, target: Target, at_unix_s: u64) -> Result<Vec<ZoneRate>, Refusal> {
+        let refusal = |error: String| Refusal::new(RefusalCode::NoConsent, error);
+        self.stop_file.check().map_err(refusal)?;
+        let in_force = Arc::clone(&self.in_force.borrow());
+        let Rules { consent: own, handed, .. } = &in_force.rules;
+        let (relay, address) = (target.ids.rsa, target.address.ip());
+        let check = |consent: &Consent| {
+            consent.check_for(self.peer.address.ip(), relay, address, at_unix_s)
+        };
+        match check(own) {
+            Ok(()) => Ok(own.limits(&in_force.key.0, relay, address, at_unix_s)),
+            // Private and local addresses depend on our own list alone.
+            Err(error @ (ConsentError::NotGiven { .. } | ConsentError::Policy { .. }))
+                if *handed != HandedList::Ignored =>
+            {
+                let permitted = self
+                    .verify_handed(*handed)
+                    .and_then(|()| check(&self.handed).map_err(|error| error.to_string()));
+                // What the policy says is more specific.
+                let is_policy = matches!(error, ConsentError::Policy { .. });
+                permitted
+                    .map(|()| Vec::new())
+                    .map_err(|by_list| refusal(if is_policy { error.to_string() } else { by_list }))
+            }
+            Err(error) => Err(refusal(error.to_string())),
+        }
+    }
+
     fn start(&mut self, number: u64, delay: Duration) -> Result<(), Refusal> {
         check::delay(delay).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
+        let state = self.rounds.get(&number).ok_or_else(|| unknown(number))?;
+        // The first and the last second of the load.
+        let begin = link::unix_time_s() + delay.as_secs();
+        let times = [begin, begin + u64::from(state.seconds)];
+        if let Some(refused) = times.into_iter().find_map(|at| self.permit(state.target, at).err())
+        {
+            self.rounds.remove(&number);
+            return Err(refused);
+        }
         let state = self.rounds.get_mut(&number).ok_or_else(|| unknown(number))?;
         if state.phase != Phase::Ready {
             let reason = match state.phase {

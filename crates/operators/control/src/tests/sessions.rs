@@ -4,10 +4,14 @@ use super::world::*;
 use crate::keys::SecretKey;
 use crate::testing::order;
 use crate::{HandedList, opt_in};
-use measurer::member::{FailureKind, MemberReport, RoundOrder};
+use coordinator::policy::{
+    Contact, Hours, OptOuts, Policy, PolicyInForce, PolicyRelays, PolicyTime,
+};
+use measurer::member::{FailureKind, MemberReport, RoundOrder, Target};
 use measurer::{Consent, Member as _};
-use onion::Rate;
+use onion::{Duration, Rate};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 #[test]
 fn two_rounds_run_from_order_to_last_second() {
@@ -183,6 +187,107 @@ fn new_rules_apply_to_later_orders_and_to_sessions_of_removed_coordinators() {
     assert_eq!(report, Ok(MemberReport::Ready { sockets: 3 }), "the first round continues");
     daemon.reload(rules(&[COORDINATOR], Consent::local_only()));
     refused("has not opted in");
+}
+
+/// A policy for the target of [`order`] at 198.51.100.7, with this rate, from and to this time.
+fn policy(target: &Target, mbit: f64, from_unix_s: u64, until_unix_s: u64) -> PolicyInForce {
+    let time = |unix_s: u64| PolicyTime { unix_s, text: unix_s.to_string() };
+    let policy = Policy {
+        announcement: "https://example.org".to_owned(),
+        announced: time(0),
+        valid_after: time(from_unix_s),
+        valid_until: time(until_unix_s),
+        hours: Hours::ALL,
+        relay_rates: vec![(time(0), Rate::from_mbit_per_s(mbit))],
+        network_rate: Rate::from_mbit_per_s(1000.0),
+        measurers: [(public(MEASURER).0, 100)].into(),
+        opt_outs: OptOuts::default(),
+    };
+    let relays = [(target.ids.rsa, (target.address.ip(), Contact::Silent))].into();
+    let relays = PolicyRelays { usable_until_unix_s: u64::MAX, relays };
+    let team = vec![public(MEASURER).0];
+    PolicyInForce { policy: Arc::new(policy), relays: Some(Arc::new(relays)), team }
+}
+
+#[test]
+fn a_measurers_policy_is_checked_at_the_order_and_at_the_start_whatever_the_coordinator_wants() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let mut abroad = RoundOrder { rate: Rate::from_mbit_per_s(10.0), seconds: 30, ..order() };
+    abroad.target.address = SocketAddr::from(([198, 51, 100, 7], 443));
+    let now = link::unix_time_s();
+    let apply = |mbit, from, until| {
+        let rule = policy(&abroad.target, mbit, from, until);
+        let consent = Consent::local_only().with_policy(Some(rule));
+        daemon.reload(rules(&[COORDINATOR], consent));
+    };
+    let measurer = remote(&remotes, daemon.address());
+    let refused = |received: &std::sync::mpsc::Receiver<MemberReport>, part: &str| match received
+        .recv_timeout(PATIENCE)
+    {
+        Ok(MemberReport::Failed { kind: FailureKind::Refused, detail }) => {
+            assert!(detail.contains(part), "{detail}");
+        }
+        other => panic!("{other:?} instead of a refusal"),
+    };
+    for (mbit, from, until, part) in [
+        (9.9, 0, now + 3600, "are above the measurement policy"),
+        (10.0, now + 3600, now + 7200, "is valid from"),
+        (10.0, 0, now, "was valid until"),
+    ] {
+        apply(mbit, from, until);
+        let (reporter, received) = reports();
+        let mut member = measurer.member();
+        member.prepare(abroad, reporter).expect("a thread");
+        refused(&received, part);
+        assert!(daemon.is_quiet(), "the member got no command");
+    }
+    // Valid now, but not until the end of the load.
+    apply(10.0, 0, now + 20);
+    let (reporter, received) = reports();
+    let mut member = measurer.member();
+    member.prepare(abroad, reporter).expect("a thread");
+    let (_, notify) = daemon.prepared();
+    notify(MemberReport::Ready { sockets: 8 });
+    assert_eq!(received.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
+    member.start(Duration::from_secs(1));
+    refused(&received, "was valid until");
+    daemon.stopped();
+    // Within everything, it runs. A second order for the same relay does not.
+    apply(10.0, 0, now + 3600);
+    let (reporter, _received) = reports();
+    let mut member = measurer.member();
+    member.prepare(abroad, reporter).expect("a thread");
+    assert_eq!(daemon.prepared().0, abroad);
+    let (reporter, received) = reports();
+    let mut second = measurer.member();
+    second
+        .prepare(RoundOrder { rate: Rate::from_bit_per_s(1), ..abroad }, reporter)
+        .expect("a thread");
+    refused(&received, "10.00 Mbit/s are in use");
+}
+
+#[test]
+fn a_stop_file_ends_rounds_and_refuses_sessions_until_it_is_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("stop");
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let daemon = Daemon::with_stop_file(listen, Some(file.clone()));
+    let remotes = remotes(COORDINATOR);
+    let measurer = remote(&remotes, daemon.address());
+    let mut member = measurer.member();
+    let (reporter, received) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    let _ = daemon.prepared();
+    std::fs::write(&file, "").expect("written");
+    assert_broken(&received, "stop exists");
+    daemon.stopped();
+    let error = measurer.abilities().expect_err("no new session").to_string();
+    assert!(error.contains("the measurer's operator has stopped all load"), "{error}");
+    assert!(daemon.is_quiet());
+    std::fs::remove_file(&file).expect("removed");
+    until(|| measurer.abilities().is_ok());
+    assert_measures(&daemon, &mut measurer.member());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use onion::measure::Second;
 use onion::{Duration, Rate};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock, Mutex};
 
@@ -74,6 +75,10 @@ impl Daemon {
     }
 
     pub(super) fn start_at(listen: SocketAddr) -> Self {
+        Self::with_stop_file(listen, None)
+    }
+
+    pub(super) fn with_stop_file(listen: SocketAddr, stop_file: Option<PathBuf>) -> Self {
         let (sender, commands) = channel();
         let sender = Mutex::new(sender);
         let server = MeasurerServer::start(ServerOptions {
@@ -87,6 +92,7 @@ impl Daemon {
             }),
             site: SITE.clone(),
             pumps: 2,
+            stop_file,
         });
         Self { server: server.expect("a free port"), commands }
     }

@@ -37,6 +37,88 @@ fn relays_run_concurrently_as_far_as_the_team_has_capacity() {
     }
 }
 
+/// A limit of each of two measurers in a network.
+fn in_network(number: u8, rates: [f64; 2]) -> ZoneLimit {
+    ZoneLimit { zone: Zone::Network([number, 0, 0, 0].into()), rates: rates.map(mbit).into() }
+}
+
+#[test]
+fn a_relay_gets_what_its_zones_leave_and_delays_no_other() {
+    let mut campaign = campaign(&[1000.0, 1000.0]);
+    let host =
+        ZoneLimit { zone: Zone::Host([7, 0, 0, 1].into()), rates: [60.0, 40.0].map(mbit).into() };
+    let add = |campaign: &mut Campaign, relay, limits: Vec<ZoneLimit>| {
+        campaign.set_limits(RelayIndex(relay), limits);
+        campaign.add(RelayIndex(relay), Priority::Known, mbit(200.0), 12);
+    };
+    add(&mut campaign, 0, vec![host, in_network(7, [90.0, 90.0])]);
+    let launch = campaign.poll_launch().expect("room");
+    let rates: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+    assert_eq!(rates, [60.0, 40.0].map(mbit), "instead of 400");
+    assert!(launch.is_whole_team, "more is not permitted");
+    // Its network has 30 and 50 left, and this relay needs 180.
+    add(&mut campaign, 1, vec![in_network(7, [90.0, 90.0])]);
+    for relay in 2..22 {
+        add(&mut campaign, relay, vec![]);
+        assert_eq!(launches(&mut campaign), [relay], "it overtakes, however often");
+        campaign.handle_end(RelayIndex(relay), Next::Nothing);
+    }
+    // The load of the first has not ended.
+    campaign.handle_ending(RelayIndex(0));
+    assert!(launches(&mut campaign).is_empty());
+    campaign.handle_end(RelayIndex(0), Next::Nothing);
+    assert_eq!(launches(&mut campaign), [1]);
+    // Without a share it never starts, and holds nothing up.
+    add(&mut campaign, 30, vec![in_network(9, [0.0, 0.0])]);
+    add(&mut campaign, 31, vec![]);
+    assert_eq!(launches(&mut campaign), [31]);
+}
+
+proptest! {
+    /// Also for relays that share a machine, and while loads end.
+    #[test]
+    fn no_measurer_exceeds_its_limits_in_a_zone(
+        machines in vec((vec(1u32..200, 1..4), 0u8..3), 1..12), steps in vec(0usize..30, 0..60),
+        limits in (10u32..200, 10u32..200), capacities in (50u32..500, 50u32..500),
+    ) {
+        let mut campaign = campaign(&[capacities.0, capacities.1].map(f64::from));
+        let rates = [limits.0, limits.1].map(f64::from);
+        let mut networks = Vec::new();
+        for (guesses, network) in machines {
+            let turns: Vec<RelayTurn> = guesses.iter().map(|guess| {
+                let relay = RelayIndex(networks.len());
+                networks.push(network);
+                campaign.set_limits(relay, vec![in_network(network, rates)]);
+                let turn = Attempt::first(mbit(f64::from(*guess)), 12);
+                RelayTurn { relay, priority: Priority::Known, turn }
+            }).collect();
+            campaign.add_machine(&turns);
+        }
+        let mut running: BTreeMap<usize, Allocation> = BTreeMap::new();
+        for step in steps {
+            while let Some(launch) = campaign.poll_launch() {
+                prop_assert!(running.insert(launch.relay.0, launch.allocation).is_none());
+            }
+            for network in 0..3 {
+                for (place, most) in rates.iter().enumerate() {
+                    let of_it = running.iter().filter(|(relay, _)| networks[**relay] == network);
+                    let shares = of_it.flat_map(|(_, it)| &it.assignments);
+                    let shares = shares.filter(|it| it.measurer == MeasurerId(place));
+                    let used: Rate = shares.map(|it| it.rate).sum();
+                    prop_assert!(used <= mbit(*most), "{} of {}", used, most);
+                }
+            }
+            let Some(relay) = running.keys().nth(step % running.len().max(1)).copied() else { break };
+            if step % 2 == 0 {
+                campaign.handle_ending(RelayIndex(relay));
+            } else {
+                running.remove(&relay);
+                campaign.handle_end(RelayIndex(relay), Next::Nothing);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_number_of_concurrent_relays_is_limited_whatever_the_capacity() {
     let mut campaign = campaign(&[1000.0]);

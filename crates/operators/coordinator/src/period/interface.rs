@@ -221,6 +221,8 @@ pub enum Event {
     MeasurementEnded(Box<Record>),
     /// A relay is done: all its measurements of the period, as one record.
     RelayDone(Box<Record>),
+    /// A relay whose turn it was may not be measured now, for this reason.
+    LeftOut(RelayIndex, String),
     /// No measurer is left; the number of relays that are not measured.
     NotMeasured(usize),
 }
@@ -236,8 +238,9 @@ pub enum Ending {
     NoNetwork,
     /// It could not begin: no measurer answers.
     NoMeasurer,
-    /// It could not begin: no relay of the consensus may be measured.
-    NoRelay(String),
+    /// It could not begin: no relay of the consensus, which is described, may be measured. If there is a measurement policy,
+    /// with its first refusal.
+    NoRelay(String, Option<ConsentError>),
     /// It could not begin: a relay that the operator names has not consented.
     NoConsent(ConsentError),
 }

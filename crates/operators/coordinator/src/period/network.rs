@@ -8,11 +8,13 @@ use crate::journal::ListedRelay;
 use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
 use crate::plan::{Candidate, Machine, TeamRoom, machines, machines_within};
+use crate::policy::PolicyRelays;
 use crate::turn::Attempt;
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use onion::Rate;
@@ -36,6 +38,8 @@ pub struct NetworkView {
     pub echo: BTreeSet<RsaId>,
     /// Relays of one operator, in pairs: measured together, if the team can load them at once.
     pub families: Vec<(RsaId, RsaId)>,
+    /// Its relays as a measurement policy needs them, if there is one.
+    pub policy_relays: Option<Arc<PolicyRelays>>,
     /// The relays' limits for a single address.
     pub defences: Defences,
 }
@@ -100,9 +104,29 @@ impl Relay {
     }
 }
 
+/// The consent of relays at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ConsentNow<'c> {
+    pub(super) consent: &'c Consent,
+    pub(super) now_unix_s: u64,
+    /// Whether a relay that may be measured at another hour of the day only has a slot then.
+    pub(super) has_slots: bool,
+}
+
+impl ConsentNow<'_> {
+    fn check(&self, router: &Router) -> Result<(), ConsentError> {
+        let checked = self.consent.check(router.ids.rsa, router.address.ip(), self.now_unix_s);
+        checked.or_else(
+            |error| {
+                if self.has_slots && error.is_out_of_hours() { Ok(()) } else { Err(error) }
+            },
+        )
+    }
+}
+
 impl NetworkView {
     /// The reason why a relay is not measured; `None` if it is.
-    fn exclusion(&self, router: &Router, consent: &Consent) -> Option<String> {
+    fn exclusion(&self, router: &Router, consent: ConsentNow<'_>) -> Option<String> {
         if let Some(named) = &self.named {
             let is_named = named.contains(&router.ids.rsa);
             return (!is_named).then(|| "the configuration names other relays".to_owned());
@@ -113,7 +137,7 @@ impl NetworkView {
         if !router.is_running {
             return Some("by the consensus it is not running".to_owned());
         }
-        let refused = consent.check(router.ids.rsa, router.address.ip()).err()?;
+        let refused = consent.check(router).err()?;
         Some(match refused {
             ConsentError::NotGiven { address, .. } => {
                 format!("it is on a public address, {address}, and is not on the opt-in list")
@@ -123,14 +147,14 @@ impl NetworkView {
     }
 
     /// Checks that the relays that the operator names have consented to be measured.
-    pub(super) fn check_named(&self, consent: &Consent) -> Result<(), ConsentError> {
+    pub(super) fn check_named(&self, consent: ConsentNow<'_>) -> Result<(), ConsentError> {
         let named = self.named.iter().flatten();
         let routers = named.filter_map(|id| self.routers.iter().find(|it| it.ids.rsa == *id));
-        routers.into_iter().try_for_each(|it| consent.check(it.ids.rsa, it.address.ip()))
+        routers.into_iter().try_for_each(|router| consent.check(router))
     }
 
     /// All relays, with the reason for each that is not measured.
-    pub(super) fn listed(&self, consent: &Consent) -> Vec<ListedRelay> {
+    pub(super) fn listed(&self, consent: ConsentNow<'_>) -> Vec<ListedRelay> {
         let listed = |router: &Router| ListedRelay {
             ids: router.ids,
             nickname: router.nickname.clone(),
@@ -144,7 +168,7 @@ impl NetworkView {
     /// The relays to measure, not grouped yet. `team` is the assumed capacity of each measurer.
     pub(super) fn relays(
         &self,
-        consent: &Consent,
+        consent: ConsentNow<'_>,
         expectations: &Expectations<'_>,
         team: &[Rate],
     ) -> Vec<Relay> {

@@ -4,6 +4,7 @@ use super::groups::Groups;
 use super::{Action, Event, Finished, MeasurementId, Now, Period, ProbeAnswer, Relay};
 use crate::allocation::{Allocation, MeasurerId};
 use crate::campaign::{Ended, Launch, Next, RelayIndex};
+use crate::consent::ConsentError;
 use crate::failure::Failure;
 use crate::journal::{Entry, MeasurementStarted};
 use crate::measurement::SetupError;
@@ -203,9 +204,8 @@ impl Period {
     pub(super) fn launch(&mut self, now: Now) {
         while let Some(launch) = self.campaign.poll_launch() {
             let Some(relay) = self.relays.get(launch.relay.0) else { continue };
-            // It may have been withdrawn since the relay was queued, with no newer consensus to leave it out.
-            if self.consent.check(relay.id(), relay.address.ip()).is_err() {
-                self.leave_out(now, launch.relay);
+            if let Err(error) = self.check_load(now, relay) {
+                self.leave_out(now, &launch, &error);
                 continue;
             }
             let measurement = MeasurementId(self.measurements);
@@ -252,13 +252,24 @@ impl Period {
         ending.filter_map(|running| running.load_ends).max().filter(|end| *end > now.instant)
     }
 
-    /// A relay that was about to be measured is not measured in this period. Nothing of it is recorded.
-    fn leave_out(&mut self, now: Now, relay: RelayIndex) {
+    /// Whether a relay may be loaded now, until the end of a measurement that begins now. Consent may have been withdrawn
+    /// since the relay was queued, with no newer consensus to leave it out.
+    fn check_load(&self, now: Now, relay: &Relay) -> Result<(), ConsentError> {
+        let times = [now.unix_s(), now.unix_s() + self.load_s()];
+        let check = |at: u64| self.consent.check(relay.id(), relay.address.ip(), at);
+        times.into_iter().try_for_each(check)
+    }
+
+    /// A relay that was about to be measured is not measured in this period, or at another hour. Nothing of it is recorded.
+    fn leave_out(&mut self, now: Now, launch: &Launch, error: &ConsentError) {
+        let relay = launch.relay;
         self.campaign.handle_end(relay, Next::Nothing);
         let id = self.relays.get(relay.0).map(Relay::id);
         if let (Some(slots), Some(id)) = (&mut self.slots, id) {
-            slots.handle_end(id, None, self.config.bounds.slot(now.unix_s()));
+            let follows = error.is_out_of_hours().then_some(launch.turn);
+            slots.handle_end(id, follows, self.config.bounds.slot(now.unix_s()));
         }
+        self.event(Event::LeftOut(relay, error.to_string()));
         let settled = self.groups.leave(relay);
         self.settle(now, settled);
     }

@@ -42,7 +42,7 @@ impl Period {
             };
             let follow: Vec<_> = settled.iter().filter_map(next_turn).collect();
             if !follow.is_empty() {
-                self.queue(&follow);
+                self.queue(now, &follow);
             }
         }
         for Finished { relay, record, started, follows, .. } in settled {

@@ -2,13 +2,16 @@
 
 use super::{Event, Now, Period, Relay, SlotSeed, Timing};
 use crate::campaign::RelayTurn;
-use crate::plan::{Seed, TeamRoom};
+use crate::plan::{Seed, Slots, TeamRoom};
 use crate::slot_schedule::{Arrival, SlotSchedule};
 use crate::turn::Attempt;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::identity::RsaId;
+
+/// The longest load before the seconds that count ([`PathParams::at_distance`](crate::PathParams::at_distance)).
+const LEAD_S_MAX: u64 = 6;
 
 /// In shorter periods, which only test networks have, each relay is measured once.
 const MEMORYLESS_S: u64 = 3600;
@@ -28,7 +31,7 @@ impl Period {
         }
         let bounds = self.config.bounds;
         let factor = self.config.params.excess_factor();
-        let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
+        let (slots, slot) = (self.open_slots(), bounds.slot(now.unix_s()));
         let arrivals = self.arrivals(now);
         let plan = if self.config.timing == Timing::Slots && bounds.length_s >= MEMORYLESS_S {
             SlotSchedule::memoryless(&seed, slots, &teams, own, factor, &arrivals, slot)
@@ -38,6 +41,27 @@ impl Period {
         self.event(Event::Counts(plan.counts()));
         self.slots = Some(plan);
         self.refreshed_unix_s = now.unix_s();
+    }
+
+    /// The slots of the period. Those out of the hours of a measurement policy are closed, also for relays that have opted
+    /// in: a team has one plan.
+    fn open_slots(&self) -> Slots {
+        let (bounds, load_s) = (self.config.bounds, self.load_s());
+        let count = bounds.slots();
+        let Some(rule) = self.consent.policy() else { return count.into() };
+        let is_closed = |slot: &u32| {
+            let begin = bounds.slot_begins_unix_s(*slot);
+            let hours = rule.policy.hours;
+            !hours.contains(begin) || !hours.contains(begin + load_s)
+        };
+        Slots { count, closed: (0..count).filter(is_closed).collect() }
+    }
+
+    /// The longest time from the launch of a measurement to the end of its load. Only a path that is much slower than
+    /// usual takes longer; then the measurers refuse to start.
+    pub(super) fn load_s(&self) -> u64 {
+        let params = &self.config.params;
+        params.setup_timeout.as_secs() + u64::from(params.seconds) + LEAD_S_MAX
     }
 
     /// A measurement that an earlier process began and did not end, or that was to follow, is still to be done.
@@ -82,6 +106,6 @@ impl Period {
                 groups.entry(due.machine).or_default().push(turn);
             }
         }
-        groups.values().for_each(|turns| self.queue(turns));
+        groups.values().for_each(|turns| self.queue(now, turns));
     }
 }

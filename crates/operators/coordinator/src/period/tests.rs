@@ -4,12 +4,13 @@ mod world;
 
 use super::*;
 use crate::journal::MeasurementFinished;
+use crate::policy::{Hours, Policy};
 use onion::Duration;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
-use world::{Conduct, Happening, PERIOD_S, World, WorldOptions};
+use world::{BEGIN, Conduct, Happening, PERIOD_S, World, WorldOptions};
 
 /// The invariants of every period.
 fn check(world: &World) {
@@ -61,13 +62,13 @@ fn options() -> impl Strategy<Value = WorldOptions> {
         prop::sample::select(vec![45_u64, 8, 5]),
         prop::sample::select(vec![20_u64, 1500, 3900, 8000]),
     );
-    (any::<u64>(), timing, happenings, lengths).prop_map(
-        |(seed, timing, happenings, (slot_s, setup_ms))| WorldOptions {
+    (any::<u64>(), timing, happenings, lengths, prop::bool::weighted(0.2)).prop_map(
+        |(seed, timing, happenings, (slot_s, setup_ms), has_policy)| WorldOptions {
             timing,
             happenings,
             slot_s,
             setup_ms,
-            ..WorldOptions::undisturbed(seed)
+            ..if has_policy { by_policy(seed) } else { WorldOptions::undisturbed(seed) }
         },
     )
 }
@@ -234,6 +235,96 @@ fn a_fall_is_measured_again_at_other_times_and_the_largest_result_stands() {
         right += u32::from(largest > full);
     }
     assert!(fallen > 50 && right * 10 > fallen * 7, "{right} of {fallen}");
+}
+
+/// Most relays are measured by a policy. The invariants of the world contain its rates and hours.
+fn by_policy(seed: u64) -> WorldOptions {
+    let sound = crate::policy::fixture::policy();
+    let time = crate::policy::fixture::time;
+    let rate = Rate::from_mbit_per_s;
+    let policy = Policy {
+        announced: time(0),
+        valid_after: time(BEGIN - 1),
+        valid_until: time(BEGIN + PERIOD_S * 2),
+        hours: Hours::ALL,
+        relay_rates: [(time(BEGIN - 1), rate(60.0))].into(),
+        network_rate: rate(150.0),
+        // The third measurer has no share.
+        measurers: [([1; 32], 50), ([2; 32], 25)].into(),
+        ..sound
+    };
+    WorldOptions { policy: Some(policy), ..WorldOptions::undisturbed(seed) }
+}
+
+fn measured_by_policy(world: &World) -> BTreeSet<RsaId> {
+    let started = world.journal.entries().iter().filter_map(|entry| match entry {
+        Entry::Started(started) => Some(started.relay()),
+        _ => None,
+    });
+    started.filter(|relay| world.conduct(*relay) == Conduct::NotAsked).collect()
+}
+
+#[test]
+fn relays_are_measured_within_the_rates_of_a_policy() {
+    for seed in 0..5 {
+        let mut world = World::new(&by_policy(seed));
+        world.run_period();
+        check(&world);
+        let measured = measured_by_policy(&world);
+        let all = world.relays.iter().filter(|it| it.conduct == Conduct::NotAsked).count();
+        assert!(all > 100 && measured.len() * 10 > all * 9, "{} of {all}", measured.len());
+        let conclusive = world.conclusive();
+        // 75 % of 60 Mbit/s, divided by the excess factor.
+        let most =
+            Rate::from_mbit_per_s(45.0).scaled(1.0 / crate::Params::default().excess_factor());
+        for relay in measured {
+            let capacity = Rate::from_byte_per_s(world.relay(relay).capacity);
+            if world.group_size(relay) == 1 && capacity > most.scaled(1.05) {
+                assert!(!conclusive.contains_key(&relay), "{relay}: {capacity}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_relay_is_measured_by_a_policy_that_is_not_valid_or_out_of_hours() {
+    let options = by_policy(3);
+    let policy = options.policy.clone().expect("one");
+    let time = crate::policy::fixture::time;
+    let hour = u8::try_from(BEGIN / 3600 % 24).expect("an hour");
+    for policy in [
+        Policy { valid_until: time(BEGIN), ..policy.clone() },
+        Policy { valid_after: time(BEGIN + 2 * PERIOD_S), ..policy.clone() },
+        Policy {
+            hours: Hours::between((hour + 3) % 24, (hour + 4) % 24).expect("one"),
+            ..policy.clone()
+        },
+        Policy { measurers: [([3; 32], 0)].into(), ..policy },
+    ] {
+        for timing in [Timing::Slots, Timing::Greedy] {
+            let policy = Some(policy.clone());
+            let mut world = World::new(&WorldOptions { timing, policy, ..options.clone() });
+            world.run_period();
+            assert!(measured_by_policy(&world).is_empty(), "{timing:?}");
+        }
+    }
+}
+
+#[test]
+fn slots_are_in_the_hours_of_a_policy() {
+    let options = by_policy(4);
+    let policy = options.policy.clone().expect("one");
+    let change = BEGIN + 3600;
+    let hour = u8::try_from(change / 3600 % 24).expect("an hour");
+    let hours = Hours::between(hour, (hour + 1) % 24).expect("one");
+    let policy = Some(Policy { hours, ..policy });
+    let (timing, length_s) = (Timing::PaperSlots, 5400);
+    let mut world = World::new(&WorldOptions { policy, timing, length_s, ..options });
+    world.run_period();
+    check(&world);
+    assert!(measured_by_policy(&world).len() > 20);
+    let first = world.bounds.slot(change);
+    assert!(world.first_slots().values().all(|slot| *slot >= first), "one plan for all relays");
 }
 
 #[test]

@@ -14,7 +14,7 @@ impl Plan {
     /// Teams without capacity measure nothing ([`without_slot`](Self::without_slot)).
     #[must_use]
     pub fn greedy(teams: &[TeamRoom], excess_factor: f64, machines: Vec<Machine>) -> Self {
-        let mut plan = Self::empty(None, 0, teams, excess_factor);
+        let mut plan = Self::empty(None, &0.into(), teams, excess_factor);
         let mut entries: Vec<Entry> = largest_first(machines)
             .into_iter()
             .map(|machine| Entry::new(machine, Priority::Known, teams.len()))

@@ -1,4 +1,4 @@
-use super::{Machine, TeamRoom};
+use super::{Machine, Slots, TeamRoom};
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::Rate;
@@ -21,10 +21,16 @@ pub(super) struct Share {
 }
 
 impl Room {
-    pub(super) fn new(team: TeamRoom, slots: u32) -> Self {
-        let slots = slots as usize;
-        let left = vec![team.capacity; slots];
-        Self { team, left, at_once_left: vec![team.at_once_max; slots] }
+    pub(super) fn new(team: TeamRoom, slots: &Slots) -> Self {
+        let count = slots.count as usize;
+        let (mut left, mut at_once_left) =
+            (vec![team.capacity; count], vec![team.at_once_max; count]);
+        for slot in &slots.closed {
+            let slot = *slot as usize;
+            left.get_mut(slot).into_iter().for_each(|left| *left = Rate::ZERO);
+            at_once_left.get_mut(slot).into_iter().for_each(|left| *left = 0);
+        }
+        Self { team, left, at_once_left }
     }
 
     pub(super) fn slots(&self) -> u32 {

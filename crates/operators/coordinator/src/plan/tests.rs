@@ -41,6 +41,23 @@ fn candidates(relays: &[(u16, u8)]) -> Vec<Candidate> {
     (0..).zip(relays).map(candidate).collect()
 }
 
+#[test]
+fn no_relay_has_a_closed_slot() {
+    let closed: Vec<u32> = (0..60).filter(|slot| slot % 3 > 0).collect();
+    let slots = Slots { count: 60, closed };
+    let machines: Vec<Machine> = (0..40).map(|number| single(number, 10.0)).collect();
+    let due = machines.iter().map(|machine| (machine.clone(), Some(7))).collect();
+    for mut plan in [
+        Plan::randomised(&seed(1), slots.clone(), &[team(50.0)], F, machines),
+        Plan::memoryless(&seed(1), slots, &[team(50.0)], F, due),
+    ] {
+        plan.admit(&single(99, 1.0), Priority::New, 1);
+        let places = plan.places();
+        assert!(places.len() > 30 && places.iter().any(|place| place.relay == id(99)));
+        assert!(places.iter().all(|place| place.slot % 3 == 0), "{places:?}");
+    }
+}
+
 /// Checks the invariants of a plan, by its places alone.
 fn check(plan: &Plan, teams: &[TeamRoom], machines: &[Machine]) {
     let places = plan.places();

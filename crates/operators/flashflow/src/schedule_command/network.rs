@@ -4,15 +4,18 @@ use super::ScheduleOptions;
 use super::settings::Settings;
 use cli::Error;
 use coordinator::plan::{Candidate, Machine, machines};
+use coordinator::policy::{Contact, PolicyInForce, PolicyRelays};
+use coordinator::{Consent, ConsentError};
 use documents::{families, newest, no_weights, read};
 use link::unix_time_s;
-use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Router};
+use netdoc::{Fingerprint, ServerDescriptor};
 use onion::Rate;
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use terminal::note;
 
 /// A relay in the plan.
@@ -44,8 +47,11 @@ impl Network {
             let named = named.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
             relays.retain(|relay| named.contains(&relay.id));
         }
+        let mut permitted = None;
         if let Some(consent) = &settings.consent {
-            relays.retain(|relay| consent.check(relay.id, relay.address).is_ok());
+            let consent = with_policy_relays(consent, settings, &consensus)?;
+            retain_permitted(&mut relays, &consent);
+            permitted = Some(consent);
             if relays.is_empty() {
                 return Err(Error::Failed(format!(
                     "{what}: no relay may be measured: none is on a private address or has opted in"
@@ -79,6 +85,9 @@ impl Network {
                 // An old file is read as of its own time.
                 families.extend(families::pairs(descriptors.iter(), valid_after));
             }
+        }
+        if let Some(consent) = &permitted {
+            limit_guesses(&mut relays, consent, settings);
         }
         if relays.iter().all(|relay| relay.guess == Rate::ZERO) {
             return Err(no_weights(&what).into());
@@ -121,6 +130,84 @@ fn drawn(relay: RsaId) -> f64 {
     // The first bytes would be alike in a part of a consensus, which is sorted.
     let [.., a, b, c, d] = relay.0;
     f64::from(u32::from_be_bytes([a, b, c, d])) / 2.0_f64.powi(32)
+}
+
+/// The consent with what its measurement policy, if it has one, needs to decide: the relays of the consensus, and the team.
+fn with_policy_relays(
+    consent: &Consent,
+    settings: &Settings,
+    consensus: &Consensus,
+) -> Result<Consent, Error> {
+    let Some(rule) = consent.policy() else { return Ok(consent.clone()) };
+    let text = match &settings.descriptors {
+        Some(path) => read(path, "read the descriptors")?,
+        None => Vec::new(),
+    };
+    let contact = |it: &ServerDescriptor<'_>| {
+        it.contact().is_some_and(|it| rule.policy.opt_outs.is_in_contact(&it))
+    };
+    let newest = netdoc::descriptor::newest(&text).descriptors;
+    let declining: BTreeSet<Fingerprint> =
+        newest.iter().filter(|it| contact(it)).map(|it| it.fingerprint).collect();
+    if rule.policy.has_contact_tokens() && settings.descriptors.is_none() {
+        note(
+            "relays that decline by their ContactInfo are planned: that is in descriptors, and there are no --descriptors",
+        );
+    }
+    let relay = |router: &Router| {
+        let declines = declining.contains(&router.fingerprint);
+        let contact = if declines { Contact::Declines } else { Contact::Silent };
+        (id(router.fingerprint), (IpAddr::from(router.address), contact))
+    };
+    let relays = consensus.routers().iter().map(relay).collect();
+    let relays = PolicyRelays { usable_until_unix_s: u64::MAX, relays };
+    let rule = PolicyInForce {
+        policy: Arc::clone(&rule.policy),
+        relays: Some(Arc::new(relays)),
+        team: settings.measurers.clone(),
+    };
+    Ok(consent.clone().with_policy(Some(rule)))
+}
+
+/// The time for which relays are planned: now, or the first day of a measurement policy that is not valid yet.
+fn planned_for(consent: &Consent) -> u64 {
+    let begin = consent.policy().map_or(0, |rule| rule.policy.valid_after.unix_s);
+    unix_time_s().max(begin)
+}
+
+/// Plans no more load for a relay than a measurement policy permits.
+fn limit_guesses(relays: &mut [Relay], consent: &Consent, settings: &Settings) {
+    let now_unix_s = planned_for(consent);
+    for relay in relays {
+        let limits = |measurer| consent.limits(measurer, relay.id, relay.address, now_unix_s);
+        let of_host = settings.measurers.iter().filter_map(|it| limits(it).first().copied());
+        let most = of_host.map(|limit| limit.rate).reduce(|sum, rate| sum + rate);
+        if let Some(most) = most {
+            relay.guess = relay.guess.min(most.scaled(1.0 / settings.excess));
+        }
+    }
+}
+
+/// Removes relays that may not be measured.
+fn retain_permitted(relays: &mut Vec<Relay>, consent: &Consent) {
+    let now_unix_s = planned_for(consent);
+    let mut declined: u64 = 0;
+    relays.retain(|relay| {
+        match consent.check(relay.id, relay.address, now_unix_s) {
+            Ok(()) => {}
+            Err(error) if error.is_out_of_hours() => {}
+            Err(ConsentError::Declined { .. }) => {
+                declined += 1;
+                return false;
+            }
+            Err(_) => return false,
+        }
+        true
+    });
+    if consent.policy().is_some() {
+        let relays = report::plural(declined, "relay");
+        note(format!("{relays} declined, by the measurement policy"));
+    }
 }
 
 impl Relay {

@@ -4,7 +4,7 @@ use super::ScheduleOptions;
 use authority::{Config, ConfiguredMeasurer, Schedule, slot_s};
 use cli::Error;
 use coordinator::Params;
-use coordinator::plan::TeamRoom;
+use coordinator::plan::{Slots, TeamRoom};
 use documents::Source;
 use measurer::Consent;
 use onion::Rate;
@@ -29,6 +29,8 @@ pub(super) struct Settings {
     pub(super) relays: Option<Vec<String>>,
     /// The relays that may be measured; all if `None`.
     pub(super) consent: Option<Consent>,
+    /// The public keys of the team.
+    pub(super) measurers: Vec<[u8; 32]>,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
                 together: Vec::new(),
                 relays: None,
                 consent: None,
+                measurers: Vec::new(),
             },
         };
         let at_once = options.at_once.unwrap_or(settings.at_once);
@@ -69,6 +72,17 @@ impl Settings {
         })
     }
 
+    /// The slots of the period, without those out of the hours of a measurement policy. A period is planned as one that begins at
+    /// midnight.
+    pub(super) fn slots(&self) -> Slots {
+        let count = self.period_s / self.slot_s;
+        let policy = self.consent.as_ref().and_then(Consent::policy);
+        let Some(rule) = policy else { return count.into() };
+        let begin = |slot: &u32| u64::from(*slot) * u64::from(self.slot_s);
+        let closed = (0..count).filter(|slot| !rule.policy.hours.contains(begin(slot)));
+        Slots { count, closed: closed.collect() }
+    }
+
     /// The settings of a coordinator with one team.
     fn of_coordinator(config: Config) -> Result<Self, Error> {
         let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
@@ -84,6 +98,7 @@ impl Settings {
             excess: config.params.excess_factor(),
             families: config.family,
             consent: Some(config.consent()),
+            measurers: config.measurers.iter().map(|measurer| measurer.key.0).collect(),
             source: config.source,
             descriptors: config.descriptors,
             together: config.together,

@@ -16,9 +16,10 @@ use crate::history::HistoryPolicy;
 use crate::params::Params;
 use crate::period::Now;
 use crate::plan::Seed;
+use crate::policy::{Contact, Policy, PolicyInForce, PolicyRelays};
 use crate::round::FailureKind;
 use crate::{Defences, MemberReport, RoundMode, RoundOrder};
-use network::{SimRelay, relays};
+use network::{SimRelay, consent, relays};
 use onion::Duration;
 use onion::identity::RelayIds;
 use onion::measure::Second;
@@ -29,13 +30,14 @@ use std::format;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::string::ToString as _;
+use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 use team::{MEASURERS, capacity_of, config};
 
 /// Shorter than an hour, so that each relay has one slot.
 pub(super) const PERIOD_S: u64 = 3000;
-const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
+pub(super) const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
 
 #[derive(Clone, Debug)]
 pub(super) struct WorldOptions {
@@ -54,6 +56,8 @@ pub(super) struct WorldOptions {
     pub(super) setup_ms: u64,
     /// Each relay needs more than half of the team.
     pub(super) are_large: bool,
+    /// The measurement policy, for relays that have not opted in.
+    pub(super) policy: Option<Policy>,
 }
 
 impl WorldOptions {
@@ -70,6 +74,7 @@ impl WorldOptions {
             seconds: 5,
             setup_ms: 20,
             are_large: false,
+            policy: None,
         }
     }
 }
@@ -154,7 +159,7 @@ impl World {
             Bounds { begin_unix_s: BEGIN, length_s: options.length_s, slot_s: options.slot_s };
         let now = Now { instant: Instant::ORIGIN, unix: Duration::from_secs(BEGIN) };
         let knowledge = Knowledge { history: history.clone(), pasts: BTreeMap::new() };
-        let period = Period::new(now, config(bounds, options, 0), Consent::local_only(), knowledge);
+        let period = Period::new(now, config(bounds, options, 0), consent(options), knowledge);
         let mut this = Self {
             options: options.clone(),
             own,
@@ -270,6 +275,7 @@ impl World {
                 self.gaps.push(from.saturating_since(self.last_end));
                 self.last_end = self.last_end.max(from + length);
                 self.check_capacity(from);
+                self.check_policy(measurement, from, from + length);
                 self.later(delay + Duration::from_secs(1), Event::Second(measurement, round, 0));
             }
             Action::Stop { measurement } => {

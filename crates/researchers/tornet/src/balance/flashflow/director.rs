@@ -166,6 +166,7 @@ impl Team {
             named: None,
             echo: relays().map(rsa).collect(),
             families: Vec::new(),
+            policy_relays: None,
             defences: Defences::default(),
         }
     }

@@ -28,6 +28,38 @@ impl World {
         }
     }
 
+    /// No measurer's load is above its share of the policy's rates, and none is out of hours. Checked at the start of each load.
+    pub(super) fn check_policy(&self, measurement: MeasurementId, at: Instant, end: Instant) {
+        let (Some(policy), Some(load)) = (&self.options.policy, self.loads.get(&measurement))
+        else {
+            return;
+        };
+        let relay = load.relay.expect("given");
+        if self.conduct(relay) != Conduct::NotAsked {
+            return;
+        }
+        let unix_s = |at: Instant| BEGIN + at.saturating_since(Instant::ORIGIN).as_secs();
+        let times = [at, end].map(unix_s);
+        assert!(times.iter().all(|at| policy.hours.contains(*at)), "out of hours: {times:?}");
+        let address = self.relay(relay).address.ip();
+        for (place, order) in &load.orders {
+            let key = [u8::try_from(place + 1).expect("few measurers"); 32];
+            for limit in policy.limits(&key, address, times[0]) {
+                let in_zone = |other: &&Load| {
+                    let is_loaded = other.sends.as_ref().is_some_and(|sends| sends.contains(&at));
+                    let relay = other.relay.filter(|it| self.conduct(*it) == Conduct::NotAsked);
+                    let address = relay.map(|it| self.relay(it).address.ip());
+                    let zones = address.map(|it| policy.limits(&key, it, times[0]));
+                    is_loaded && zones.into_iter().flatten().any(|it| it.zone == limit.zone)
+                };
+                let others = self.loads.values().filter(in_zone);
+                let all: Rate =
+                    others.filter_map(|it| it.orders.get(place)).map(|it| it.rate).sum();
+                assert!(order.rate <= all && all <= limit.rate, "{all} for {limit:?} at {place}");
+            }
+        }
+    }
+
     pub(super) fn check_at_once(&self) {
         let at_once = self.loads.len();
         assert!(at_once <= 16, "{at_once} relays at once");
@@ -81,6 +113,8 @@ impl World {
         }
         // A clock that is set to before the period ends it: it has not begun.
         let is_cut_short = self.time().unix_s() < BEGIN;
-        assert!(is_cut_short || ours.len() > 100, "{} relays", ours.len());
+        // By a policy fast relays are not loaded enough.
+        let least = if self.options.policy.is_some() { 30 } else { 100 };
+        assert!(is_cut_short || ours.len() > least, "{} relays", ours.len());
     }
 }

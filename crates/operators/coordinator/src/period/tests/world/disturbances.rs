@@ -59,6 +59,6 @@ impl World {
         let begin_unix_s = self.bounds.begin_unix_s;
         let knowledge = self.journal.knowledge(&self.history, &config.measurers, begin_unix_s);
         assert_eq!(self.period.history, knowledge.history, "another history after a restart");
-        self.period = Period::new(self.time(), config, Consent::local_only(), knowledge);
+        self.period = Period::new(self.time(), config, consent(&self.options), knowledge);
     }
 }

@@ -37,9 +37,19 @@ pub(super) fn relays(options: &WorldOptions) -> Vec<SimRelay> {
             2 => Conduct::NotAsked,
             _ => Conduct::Honest,
         };
+        // By a policy most relays are measured that have not opted in.
+        let is_by_policy = options.policy.is_some() && !number.is_multiple_of(3);
+        let conduct = match conduct {
+            Conduct::Honest if is_by_policy => Conduct::NotAsked,
+            other => other,
+        };
         // Some hosts have two relays.
         let host = if number % 10 == 9 { number - 1 } else { number };
-        let network = if conduct == Conduct::NotAsked { [198, 51, 100] } else { [10, 0, 0] };
+        let network = match conduct {
+            Conduct::NotAsked if number.is_multiple_of(2) => [198, 52, 100],
+            Conduct::NotAsked => [198, 51, 100],
+            _ => [10, 0, 0],
+        };
         let [a, b, c] = network;
         let is_echo = conduct == Conduct::Declines
             || (number.is_multiple_of(4) && conduct == Conduct::Honest);
@@ -56,6 +66,16 @@ pub(super) fn relays(options: &WorldOptions) -> Vec<SimRelay> {
         }
     };
     (1..=options.relays).map(relay).collect()
+}
+
+/// The consent of the operator: no relay has opted in.
+pub(super) fn consent(options: &WorldOptions) -> Consent {
+    let rule = options.policy.clone().map(|policy| PolicyInForce {
+        policy: Arc::new(policy),
+        relays: None,
+        team: Vec::new(),
+    });
+    Consent::local_only().with_policy(rule)
 }
 
 impl World {
@@ -76,8 +96,16 @@ impl World {
             named: None,
             echo: self.relays.iter().filter(|it| it.is_echo).map(|it| it.ids.rsa).collect(),
             families: Vec::new(),
+            policy_relays: self.policy_relays(),
             defences: Defences::default(),
         }
+    }
+
+    fn policy_relays(&self) -> Option<Arc<PolicyRelays>> {
+        self.options.policy.as_ref()?;
+        let relays = self.relays.iter();
+        let relays = relays.map(|it| (it.ids.rsa, (it.address.ip(), Contact::Silent))).collect();
+        Some(Arc::new(PolicyRelays { usable_until_unix_s: u64::MAX, relays }))
     }
 
     pub(super) fn slot_seed(&self) -> SlotSeed {
@@ -96,7 +124,8 @@ impl World {
     }
 
     pub(in super::super) fn may_be_measured(&self, relay: RsaId) -> bool {
-        self.is_listed || self.conduct(relay) != Conduct::NotAsked
+        let is_permitted = self.is_listed || self.options.policy.is_some();
+        is_permitted || self.conduct(relay) != Conduct::NotAsked
     }
 
     pub(in super::super) fn group_size(&self, relay: RsaId) -> usize {
