@@ -130,13 +130,20 @@ impl Bench {
         self.at(peer).send_message(&Message::Order(signed));
     }
 
-    /// A coordinator whose order is accepted.
+    /// A coordinator whose order is accepted, perhaps only after the measurement of the previous case has ended.
     fn coordinator(&mut self, order: &Order) -> NodeHandle {
-        let peer = self.peer();
-        self.send_order(peer, order);
-        let accepted = Message::Accepted { nonce: order.nonce };
-        self.stage.until(SOON, |stage| stage.node::<Peer>(peer).messages().contains(&accepted));
-        peer
+        let deadline = self.stage.now() + SOON;
+        loop {
+            let peer = self.peer();
+            self.send_order(peer, order);
+            self.stage.until(SOON, |stage| !stage.node::<Peer>(peer).messages().is_empty());
+            let answer = self.at(peer).messages().remove(0);
+            if answer == (Message::Accepted { nonce: order.nonce }) {
+                return peer;
+            }
+            let is_busy = matches!(answer, Message::Error { code, .. } if code == ErrorCode::BUSY);
+            assert!(is_busy && self.stage.now() < deadline, "the order is refused: {answer:?}");
+        }
     }
 
     fn send_proof(&mut self, peer: NodeHandle, seed: &[u8; 32], nonce: Nonce, exported: &[u8; 32]) {
@@ -334,7 +341,6 @@ impl Bench {
                     self.at(peer).close();
                 }
             }
-            self.pass(Duration::from_millis(200));
         }
         assert!(differences.is_empty(), "{differences:#?}");
     }
@@ -367,7 +373,7 @@ fn patched_tor() -> Option<PathBuf> {
 
 /// A relay of C tor that contacts nobody.
 struct TorRelay {
-    process: Child,
+    _process: TorProcess,
     _folder: tempfile::TempDir,
     target: Target,
 }
@@ -394,18 +400,18 @@ impl TorRelay {
         );
         fs::write(path.join("torrc"), torrc).expect("writable");
         fs::write(path.join("defaults"), "").expect("writable");
-        let mut process = Process::new(tor)
+        let process = Process::new(tor)
             .args(["-f", "torrc", "--defaults-torrc", "defaults"])
             .current_dir(path)
             .stdout(Stdio::null())
-            .spawn()
-            .expect("tor");
+            .spawn();
+        let mut process = TorProcess(process.expect("tor"));
         let mut stage = RealSockets::new();
         let deadline = stage.now() + SOON;
         let fingerprint = path.join("data/fingerprint");
         let is_ready = || fingerprint.exists() && std::net::TcpStream::connect(address).is_ok();
         while !is_ready() {
-            let has_ended = process.try_wait().expect("our process").is_some();
+            let has_ended = process.0.try_wait().expect("our process").is_some();
             let log = fs::read_to_string(path.join("log")).unwrap_or_default();
             assert!(!has_ended && stage.now() < deadline, "tor does not listen: {log}");
             std::thread::yield_now();
@@ -418,14 +424,17 @@ impl TorRelay {
         let file = fs::read(path.join("data/keys/ed25519_master_id_public_key")).expect("written");
         let ed25519 = file.last_chunk().copied().map(Ed25519Id);
         let target = Target { address, ids: RelayIds { rsa: RsaId(rsa), ed25519 } };
-        Self { process, _folder: folder, target }
+        Self { _process: process, _folder: folder, target }
     }
 }
 
-impl Drop for TorRelay {
+/// Ends with its owner, also if that panics before tor listens.
+struct TorProcess(Child);
+
+impl Drop for TorProcess {
     fn drop(&mut self) {
-        let _ended = self.process.kill();
-        let _ended = self.process.wait();
+        let _ended = self.0.kill();
+        let _ended = self.0.wait();
     }
 }
 
