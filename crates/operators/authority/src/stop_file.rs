@@ -1,7 +1,7 @@
 //! The coordinator's kill switch: a file in its folder of bandwidth files, so that a restart does not undo it.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The stop file in this folder.
@@ -26,17 +26,23 @@ pub fn check(out: &Path) -> Result<(), String> {
     }
 }
 
-/// Creates the stop file, and the folder if there is none. Returns its path.
+/// Creates the stop file. Returns its path.
+///
+/// The folder belongs to the coordinator's user, and root may run this: no link is followed.
 ///
 /// # Errors
 /// The I/O error.
 pub fn create(out: &Path) -> io::Result<PathBuf> {
     let path = path_in(out);
-    fs::create_dir_all(out)?;
-    fs::write(
-        &path,
-        "written by `flashflow coordinator stop-all`; removed by `flashflow coordinator resume`\n",
-    )?;
+    match OpenOptions::new().write(true).create_new(true).open(&path) {
+        Ok(mut file) => {
+            let text = "written by `flashflow coordinator stop-all`; removed by `flashflow coordinator resume`\n";
+            file.write_all(text.as_bytes())?;
+        }
+        // Anything of that name stops measurements.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
     Ok(path)
 }
 

@@ -70,6 +70,14 @@ pub enum ConsentError {
         /// How it declines.
         how: Declined,
     },
+    /// It has opted in, but whether it declines by its `ContactInfo` is not known.
+    #[error("relay {relay} may decline to be measured: {reason}")]
+    MayDecline {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// Why it is not known.
+        reason: PolicyRefusal,
+    },
     /// It has not opted in, and the measurement policy does not permit it either.
     #[error("relay {relay} has not opted in, and {reason}")]
     Policy {
@@ -262,11 +270,18 @@ impl Consent {
         if let Some(how) = rule.declined(relay, address) {
             return Err(ConsentError::Declined { relay, how });
         }
-        if self.check_opt_in(relay, address).is_ok() {
-            return Ok(());
-        }
-        let permitted = rule.check(relay, address, now_unix_s);
-        permitted.map_err(|reason| ConsentError::Policy { relay, reason })
+        let not_listed = match self.check_opt_in(relay, address) {
+            Ok(()) => {
+                let doubt = rule.declines_perhaps(relay);
+                return doubt
+                    .map_or(Ok(()), |reason| Err(ConsentError::MayDecline { relay, reason }));
+            }
+            Err(error) => error,
+        };
+        rule.check(relay, address, now_unix_s).map_err(|reason| match not_listed {
+            ConsentError::OtherAddress { .. } => not_listed,
+            _ => ConsentError::Policy { relay, reason },
+        })
     }
 
     fn check_opt_in(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
@@ -333,7 +348,9 @@ fn is_ours_alone(address: IpAddr) -> bool {
 mod tests {
     use super::*;
     use crate::policy::fixture::{BEGIN, END, MEASURERS, in_force, policy};
-    use crate::policy::{OptOuts, Policy, Zone};
+    use crate::policy::{Contact, OptOuts, Policy, PolicyInForce, Zone};
+    use alloc::sync::Arc;
+    use alloc::vec;
     use onion::Rate;
     use std::format;
 
@@ -482,6 +499,36 @@ mod tests {
             assert!(matches!(error, ConsentError::Declined { .. }), "{error}");
         }
         listed.check(RELAY, IpAddr::from([127, 0, 0, 1]), NOW).expect("here");
+    }
+
+    #[test]
+    fn a_relay_that_may_decline_is_refused_although_it_is_on_an_opt_in_list() {
+        let contact_tokens = vec!["flashflow:no".to_string()];
+        let opt_outs = OptOuts { contact_tokens, ..OptOuts::default() };
+        let mut rule = in_force(Policy { opt_outs, ..policy() }, &[(RELAY, public())]);
+        let check = |rule: &PolicyInForce| {
+            let listed = list(&"AB".repeat(20)).expect("well-formed");
+            listed.with_policy(Some(rule.clone())).check(RELAY, public(), NOW)
+        };
+        check(&rule).expect("it does not decline");
+        let known = rule.relays.take().expect("a consensus");
+        let error = check(&rule).expect_err("there is no consensus");
+        assert!(matches!(error, ConsentError::MayDecline { .. }), "{error}");
+        let mut known = (*known).clone();
+        known.relays.insert(RELAY, (public(), Contact::Unknown));
+        rule.relays = Some(Arc::new(known));
+        let error = check(&rule).expect_err("there is no descriptor");
+        assert!(matches!(error, ConsentError::MayDecline { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_policy_permits_a_relay_at_no_other_address_than_its_own() {
+        let rule = in_force(policy(), &[(RELAY, public())]);
+        let at = format!("{} 198.51.100.200", "AB".repeat(20));
+        let consent = list(&at).expect("well-formed").with_policy(Some(rule));
+        consent.check(RELAY, public(), NOW).expect("as the consensus has it");
+        let error = consent.check(RELAY, [198, 51, 100, 8].into(), NOW).expect_err("elsewhere");
+        assert!(matches!(error, ConsentError::OtherAddress { .. }), "{error}");
     }
 
     #[test]

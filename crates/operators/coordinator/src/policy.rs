@@ -59,6 +59,12 @@ pub struct OptOuts {
 }
 
 impl OptOuts {
+    /// Whether an address declines.
+    #[must_use]
+    pub fn has_address(&self, address: IpAddr) -> bool {
+        self.prefixes.iter().any(|prefix| prefix.contains(address))
+    }
+
     /// Whether this `ContactInfo` declines.
     #[must_use]
     pub fn is_in_contact(&self, contact: &str) -> bool {
@@ -75,11 +81,13 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses that share the first `bits` bits with `address`. `None` if an address has fewer bits.
+    /// The addresses that share the first `bits` bits with `address`. `None` if an address has fewer bits, or is an IPv4 address in IPv6
+    /// form: relays have none.
     #[must_use]
     pub fn new(address: IpAddr, bits: u8) -> Option<Self> {
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        (bits <= bits_max).then(|| Self { address: first_bits(address, bits), bits })
+        (bits <= bits_max && address.to_canonical() == address)
+            .then(|| Self { address: first_bits(address, bits), bits })
     }
 
     /// Whether an address is one of them.
@@ -295,6 +303,17 @@ impl PolicyInForce {
         }
         let listed = self.relays.as_ref().and_then(|known| known.relays.get(&relay));
         matches!(listed, Some((_, Contact::Declines))).then_some(Declined::ByContact)
+    }
+
+    /// Why it is not known whether a relay declines by its `ContactInfo`. A relay that no consensus lists has none.
+    #[must_use]
+    pub fn declines_perhaps(&self, relay: RsaId) -> Option<PolicyRefusal> {
+        if !self.policy.has_contact_tokens() {
+            return None;
+        }
+        let Some(known) = &self.relays else { return Some(PolicyRefusal::NoConsensus) };
+        let is_unknown = matches!(known.relays.get(&relay), Some((_, Contact::Unknown)));
+        is_unknown.then_some(PolicyRefusal::ContactUnknown(relay))
     }
 
     /// Whether a relay that does not decline may be loaded at this time.

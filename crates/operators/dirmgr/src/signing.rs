@@ -61,7 +61,7 @@ pub fn verify(
     document: &[u8],
     authority: Fingerprint,
     now_unix_s: u64,
-) -> Result<&[u8], SignatureError> {
+) -> Result<(&[u8], u64), SignatureError> {
     let (signed, signatures) = consensus_signatures(document).ok_or(SignatureError::Missing)?;
     let by_sha256 = signatures.iter().filter(|it| it.algorithm == DigestAlgorithm::Sha256);
     let first = by_sha256.clone().next().ok_or(SignatureError::Missing)?;
@@ -79,7 +79,7 @@ pub fn verify(
     if !verify_rsa(&certificate.signing_key_der, &digest, &signature.signature) {
         return Err(SignatureError::Changed);
     }
-    Ok(signed)
+    Ok((signed, certificate.expires))
 }
 
 /// A text with the authority's certificate and signature. `key` and `certificate` are the contents of tor's files
@@ -144,11 +144,12 @@ mod tests {
         let key = a.signing_key_pem();
         let signed = sign(TEXT, a.certificate.as_bytes(), key.as_bytes(), NOW).expect("signed");
         let ours = a.name().0;
-        let part = verify(signed.as_bytes(), ours, NOW).expect("ours");
+        let (part, ends_unix_s) = verify(signed.as_bytes(), ours, NOW).expect("ours");
+        assert!(ends_unix_s > NOW);
         assert!(part.starts_with(TEXT.as_bytes()));
         // What follows the signature is not part of the document.
         let more = format!("{signed}line\n");
-        assert_eq!(verify(more.as_bytes(), ours, NOW), Ok(part));
+        assert_eq!(verify(more.as_bytes(), ours, NOW), Ok((part, ends_unix_s)));
         let expected = b.name().0;
         let other = SignatureError::OtherAuthority { found: ours, expected };
         assert_eq!(verify(signed.as_bytes(), expected, NOW), Err(other));

@@ -62,14 +62,19 @@ pub fn read_signed(
 ) -> Result<SignedPolicy, Error> {
     let bytes = crate::read(path, "read the measurement policy")?;
     let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
-    let signed = signing::verify(&bytes, authority, now_unix_s).map_err(|problem| {
+    let (signed, certificate_ends_unix_s) = signing::verify(&bytes, authority, now_unix_s).map_err(|problem| {
         invalid(format!(
             "the measurement policy is not accepted: {problem}. The authority in `policy_authority` signs it with: flashflow \
              policy sign"
         ))
     })?;
     let text = std::str::from_utf8(signed).map_err(|_| invalid("it is not text".to_owned()))?;
-    let policy = parse(text).map_err(invalid)?;
+    let mut policy = parse(text).map_err(invalid)?;
+    // A signature ends with the certificate of its key.
+    if certificate_ends_unix_s < policy.valid_until.unix_s {
+        let text = "the end of the authority's certificate".to_owned();
+        policy.valid_until = PolicyTime { unix_s: certificate_ends_unix_s, text };
+    }
     Ok(SignedPolicy { policy, document: bytes })
 }
 
@@ -83,12 +88,18 @@ pub fn parse(text: &str) -> Result<Policy, String> {
         return Err(format!("it does not begin with `{FIRST_LINE}`"));
     }
     let mut draft = Draft::default();
+    let mut part = Part::Text;
     for (number, line) in (2..).zip(lines) {
-        // The certificate and the signature.
-        if line.starts_with("dir-key-certificate-version ")
-            || line.starts_with("directory-signature")
-        {
-            break;
+        part = part.after(line);
+        match part {
+            Part::Text => {}
+            Part::Certificate | Part::Signature => continue,
+            Part::End if line.trim().is_empty() || line.starts_with("-----END") => continue,
+            Part::End => {
+                return Err(format!(
+                    "line {number}: no signature covers this text, since it follows one"
+                ));
+            }
         }
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
@@ -106,6 +117,27 @@ pub fn parse(text: &str) -> Result<Policy, String> {
         ));
     }
     Ok(policy)
+}
+
+/// A part of a signed policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Text,
+    Certificate,
+    Signature,
+    End,
+}
+
+impl Part {
+    /// The part to which the next line belongs.
+    fn after(self, line: &str) -> Self {
+        match self {
+            _ if line.starts_with("directory-signature") => Self::Signature,
+            Self::Text if line.starts_with("dir-key-certificate-version ") => Self::Certificate,
+            Self::Signature if line.starts_with("-----END") => Self::End,
+            other => other,
+        }
+    }
 }
 
 /// The lines of a policy so far.
@@ -141,7 +173,11 @@ impl Draft {
             "relay-rate" => {
                 let (day, mbit) =
                     value.rsplit_once(' ').ok_or("`relay-rate` has a day and a rate")?;
-                self.relay_rates.push((at(day.trim())?, rate(mbit)?));
+                let day = at(day.trim())?;
+                if self.relay_rates.iter().any(|(known, _)| known.unix_s == day.unix_s) {
+                    return Err(format!("there are two rates from {}", day.text));
+                }
+                self.relay_rates.push((day, rate(mbit)?));
             }
             "network-rate" => once(keyword, &mut self.network_rate, rate(value)?)?,
             "measurer" => {
@@ -238,6 +274,9 @@ pub fn relays(documents: &Documents, policy: &Policy) -> PolicyRelays {
     let needs_contact = policy.has_contact_tokens();
     let relays = documents.consensus.routers().iter().map(|router| {
         let contact = match documents.contact(&router.fingerprint) {
+            _ if router.ipv6.is_some_and(|it| policy.opt_outs.has_address((*it.ip()).into())) => {
+                Contact::Declines
+            }
             _ if !needs_contact => Contact::Silent,
             None => Contact::Unknown,
             Some(contact) if policy.opt_outs.is_in_contact(contact) => Contact::Declines,
@@ -420,6 +459,16 @@ mod tests {
             ("announcement 2026-11-01", "announcement 2026-12-02", "before they are announced"),
             ("opt-out 2001", "except-exits yes\nopt-out 2001", "unknown: `except-exits`"),
             ("policy 1", "policy 2", "does not begin with"),
+            (
+                "relay-rate 2026-12-01 10",
+                "relay-rate 2026-12-01 10\nrelay-rate 2026-12-01 9",
+                "two rates",
+            ),
+            (
+                "opt-out 192.0.2.0/24",
+                "opt-out ::ffff:192.0.2.0/120",
+                "not a fingerprint, an address or",
+            ),
         ];
         for (from, to, part) in cases {
             let changed = text().replacen(from, to, 1);
@@ -427,6 +476,17 @@ mod tests {
             let problem = parse(&changed).expect_err(to);
             assert!(problem.contains(part), "{to}: {problem}");
         }
+    }
+
+    #[test]
+    fn text_after_the_signature_is_an_error() {
+        let signature = "directory-signature sha256 A B\n-----BEGIN SIGNATURE-----\nAA==\n-----END SIGNATURE-----\n";
+        let certificate = "dir-key-certificate-version 3\n-----BEGIN SIGNATURE-----\nAA==\n-----END SIGNATURE-----\n";
+        let signed = text() + certificate + signature;
+        parse(&signed).expect("sound");
+        parse(&(signed.clone() + "\n" + signature)).expect("two signatures");
+        let problem = parse(&(signed + "opt-out 192.0.2.9\n")).expect_err("not covered");
+        assert!(problem.contains("no signature covers this text"), "{problem}");
     }
 
     proptest! {

@@ -272,6 +272,15 @@ impl Checked {
                 "metrics: the same address and port as `listen`: choose another port".to_owned(),
             );
         }
+        if self.config.policy.is_some()
+            && self.config.accept_opt_in
+            && self.config.opt_in_key.is_none()
+        {
+            warnings.push(
+                "accept_opt_in: with `policy` it has no effect, since a coordinator could pass the policy by it: use `opt_in_key`"
+                    .to_owned(),
+            );
+        }
         let own = self.key.public();
         if let Some(signed) = self.policy.as_ref().map(|own| &own.signed) {
             let until = &signed.policy.valid_until;

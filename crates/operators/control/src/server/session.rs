@@ -14,7 +14,7 @@ use coordinator::policy::ZoneRate;
 use link::ClockJump;
 use measurer::member::{MemberReport, Reports, RoundOrder, Target};
 use measurer::{Consent, ConsentError};
-use onion::Duration;
+use onion::{Duration, Rate};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -54,6 +54,9 @@ struct State {
     phase: Phase,
     seconds: u32,
     target: Target,
+    rate: Rate,
+    /// Whether the policy's limits count its load.
+    is_limited: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,7 +250,9 @@ impl Session {
         });
         let round = Round::begin(reservation, mark, order, reports)
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
-        let state = State { round, phase: Phase::Preparing, seconds: order.seconds, target };
+        let (seconds, rate) = (order.seconds, order.rate);
+        let is_limited = !limits.is_empty();
+        let state = State { round, phase: Phase::Preparing, seconds, target, rate, is_limited };
         self.rounds.insert(number, state);
         self.resources.count(|totals| totals.rounds += 1);
         let (id, address, rate) = (target.ids.rsa, target.address, order.rate);
@@ -267,23 +272,44 @@ impl Session {
         let check = |consent: &Consent| {
             consent.check_for(self.peer.address.ip(), relay, address, at_unix_s)
         };
+        let by_list = || {
+            let listed = self.verify_handed(*handed);
+            listed.and_then(|()| check(&self.handed).map_err(|error| error.to_string()))
+        };
+        // With a policy, only a signed list of the coordinator permits more than the policy does.
+        let has_list = match (handed, own.policy()) {
+            (HandedList::Ignored, _) | (HandedList::Accepted, Some(_)) => false,
+            (HandedList::SignedBy(_), _) | (HandedList::Accepted, None) => true,
+        };
         match check(own) {
-            Ok(()) => Ok(own.limits(&in_force.key.0, relay, address, at_unix_s)),
-            // Private and local addresses depend on our own list alone.
+            Ok(()) => {
+                let limits = own.limits(&in_force.key.0, relay, address, at_unix_s);
+                let has_opted_in = !limits.is_empty() && has_list && by_list().is_ok();
+                Ok(if has_opted_in { Vec::new() } else { limits })
+            }
+            // Private and local addresses depend on our own list alone. A relay that declines, or may, is refused.
             Err(error @ (ConsentError::NotGiven { .. } | ConsentError::Policy { .. }))
-                if *handed != HandedList::Ignored =>
+                if has_list
+                    && own.policy().is_none_or(|it| it.declines_perhaps(relay).is_none()) =>
             {
-                let permitted = self
-                    .verify_handed(*handed)
-                    .and_then(|()| check(&self.handed).map_err(|error| error.to_string()));
-                // What the policy says is more specific.
-                let is_policy = matches!(error, ConsentError::Policy { .. });
-                permitted
-                    .map(|()| Vec::new())
-                    .map_err(|by_list| refusal(if is_policy { error.to_string() } else { by_list }))
+                by_list().map(|()| Vec::new()).map_err(|by_list| {
+                    // What the policy says is more specific.
+                    refusal(if own.policy().is_some() { error.to_string() } else { by_list })
+                })
             }
             Err(error) => Err(refusal(error.to_string())),
         }
+    }
+
+    /// Whether a prepared round may load its target at this time, with the limits of its reservation.
+    fn permit_prepared(&self, state: &State, at_unix_s: u64) -> Result<(), Refusal> {
+        let limits = self.permit(state.target, at_unix_s)?;
+        let is_lower = limits.iter().any(|limit| limit.rate < state.rate);
+        if is_lower || (!limits.is_empty() && !state.is_limited) {
+            let reason = "the measurement policy permits less than when the round was prepared";
+            return Err(Refusal::new(RefusalCode::NoConsent, reason.to_owned()));
+        }
+        Ok(())
     }
 
     fn start(&mut self, number: u64, delay: Duration) -> Result<(), Refusal> {
@@ -292,7 +318,8 @@ impl Session {
         // The first and the last second of the load.
         let begin = link::unix_time_s() + delay.as_secs();
         let times = [begin, begin + u64::from(state.seconds)];
-        if let Some(refused) = times.into_iter().find_map(|at| self.permit(state.target, at).err())
+        if let Some(refused) =
+            times.into_iter().find_map(|at| self.permit_prepared(state, at).err())
         {
             self.rounds.remove(&number);
             return Err(refused);

@@ -341,6 +341,23 @@ fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
     remotes.hand_out(&signed("9999-12-31"));
     daemon.reload(taking(HandedList::Ignored));
     until(|| answer(abroad).is_err());
+    // With a policy that permits less than the order needs, only a signed list permits it. A relay that may decline is refused.
+    let now = link::unix_time_s();
+    let rule = policy(&abroad.target, 1.0, now - 60, now + 3600);
+    let with_policy = |rule: PolicyInForce, handed| {
+        let consent = Consent::local_only().with_policy(Some(rule));
+        daemon.reload(crate::Rules { handed, ..rules(&[COORDINATOR], consent) });
+    };
+    with_policy(rule.clone(), HandedList::Accepted);
+    until(|| answer(abroad).is_err_and(|it| it.contains("policy")));
+    with_policy(rule.clone(), HandedList::SignedBy(key.public()));
+    until(|| answer(abroad).is_ok());
+    let contact_tokens = vec!["flashflow:no".to_owned()];
+    let opt_outs = OptOuts { contact_tokens, ..OptOuts::default() };
+    let changed = Policy { opt_outs, ..(*rule.policy).clone() };
+    let unknown = PolicyInForce { policy: Arc::new(changed), relays: None, ..rule };
+    with_policy(unknown, HandedList::SignedBy(key.public()));
+    until(|| answer(abroad).is_err_and(|it| it.contains("consensus")));
 }
 
 /// Waits until the condition holds.
