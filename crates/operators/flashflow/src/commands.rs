@@ -59,6 +59,7 @@ const SCHEMAS: Schemas = &[
     ("coordinator-stop-all", schema_of::<coordinator_command::Line<'static>>),
     ("coordinator-resume", schema_of::<coordinator_command::Line<'static>>),
     ("policy-check", schema_of::<policy_command::Line<'static>>),
+    ("policy-sign", schema_of::<policy_command::Line<'static>>),
     ("schedule", schema_of::<schedule_command::Line<'static>>),
     ("dashboard", schema_of::<dashboard_command::Line>),
     ("site", schema_of::<site_command::Line<'static>>),

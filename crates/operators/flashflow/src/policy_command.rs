@@ -58,7 +58,7 @@ enum PolicyCommand {
     },
 }
 
-/// A line of `check` with `--json`.
+/// A line with `--json`.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line<'a> {
@@ -79,6 +79,11 @@ pub(crate) enum Line<'a> {
         /// What it permits, in sentences.
         sentences: &'a [String],
     },
+    /// A signed policy.
+    Signed {
+        /// Its text.
+        document: &'a str,
+    },
 }
 
 pub(crate) fn run(options: &PolicyOptions, output: &Output) -> Result<Exit, Error> {
@@ -94,7 +99,7 @@ fn sign(path: &Path, certificate: &Path, key: &Path, output: &Output) -> Result<
     let certificate = documents::read_raw(certificate, "read the certificate")?;
     let key = documents::read_raw(key, "read the signing key")?;
     let signed = signing::sign(&unsigned(&text), &certificate, &key, unix_time_s())?;
-    output.text(signed.trim_end());
+    output.result(signed.trim_end(), || Line::Signed { document: &signed });
     Ok(Exit::Done)
 }
 

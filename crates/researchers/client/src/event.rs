@@ -184,16 +184,11 @@ fn as_ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn ms<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(as_ms(*time))
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    clippy::ref_option,
-    reason = "serde passes references"
-)]
+#[expect(clippy::ref_option, reason = "serde passes references")]
 fn optional_ms<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     time.map(as_ms).serialize(serializer)
 }
