@@ -340,7 +340,7 @@ pub(crate) fn run(
     }
     // The server ends without a signal only after a fatal error, which it logs.
     let started_with = checked.config.clone();
-    let mut state = Reloadable { checked, relays: None, reader: RelayReader::default() };
+    let mut state = Reloadable { checked, relays: None, reader: RelayReader::new() };
     state.reader.read_soon(state.checked.policy.as_ref());
     while !server.has_ended() {
         if hangup.take() {

@@ -158,7 +158,7 @@ fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
     }
     let what = if check { "out of date" } else { "written" };
     for path in &stale {
-        output.result(format!("{}: {what}", path.display()), || Line::Page { path: &path });
+        output.result(format!("{}: {what}", path.display()), || Line::Page { path });
     }
     let is_fine = !check || stale.is_empty();
     Ok(if is_fine { Exit::Done } else { Exit::Failed })

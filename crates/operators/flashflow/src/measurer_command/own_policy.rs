@@ -6,13 +6,13 @@ use cli::Error;
 use coordinator::policy::{Contact, PolicyRelays};
 use documents::Source;
 use documents::policy::{OwnDocuments, SignedPolicy};
-use link::unix_time_s;
+use link::{Clock, unix_time_s};
 use netdoc::Fingerprint;
+use onion::{Duration, Instant};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// Interval at which the consensus is read: authorities make one each hour.
 const INTERVAL: Duration = Duration::from_secs(3600);
@@ -62,13 +62,17 @@ impl OwnPolicy {
 }
 
 /// Reads the relays of the consensus each hour, on a separate thread.
-#[derive(Default)]
 pub(super) struct RelayReader {
+    clock: Clock,
     reading: Option<Receiver<Result<PolicyRelays, Error>>>,
     next: Option<Instant>,
 }
 
 impl RelayReader {
+    pub(super) fn new() -> Self {
+        Self { clock: Clock::start(), reading: None, next: None }
+    }
+
     /// Reads them now. An unfinished reading is dropped: its policy may be another one.
     pub(super) fn read_soon(&mut self, policy: Option<&Arc<OwnPolicy>>) {
         (self.reading, self.next) = (None, None);
@@ -86,12 +90,12 @@ impl RelayReader {
 
     fn fail(&mut self, error: &Error) {
         tracing::error!("the measurement policy: {error}");
-        self.next = Some(Instant::now() + RETRY);
+        self.next = Some(self.clock.now() + RETRY);
     }
 
     /// The relays, if they have been read since the last call.
     pub(super) fn take(&mut self, policy: Option<&Arc<OwnPolicy>>) -> Option<Arc<PolicyRelays>> {
-        if self.next.is_some_and(|next| next <= Instant::now()) {
+        if self.next.is_some_and(|next| next <= self.clock.now()) {
             self.read_soon(policy);
         }
         let read = match self.reading.as_ref()?.try_recv() {
@@ -104,7 +108,7 @@ impl RelayReader {
         self.reading = None;
         match read {
             Ok(relays) => {
-                self.next = Some(Instant::now() + INTERVAL);
+                self.next = Some(self.clock.now() + INTERVAL);
                 let listed = report::plural(relays.relays.len() as u64, "relay");
                 let of = |wanted| relays.relays.values().filter(|it| it.1 == wanted).count();
                 let (decline, unknown) = (of(Contact::Declines), of(Contact::Unknown));
