@@ -102,8 +102,8 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
     ];
     let stopped = config.check_stop_file().err().map(|reason| reason.to_string());
     let unshared = config.consent().policy().and_then(|rule| {
-        let has_share = |it: &ConfiguredMeasurer| rule.policy.share(&it.key.0) > 0;
-        let without = config.measurers.iter().find(|it| !has_share(it))?;
+        let has_share = |measurer: &ConfiguredMeasurer| rule.policy.share(&measurer.key.0) > 0;
+        let without = config.measurers.iter().find(|measurer| !has_share(measurer))?;
         Some(format!("policy: it gives the measurer {} no share", without.key))
     });
     let own = config.measurers.iter().any(|measurer| measurer.key == config.secret.public());

@@ -14,7 +14,6 @@ use coordinator::period::Timing;
 use coordinator::policy::PolicyInForce;
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use documents::Source;
-use link::unix_time_s;
 use measurer::Consent;
 use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
@@ -344,7 +343,7 @@ fn read_consent(list: Option<&Path>, policy: Option<&PolicyFile>) -> Result<Cons
         None => local,
     };
     let Some(file) = policy else { return Ok(consent) };
-    let policy = Arc::new(file.read(unix_time_s())?.policy);
+    let policy = Arc::new(file.read()?.policy);
     // A period adds the relays and the team.
     Ok(consent.with_policy(Some(PolicyInForce { policy, relays: None, team: Vec::new() })))
 }

@@ -82,8 +82,8 @@ impl PolicyFile {
     ///
     /// # Errors
     /// It cannot be read, has an error, or is not signed by the authority.
-    pub fn read(&self, now_unix_s: u64) -> Result<SignedPolicy, Error> {
-        Ok(documents::policy::read_signed(&self.path, self.authority, now_unix_s)?)
+    pub fn read(&self) -> Result<SignedPolicy, Error> {
+        Ok(documents::policy::read_signed(&self.path, self.authority)?)
     }
 }
 

@@ -85,6 +85,8 @@ pub fn run(
     let (started, clock) = (unix_time_s(), ClockWatch::start());
     let config = Config::read(path)?;
     let team = RemoteTeam::new(&config)?;
+    // `stop-all` needs the folder from the first measurement on.
+    publication::make_folder(&config.out)?;
     let journal = Journal::open(&config, started)?;
     let hangup = Hangup::install()?;
     tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.size());

@@ -17,6 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// Makes the folder of bandwidth files, and of the stop file.
+pub(super) fn make_folder(out: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { what: "make the folder", path: out.to_owned(), source };
+    fs::create_dir_all(out).map_err(failed)
+}
+
 /// Writes the bandwidth file, unless it would be empty. `generator_started` is the start of this process.
 ///
 /// Tor reads it only if it passes the gate, if there is one.
@@ -48,8 +54,7 @@ pub(super) fn publish(
     };
     file.header.other.extend(config.header.iter().cloned());
     let out = &config.out;
-    let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
-    fs::create_dir_all(out).map_err(failed)?;
+    make_folder(out)?;
     let passes = match &config.gate {
         Some(gate) => passes(config, gate, journal, network, &file, now)?,
         None => true,

@@ -431,9 +431,9 @@ impl Campaign {
             return Some(self.launch(waiting));
         }
         self.launching = None;
-        if let Some(place) = self.due.iter().position(|it| !self.waits_for_zone(it)) {
-            let fits = self.due.get(place).is_some_and(|it| self.fits(it));
-            return if fits { self.due.remove(place).map(|it| self.launch(it)) } else { None };
+        if let Some(place) = self.due.iter().position(|due| !self.waits_for_zone(due)) {
+            let fits = self.due.get(place).is_some_and(|due| self.fits(due));
+            return if fits { self.due.remove(place).map(|due| self.launch(due)) } else { None };
         }
         if let Some(place) = self.old.iter().position(|it| self.fits(it)) {
             let chosen = self.old.remove(place)?;

@@ -89,6 +89,15 @@ pub enum ConsentError {
 }
 
 impl ConsentError {
+    /// Whether the hour, or a consensus that has not been read yet, is the reason, and not the relay.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        let (Self::Policy { reason, .. } | Self::MayDecline { reason, .. }) = self else {
+            return false;
+        };
+        matches!(reason, PolicyRefusal::OutOfHours(_) | PolicyRefusal::NoConsensus)
+    }
+
     /// Whether the relay may be measured at another hour of the day.
     #[must_use]
     pub const fn is_out_of_hours(&self) -> bool {
@@ -272,14 +281,19 @@ impl Consent {
         }
         let not_listed = match self.check_opt_in(relay, address) {
             Ok(()) => {
-                let doubt = rule.declines_perhaps(relay);
+                let doubt = rule.declines_perhaps(relay, now_unix_s);
                 return doubt
                     .map_or(Ok(()), |reason| Err(ConsentError::MayDecline { relay, reason }));
             }
             Err(error) => error,
         };
         rule.check(relay, address, now_unix_s).map_err(|reason| match not_listed {
-            ConsentError::OtherAddress { .. } => not_listed,
+            // At another hour the policy permits it.
+            ConsentError::OtherAddress { .. }
+                if !matches!(reason, PolicyRefusal::OutOfHours(_)) =>
+            {
+                not_listed
+            }
             _ => ConsentError::Policy { relay, reason },
         })
     }

@@ -24,7 +24,7 @@ const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
 const SLOW_START_ROUNDS: u32 = 10;
 
 /// Longest lead: participating relays allow 45 s from the order to the end.
-const LEAD_MAX_S: u32 = 6;
+pub(crate) const LEAD_MAX_S: u32 = 6;
 
 /// A shorter round has no halves to compare, and no seconds with few circuits.
 const PROBED_SECONDS_MIN: u32 = 8;

@@ -195,7 +195,7 @@ impl Period {
     #[must_use]
     pub fn listed(&self, now_unix_s: u64) -> Vec<crate::journal::ListedRelay> {
         let consent = self.consent_at(now_unix_s);
-        self.network.as_ref().map_or_else(Vec::new, |it| it.listed(consent))
+        self.network.as_ref().map_or_else(Vec::new, |network| network.listed(consent))
     }
 
     fn consent_at(&self, now_unix_s: u64) -> ConsentNow<'_> {

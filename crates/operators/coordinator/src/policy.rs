@@ -5,6 +5,7 @@
 //! coordinator's key cannot exceed it. The crate `documents` parses the signed document; this module must not know of
 //! signatures, files and clocks.
 
+use crate::plan::Slots;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
@@ -265,7 +266,7 @@ pub enum Declined {
     ByFingerprint,
     /// Its address is on the opt-out list.
     ByAddress(Prefix),
-    /// By its `ContactInfo`.
+    /// By its `ContactInfo`, or by an IPv6 address on the opt-out list.
     ByContact,
 }
 
@@ -274,7 +275,9 @@ impl fmt::Display for Declined {
         match self {
             Self::ByFingerprint => f.write_str("its fingerprint is on the opt-out list"),
             Self::ByAddress(prefix) => write!(f, "its address is on the opt-out list, as {prefix}"),
-            Self::ByContact => f.write_str("its ContactInfo says so"),
+            Self::ByContact => {
+                f.write_str("by its ContactInfo, or by its IPv6 address on the opt-out list")
+            }
         }
     }
 }
@@ -305,13 +308,20 @@ impl PolicyInForce {
         matches!(listed, Some((_, Contact::Declines))).then_some(Declined::ByContact)
     }
 
+    /// The relays of the consensus, if it is recent enough.
+    fn recent_relays(&self, now_unix_s: u64) -> Option<&PolicyRelays> {
+        self.relays.as_deref().filter(|relays| now_unix_s < relays.usable_until_unix_s)
+    }
+
     /// Why it is not known whether a relay declines by its `ContactInfo`. A relay that no consensus lists has none.
     #[must_use]
-    pub fn declines_perhaps(&self, relay: RsaId) -> Option<PolicyRefusal> {
+    pub fn declines_perhaps(&self, relay: RsaId, now_unix_s: u64) -> Option<PolicyRefusal> {
         if !self.policy.has_contact_tokens() {
             return None;
         }
-        let Some(known) = &self.relays else { return Some(PolicyRefusal::NoConsensus) };
+        let Some(known) = self.recent_relays(now_unix_s) else {
+            return Some(PolicyRefusal::NoConsensus);
+        };
         let is_unknown = matches!(known.relays.get(&relay), Some((_, Contact::Unknown)));
         is_unknown.then_some(PolicyRefusal::ContactUnknown(relay))
     }
@@ -333,8 +343,7 @@ impl PolicyInForce {
         if now_unix_s >= valid_until.unix_s {
             return Err(PolicyRefusal::Expired(valid_until.text.clone()));
         }
-        let known = self.relays.as_ref().filter(|it| now_unix_s < it.usable_until_unix_s);
-        let known = known.ok_or(PolicyRefusal::NoConsensus)?;
+        let known = self.recent_relays(now_unix_s).ok_or(PolicyRefusal::NoConsensus)?;
         match known.relays.get(&relay) {
             None => return Err(PolicyRefusal::NotListed(relay)),
             Some((listed, _)) if *listed != address.to_canonical() => {
@@ -384,11 +393,21 @@ impl Policy {
             let bits = u128::from(rate.as_bit_per_s()) * u128::from(self.share(measurer)) / 100;
             Rate::from_bit_per_s(u64::try_from(bits).unwrap_or(u64::MAX))
         };
-        let network = first_bits(address, network_of(address).bits);
+        let network = network_of(address).address;
         [
             ZoneRate { zone: Zone::Host(address), rate: share(self.relay_rate(now_unix_s)) },
             ZoneRate { zone: Zone::Network(network), rate: share(self.network_rate) },
         ]
+    }
+
+    /// The slots of a period with loads of this length. Those out of hours are closed.
+    #[must_use]
+    pub fn slots(&self, count: u32, begin_unix_s: u64, slot_s: u64, load_s: u64) -> Slots {
+        let is_closed = |slot: &u32| {
+            let begin = begin_unix_s + u64::from(*slot) * slot_s;
+            !self.hours.contains(begin) || !self.hours.contains(begin + load_s)
+        };
+        Slots { count, closed: (0..count).filter(is_closed).collect() }
     }
 
     /// The reason for which it is not a sound policy, if it is none.

@@ -63,11 +63,12 @@ pub fn verify(
     now_unix_s: u64,
 ) -> Result<(&[u8], u64), SignatureError> {
     let (signed, signatures) = consensus_signatures(document).ok_or(SignatureError::Missing)?;
-    let by_sha256 = signatures.iter().filter(|it| it.algorithm == DigestAlgorithm::Sha256);
+    let by_sha256 =
+        signatures.iter().filter(|signature| signature.algorithm == DigestAlgorithm::Sha256);
     let first = by_sha256.clone().next().ok_or(SignatureError::Missing)?;
     let signature = by_sha256
         .clone()
-        .find(|it| it.identity == authority)
+        .find(|signature| signature.identity == authority)
         .ok_or(SignatureError::OtherAuthority { found: first.identity, expected: authority })?;
     let mut known = Documents::default();
     let wanted = [authority].into();
@@ -96,7 +97,8 @@ pub fn sign(
     let key = read_key(key)?;
     let mut known = Documents::default();
     known.put_certificates(now_unix_s, certificate, Wanted::All);
-    let own = certificates(certificate).find(|it| it.signing_key == key.public_der());
+    let own =
+        certificates(certificate).find(|certificate| certificate.signing_key == key.public_der());
     let Some(own) = own else {
         let is_empty = known.certificates.is_empty();
         return Err(if is_empty { SigningError::Certificate } else { SigningError::OtherKey });
@@ -112,7 +114,7 @@ pub fn sign(
     document.push_str(&String::from_utf8_lossy(own.text));
     document.push_str("directory-signature ");
     let signature =
-        key.sign(&Sha256::digest(&document)).map_err(|it| SigningError::Key(it.reason()))?;
+        key.sign(&Sha256::digest(&document)).map_err(|error| SigningError::Key(error.reason()))?;
     document.push_str(&format!("sha256 {identity} {signing_key}\n"));
     push_object(&mut document, "SIGNATURE", &signature);
     Ok(document)

@@ -73,7 +73,9 @@ impl Documents {
         }
         let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
         let ed25519 = named.iter().filter_map(|(relay, it)| Some((*relay, it.ed25519?))).collect();
-        let contact = |it: &netdoc::ServerDescriptor<'_>| it.contact().map(|it| it.into_owned());
+        let contact = |descriptor: &netdoc::ServerDescriptor<'_>| {
+            descriptor.contact().map(|contact| contact.into_owned())
+        };
         let contacts =
             named.iter().map(|(relay, it)| (*relay, contact(it).unwrap_or_default())).collect();
         let families = families::pairs(named.values(), now_unix_s);

@@ -55,24 +55,22 @@ pub struct SignedPolicy {
 ///
 /// # Errors
 /// The file cannot be read or has an error, or the signature is not valid.
-pub fn read_signed(
-    path: &Path,
-    authority: Fingerprint,
-    now_unix_s: u64,
-) -> Result<SignedPolicy, Error> {
+pub fn read_signed(path: &Path, authority: Fingerprint) -> Result<SignedPolicy, Error> {
     let bytes = crate::read(path, "read the measurement policy")?;
     let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
-    let (signed, certificate_ends_unix_s) = signing::verify(&bytes, authority, now_unix_s).map_err(|problem| {
+    // An expired certificate ends the policy, as its own end does.
+    let (_, certificate_ends_unix_s) = signing::verify(&bytes, authority, 0).map_err(|problem| {
         invalid(format!(
             "the measurement policy is not accepted: {problem}. The authority in `policy_authority` signs it with: flashflow \
              policy sign"
         ))
     })?;
-    let text = std::str::from_utf8(signed).map_err(|_| invalid("it is not text".to_owned()))?;
+    // All of the file: text that no signature covers is an error.
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("it is not text".to_owned()))?;
     let mut policy = parse(text).map_err(invalid)?;
     // A signature ends with the certificate of its key.
     if certificate_ends_unix_s < policy.valid_until.unix_s {
-        let text = "the end of the authority's certificate".to_owned();
+        let text = date_time(certificate_ends_unix_s);
         policy.valid_until = PolicyTime { unix_s: certificate_ends_unix_s, text };
     }
     Ok(SignedPolicy { policy, document: bytes })
@@ -134,10 +132,19 @@ impl Part {
         match self {
             _ if line.starts_with("directory-signature") => Self::Signature,
             Self::Text if line.starts_with("dir-key-certificate-version ") => Self::Certificate,
+            // The last item of a certificate has a signature, too.
+            Self::Certificate if line.starts_with("dir-key-certification") => Self::Signature,
             Self::Signature if line.starts_with("-----END") => Self::End,
             other => other,
         }
     }
+}
+
+/// The text of a policy without its certificate and signatures, so that it can be signed again.
+#[must_use]
+pub fn unsigned(text: &str) -> String {
+    let own = text.lines().take_while(|line| Part::Text.after(line) == Part::Text);
+    own.map(|line| format!("{line}\n")).collect()
 }
 
 /// The lines of a policy so far.
@@ -185,7 +192,8 @@ impl Draft {
                 let mut bytes = [0; 32];
                 hex::decode_to_slice(key, &mut bytes)
                     .map_err(|_| format!("`{key}` is not the public key of a measurer"))?;
-                let percent: Option<u8> = percent.trim().parse().ok().filter(|it| *it <= 100);
+                let percent: Option<u8> =
+                    percent.trim().parse().ok().filter(|percent| *percent <= 100);
                 let percent = percent.ok_or("the share of a measurer is a percentage, 0 to 100")?;
                 if self.measurers.insert(bytes, percent).is_some() {
                     return Err(format!("there are two lines for the measurer {key}"));
@@ -274,7 +282,10 @@ pub fn relays(documents: &Documents, policy: &Policy) -> PolicyRelays {
     let needs_contact = policy.has_contact_tokens();
     let relays = documents.consensus.routers().iter().map(|router| {
         let contact = match documents.contact(&router.fingerprint) {
-            _ if router.ipv6.is_some_and(|it| policy.opt_outs.has_address((*it.ip()).into())) => {
+            _ if router
+                .ipv6
+                .is_some_and(|address| policy.opt_outs.has_address((*address.ip()).into())) =>
+            {
                 Contact::Declines
             }
             _ if !needs_contact => Contact::Silent,
@@ -349,18 +360,15 @@ impl OwnDocuments {
 #[must_use]
 pub fn describe(policy: &Policy, now_unix_s: u64) -> Vec<String> {
     let Policy { valid_after, valid_until, hours, opt_outs, .. } = policy;
-    let today = if now_unix_s < valid_after.unix_s {
-        "Now it permits nothing: it is not valid yet.".to_owned()
+    let state = if now_unix_s < valid_after.unix_s {
+        "nothing: it is not valid yet.".to_owned()
     } else if now_unix_s >= valid_until.unix_s {
-        "Now it permits nothing: it has expired.".to_owned()
+        "nothing: it has expired.".to_owned()
     } else if hours.contains(now_unix_s) {
-        format!(
-            "Now it permits {} for all relays at one address together.",
-            policy.relay_rate(now_unix_s)
-        )
+        format!("{} for all relays at one address together.", policy.relay_rate(now_unix_s))
     } else {
         format!(
-            "Now it permits nothing: it is out of hours. Later today it permits {} for all relays at one address together.",
+            "nothing: it is out of hours. In its hours it permits {} for all relays at one address together.",
             policy.relay_rate(now_unix_s)
         )
     };
@@ -379,14 +387,11 @@ pub fn describe(policy: &Policy, now_unix_s: u64) -> Vec<String> {
     [
         format!("It is valid from {} to {} UTC, from {hours}.", valid_after.text, valid_until.text),
         format!("It was announced on {} at {}.", &policy.announced.text[..10], policy.announcement),
-        today,
+        format!("At {} UTC it permits {state}", date_time(now_unix_s)),
     ]
     .into_iter()
     .chain(later)
-    .chain([format!(
-        "All relays of one /16 (with IPv6: /32) get at most {} together.",
-        policy.network_rate
-    )])
+    .chain([format!("All relays of one /16 get at most {} together.", policy.network_rate)])
     .chain(shares)
     .chain([declined])
     .chain(tokens)
@@ -427,7 +432,7 @@ mod tests {
         for part in [
             "from 22:00 to 06:00 UTC",
             "announced on 2026-11-01 at https://example.org/a",
-            "Now it permits 10.00 Mbit/s",
+            "UTC it permits 10.00 Mbit/s",
             "From 2026-12-15 12:00:00 UTC on it is 100.00 Mbit/s.",
             "at most 500.00 Mbit/s together",
             "1 relay and 2 networks or addresses decline",

@@ -14,7 +14,7 @@ use terminal::{Exit, Interrupt, Output};
 /// The measurers are `flashflow measurer` processes on this host or others. Several relays are measured at the same time, as far
 /// as the team's capacity allows. Relays that take part are measured as an echo, all others in transit.
 ///
-/// `stop-all` ends all load within a second, and `resume` permits it again.
+/// `stop-all` ends all measurements within a second, and `resume` permits it again.
 #[derive(Debug, Args)]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:

@@ -439,19 +439,22 @@ impl Reloadable {
     /// Running rounds continue.
     fn reload(&mut self, path: &Path, started_with: &Config, server: &MeasurerServer) {
         let reloaded = Checked::read(path).and_then(|checked| {
-            server.reload(checked.rules(None))?;
-            Ok(checked)
+            // Who declines depends on the policy.
+            let kept = checked.policy.as_ref().zip(self.checked.policy.as_ref());
+            let kept = kept.filter(|(new, old)| new.is_same_policy(old));
+            let relays = kept.and_then(|_| self.relays.clone());
+            server.reload(checked.rules(relays.clone()))?;
+            Ok((checked, relays))
         });
         match reloaded {
-            Ok(checked) => {
+            Ok((checked, relays)) => {
                 let listed = report::plural(checked.consent.listed() as u64, "relay");
                 tracing::info!("configuration reloaded, with {listed} on the opt-in list");
                 let fixed = checked.config.fixed_differences(started_with);
                 if !fixed.is_empty() {
                     tracing::warn!("only a restart changes: {}", fixed.join(", "));
                 }
-                // Who declines depends on the policy.
-                (self.checked, self.relays) = (checked, None);
+                (self.checked, self.relays) = (checked, relays);
                 self.reader.read_soon(self.checked.policy.as_ref());
             }
             Err(error) => {

@@ -98,7 +98,7 @@ fn sign(path: &Path, certificate: &Path, key: &Path, output: &Output) -> Result<
     policy::parse(&text).map_err(|problem| Error::Config { path: path.to_owned(), problem })?;
     let certificate = documents::read_raw(certificate, "read the certificate")?;
     let key = documents::read_raw(key, "read the signing key")?;
-    let signed = signing::sign(&unsigned(&text), &certificate, &key, unix_time_s())?;
+    let signed = signing::sign(&policy::unsigned(&text), &certificate, &key, unix_time_s())?;
     output.result(signed.trim_end(), || Line::Signed { document: &signed });
     Ok(Exit::Done)
 }
@@ -111,7 +111,7 @@ fn check(
 ) -> Result<Exit, Error> {
     let now_unix_s = unix_time_s();
     let policy = match authority {
-        Some(authority) => policy::read_signed(path, authority, now_unix_s)?.policy,
+        Some(authority) => policy::read_signed(path, authority)?.policy,
         None => policy::parse(&read_text(path)?)
             .map_err(|problem| Error::Config { path: path.to_owned(), problem })?,
     };
@@ -140,14 +140,4 @@ fn read_text(path: &Path) -> Result<String, Error> {
     let bytes = documents::read(path, "read the measurement policy")?;
     String::from_utf8(bytes)
         .map_err(|_| Error::Config { path: path.to_owned(), problem: "it is not text".to_owned() })
-}
-
-/// The text without an earlier certificate and signature, so that a signed policy can be edited and signed again.
-fn unsigned(text: &str) -> String {
-    let lines = text.lines();
-    let own = lines.take_while(|line| {
-        !line.starts_with("dir-key-certificate-version ")
-            && !line.starts_with("directory-signature")
-    });
-    own.map(|line| format!("{line}\n")).collect()
 }

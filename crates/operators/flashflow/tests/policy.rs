@@ -120,8 +120,8 @@ fn tcp_counter(host: &Host, name: &str) -> u64 {
     let text = host.run(read).expect("its network");
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
     let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
-    let place = names.split(' ').position(|it| it == name).expect("a counter of TCP");
-    values.split(' ').nth(place).and_then(|it| it.parse().ok()).expect("a number")
+    let place = names.split(' ').position(|known| known == name).expect("a counter of TCP");
+    values.split(' ').nth(place).and_then(|value| value.parse().ok()).expect("a number")
 }
 
 /// A relay, a measurer and a coordinator, each on its own host.

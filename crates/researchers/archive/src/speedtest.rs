@@ -64,13 +64,13 @@ pub struct SpeedTest {
 pub struct Effect {
     /// Number of measured relays that were present before and after.
     pub relays: usize,
-    /// The sum of their largest advertised bandwidths before, Gbit/s.
+    /// The sum of the largest advertised bandwidths of measured relays before the test, Gbit/s.
     pub measured_before_gbit_per_s: f64,
-    /// The same after the test.
+    /// The sum of the largest advertised bandwidths of measured relays after the test, Gbit/s.
     pub measured_after_gbit_per_s: f64,
-    /// The sum of the largest advertised bandwidths of all relays before, Gbit/s.
+    /// The sum of the largest advertised bandwidths of all relays before the test, Gbit/s.
     pub all_before_gbit_per_s: f64,
-    /// The same after the test.
+    /// The sum of the largest advertised bandwidths of all relays after the test, Gbit/s.
     pub all_after_gbit_per_s: f64,
     /// The 90th percentile of the changes of measured relays (rank ⌊0.9 n⌋), Mbit/s.
     pub change_90th_mbit_per_s: f64,

@@ -82,7 +82,7 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
             problems
                 .into_iter()
                 .flatten()
-                .for_each(|it| (self.report)(DirectoryEvent::Event(Event::Trouble { reason: it })));
+                .for_each(|reason| (self.report)(DirectoryEvent::Event(Event::Trouble { reason })));
             let now = unix_time_s();
             let netdir = self.fetcher.consensus(now).map(|consensus| {
                 let netdir = self.netdir(&consensus);

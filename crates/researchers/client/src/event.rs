@@ -173,6 +173,7 @@ pub enum Event {
     /// The client has failed. The message names who is to blame: the host, the configuration, or a
     /// bug.
     #[serde(rename = "error")]
+    #[schemars(skip)] // as the line of each command that fails
     Ended {
         /// The reason.
         error: String,

@@ -173,7 +173,7 @@ fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices()
     let is_misled = |event: &Event| matches!(event, Event::Bootstrapped { .. });
     assert!(!misled.all_events().iter().any(is_misled), "{:#?}", misled.seen);
     assert!(
-        misled.seen.iter().any(|it| matches!(it, Event::Trouble { .. })),
+        misled.seen.iter().any(|event| matches!(event, Event::Trouble { .. })),
         "the client reports it"
     );
     drop(misled);

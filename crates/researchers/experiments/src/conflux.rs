@@ -131,13 +131,8 @@ impl<const IS_SIMULATED: bool> Grid for ConfluxGrid<IS_SIMULATED> {
     fn conditions(&self) -> String {
         let methods: Vec<String> = self.0.methods.iter().map(Method::to_string).collect();
         let scheduler = self.0.scheduler.map_or("default", |scheduler| scheduler.name());
-        let all = self.parameters();
-        let all = all.iter().map(|(name, value)| format!("{name}: {value}"));
-        format!(
-            "{}, {}, scheduler: {scheduler}",
-            all.collect::<Vec<_>>().join(", "),
-            list(&methods)
-        )
+        let parameters = grid::in_words(&self.parameters());
+        format!("{parameters}, {}, scheduler: {scheduler}", list(&methods))
     }
 
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
@@ -169,10 +164,11 @@ impl<const IS_SIMULATED: bool> Grid for ConfluxGrid<IS_SIMULATED> {
         let trials: Vec<Trial> = rows.data::<Vec<Trial>>().flat_map(|(_, trials)| trials).collect();
         let cases = judge::cases(settings, &trials);
         report.answer = judge::answer(settings, &trials, &cases);
-        report.promise = Self::promise(rows.are_complete() && claim_holds(&cases));
+        // A run that failed has a case of its own.
+        report.cases.extend(cases);
+        report.promise = Self::promise(rows.are_complete() && claim_holds(&report.cases));
         report.figures = judge::figures(settings, &trials);
         report.notes.extend(judge::notes(settings));
-        report.cases.extend(cases);
     }
 }
 

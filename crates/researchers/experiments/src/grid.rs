@@ -51,8 +51,7 @@ pub(crate) trait Grid {
 
     /// The parameters that all rows in a folder share, as text; by default, [all](Self::parameters).
     fn conditions(&self) -> String {
-        let all = self.parameters();
-        all.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", ")
+        in_words(&self.parameters())
     }
 
     /// The name of a cell's setup. Consecutive cells with the same name share a setup; by default, all do.
@@ -89,6 +88,11 @@ pub(crate) trait Grid {
     fn promise(held: bool) -> Promise {
         Promise::Decided { held, rule: rule(Self::TEXT) }
     }
+}
+
+/// Parameters as text.
+pub(crate) fn in_words(parameters: &[(String, String)]) -> String {
+    parameters.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", ")
 }
 
 /// An experiment whose parts depend on each other, so that it is a single run.

@@ -253,20 +253,20 @@ fn in_words(name: &str, found: &Anonymity, shares: &[Share]) -> String {
 }
 
 fn line<'a>(strategy: &'a str, found: &Anonymity, adversaries: Vec<Share>) -> Line<'a> {
-    let choice = |it: Choice| ChoiceFigures {
-        relays: it.relays,
-        entropy_bits: it.entropy_bits,
-        most_bits: it.most_bits(),
-        degree: it.degree(),
-        largest_share: it.largest_share,
+    let figures = |choice: Choice| ChoiceFigures {
+        relays: choice.relays,
+        entropy_bits: choice.entropy_bits,
+        most_bits: choice.most_bits(),
+        degree: choice.degree(),
+        largest_share: choice.largest_share,
     };
     Line::Anonymity {
         strategy,
         path_bits: found.path_bits,
         path_bits_error: found.path_bits_error,
-        guard: choice(found.guard),
-        middle: choice(found.middle),
-        exit: choice(found.exit),
+        guard: figures(found.guard),
+        middle: figures(found.middle),
+        exit: figures(found.exit),
         adversaries,
         stuck_share: found.stuck,
     }

@@ -77,7 +77,7 @@ pub(crate) fn run(
     let mut relays = network::relays(options.relays, &options.limits)?;
     let key_seed = shell::random()?;
     let patched = patched_relays(options, CoordinatorKey::of_seed(&key_seed))?;
-    let patched_names: Vec<String> = patched.iter().map(|it| it.nickname.clone()).collect();
+    let patched_names: Vec<String> = patched.iter().map(|relay| relay.nickname.clone()).collect();
     relays.extend(patched);
     measuring::check(&options.team)?;
     let out = &options.out;
@@ -116,8 +116,10 @@ pub(crate) fn run(
         ..config
     };
     let all = watches.iter().map(|(id, _)| *id).collect();
-    let patched =
-        network.relays().iter().filter(|it| patched_names.iter().any(|name| name == it.nickname()));
+    let patched = network
+        .relays()
+        .iter()
+        .filter(|relay| patched_names.iter().any(|name| name == relay.nickname()));
     let echo =
         echoes.iter().map(OwnRelay::rsa).chain(patched.map(lab::Node::rsa)).map(RsaId).collect();
     let view = authority::view(&documents, Some(all), echo);
@@ -180,6 +182,12 @@ fn patched_relays(
     let Some(tor) = &options.tor else { return Ok(Vec::new()) };
     let file_error = |source| Error::File { what: "find", path: tor.clone(), source };
     let tor = tor.canonicalize().map_err(file_error)?;
+    if !lab::is_patched(&tor) {
+        let tor = tor.display();
+        let problem =
+            format!("--tor {tor}: it has no option FlashFlow; `make tor` builds a tor that has it");
+        return Err(Error::Usage(problem));
+    }
     let relays = network::relays(None, &options.tor_limits)?;
     let patched = (1..).zip(relays).map(|(number, relay)| {
         let relay = RelaySpec { nickname: format!("patched{number}"), ..relay };

@@ -81,7 +81,7 @@ pub(crate) fn run(
                 NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
             let network = network::start(&spec, output)?;
             output.quiet();
-            let nodes: Vec<LabNode> = network.nodes().iter().map(LabNode::of).collect();
+            let nodes: Vec<LabNode> = network.nodes().iter().map(LabNode::new).collect();
             let lines = network.nodes().iter().map(node_line).collect::<Vec<_>>().join("\n");
             let bandwidth_file = network.bandwidth_file_path();
             let dir = network.detach()?;
@@ -109,7 +109,7 @@ pub(crate) fn run(
             });
             let text = lines.collect::<Vec<_>>().join("\n");
             let alive =
-                |node: &lab::Node| LabNode { alive: Some(node.is_alive()), ..LabNode::of(node) };
+                |node: &lab::Node| LabNode { alive: Some(node.is_alive()), ..LabNode::new(node) };
             let bandwidth_file = status.bandwidth_file_path();
             output.result(text, || Line::Lab {
                 dir: &status.dir,
@@ -181,7 +181,7 @@ pub(crate) struct LabNode {
 }
 
 impl LabNode {
-    fn of(node: &lab::Node) -> Self {
+    fn new(node: &lab::Node) -> Self {
         Self {
             nickname: node.nickname().to_owned(),
             fingerprint: node.rsa_hex(),

@@ -7,7 +7,7 @@ fn our_relay_c_tor_and_a_forwarder_are_compared() {
     let scratch = Scratch::new();
     let ended = scratch.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
     ended.assert_code(0);
-    let of = |kind| ended.values().into_iter().filter(move |it| it["type"] == kind);
+    let of = |kind| ended.values().into_iter().filter(move |line| line["type"] == kind);
     let mut runs: Vec<_> = of("run").collect();
     let relays: Vec<&str> = runs.iter().map(|run| text(run, "relay")).collect();
     assert_eq!(relays, ["tor", "ours"]);

@@ -3,27 +3,13 @@
 //! `make tor` builds it; without it these tests are skipped.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use testbin::{Scratch, assert_estimate, number, text};
-
-/// The patched tor: FLASHFLOW_TOR if that is one, or else what `make tor` has built.
-fn patched_tor() -> Option<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target"),
-        PathBuf::from,
-    );
-    let given = std::env::var_os("FLASHFLOW_TOR").map(PathBuf::from);
-    given.into_iter().chain([target.join("patched-tor/bin/tor")]).find(|tor| {
-        let options = Command::new(tor).arg("--list-torrc-options").output();
-        options
-            .is_ok_and(|it| it.stdout.split(|byte| *byte == b'\n').any(|line| line == b"FlashFlow"))
-    })
-}
 
 #[test]
 fn a_patched_tor_is_measured_by_echo_next_to_ours_and_an_unmodified_one() {
-    let Some(tor) = patched_tor() else { skip::this_test!("no patched tor: `make tor` builds it") };
+    let Some(tor) = lab::patched_tor() else {
+        skip::this_test!("no patched tor: `make tor` builds it")
+    };
     let scratch = Scratch::new();
     let tor = tor.to_str().expect("a readable path");
     let limits = ["--limits", "20", "--echo-limits", "20", "--tor-limits", "20,40"];
@@ -41,7 +27,7 @@ fn a_patched_tor_is_measured_by_echo_next_to_ours_and_an_unmodified_one() {
     for relay in &relays[1..3] {
         assert_eq!(relay["error"], Value::Null, "{relay}");
         assert!(number(relay, "cells_checked") > 0.0, "{relay}");
-        // Tor's token buckets lose up to a sixth: they refill in steps of 16 ms, and forget the rest of a step.
+        // Tor's token buckets lose up to a sixth: they refill in steps of 16 ticks, and forget the rest of a step.
         assert_estimate(relay, number(relay, "limit_mbit_per_s"), 0.75, 0.6);
     }
 }

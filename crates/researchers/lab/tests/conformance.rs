@@ -15,10 +15,10 @@ use onion::measure::load::Target;
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order, Proof,
 };
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
-use std::{env, fs};
 
 /// Longer than any wait of a case.
 const SOON: Duration = Duration::from_secs(40);
@@ -59,7 +59,7 @@ const ROWS: &[Row] = &[
     ("an error from a measurer", Bench::measurer_gives_up, "19 19"),
     ("the measurer's link closes", Bench::measurer_leaves, "- -"),
     ("the coordinator's link closes", Bench::coordinator_leaves, "- 18"),
-    ("nothing arrives any more", Bench::silence, "20 20"),
+    ("the traffic stops", Bench::silence, "20 20"),
     ("nothing arrives at all", Bench::nothing, "17 17"),
 ];
 
@@ -213,7 +213,8 @@ impl Bench {
             }
             _ => false,
         };
-        let reports = self.at(coordinator).messages().iter().filter(|it| is_report(it)).count();
+        let reports =
+            self.at(coordinator).messages().iter().filter(|message| is_report(message)).count();
         let next = self.next_order();
         self.send_order(coordinator, &next);
         let accepted = Message::Accepted { nonce: next.nonce };
@@ -357,20 +358,6 @@ fn our_router_conforms() {
     Bench { stage, target, unix_time_s: UNIX_TIME_S, peers: Vec::new(), orders: 0 }.judge();
 }
 
-/// The patched tor: FLASHFLOW_TOR if that is one, or else what `make tor` has built.
-fn patched_tor() -> Option<PathBuf> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target"),
-        PathBuf::from,
-    );
-    let given = env::var_os("FLASHFLOW_TOR").map(PathBuf::from);
-    given.into_iter().chain([target.join("patched-tor/bin/tor")]).find(|tor| {
-        let options = Process::new(tor).arg("--list-torrc-options").output();
-        options
-            .is_ok_and(|it| it.stdout.split(|byte| *byte == b'\n').any(|line| line == b"FlashFlow"))
-    })
-}
-
 /// A relay of C tor that contacts nobody.
 struct TorRelay {
     _process: TorProcess,
@@ -440,7 +427,9 @@ impl Drop for TorProcess {
 
 #[test]
 fn a_patched_tor_conforms() {
-    let Some(tor) = patched_tor() else { skip::this_test!("no patched tor: `make tor` builds it") };
+    let Some(tor) = lab::patched_tor() else {
+        skip::this_test!("no patched tor: `make tor` builds it")
+    };
     let relay = TorRelay::start(&tor);
     let stage = RealSockets::new();
     let unix_time_s = link::unix_time_s();

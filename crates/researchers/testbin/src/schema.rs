@@ -4,10 +4,39 @@
 //! keyword of a schema is one, too.
 
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+
+/// Asserts that each command that prints results has a schema with fields, and that there are no other schemas.
+///
+/// The schema of a command below another has both names, with a hyphen. Those of the commands in `shared` have the name of the upper one
+/// only. The commands in `without` have none.
+pub fn assert_complete<'s>(
+    program: &clap::Command,
+    shared: &[&str],
+    without: &[&str],
+    schemas: impl IntoIterator<Item = (&'s str, String)>,
+) {
+    let mut names = BTreeSet::new();
+    let has_lines = |command: &&clap::Command| !without.contains(&command.get_name());
+    for command in program.get_subcommands().filter(has_lines) {
+        let name = command.get_name();
+        if shared.contains(&name) || !command.has_subcommands() {
+            names.insert(name.to_owned());
+        } else {
+            let below = command.get_subcommands();
+            names.extend(below.map(|below| format!("{name}-{}", below.get_name())));
+        }
+    }
+    let mut known = BTreeSet::new();
+    for (name, schema) in schemas {
+        assert!(schema.contains("\"properties\""), "{name}: {schema}");
+        known.insert(name.to_owned());
+    }
+    assert_eq!(known, names);
+}
 
 /// The schemas of this test's programs that have been read; `None` for a command without one.
 static KNOWN: Mutex<BTreeMap<String, Option<Value>>> = Mutex::new(BTreeMap::new());

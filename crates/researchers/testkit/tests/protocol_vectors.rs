@@ -4,6 +4,7 @@
 //! as they are.
 
 use ed25519_dalek::{Signer, SigningKey};
+use hex::encode as hex;
 use onion::cell::BODY_LEN;
 use onion::cell::msg::CreatedFast;
 use onion::crypto::{Keystream, fast};
@@ -14,7 +15,6 @@ use onion::measure::protocol::{
 use onion::measure::target::{Target, TargetParams};
 use onion::node::ConnId;
 use onion::{Duration, Instant};
-use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -60,13 +60,6 @@ fn target() -> Target {
 fn field(field_type: u16, value: &[u8]) -> Vec<u8> {
     let len = u16::try_from(value.len()).expect("short");
     [&field_type.to_be_bytes(), &len.to_be_bytes(), value].concat()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _cannot_fail = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The fields of an order; `None` is left out.
@@ -129,7 +122,7 @@ fn order_message(order: &[u8], signature: &[u8; 64]) -> Vec<u8> {
     [vec![1], field(1, order), field(2, signature)].concat()
 }
 
-/// The same signature with S plus the order of the group.
+/// A signature whose S is larger by the order of the group: not canonical.
 fn not_canonical(mut signature: [u8; 64]) -> [u8; 64] {
     let mut carry = 0;
     for (byte, order) in signature[32..].iter_mut().zip(GROUP_ORDER) {
@@ -440,8 +433,8 @@ fn messages() {
         .map(|(seed, bytes)| SentBack { measurer: MeasurerKey(public(seed)), bytes });
     let measurers: Vec<String> = returned
         .clone()
-        .map(|it| {
-            object(&[("measurer", text(&hex(&it.measurer.0))), ("bytes", it.bytes.to_string())])
+        .map(|SentBack { measurer, bytes }| {
+            object(&[("measurer", text(&hex(&measurer.0))), ("bytes", bytes.to_string())])
         })
         .collect();
     let fields = [

@@ -62,12 +62,11 @@ mod tests {
         let exporter = Exporter::default();
         exporter.log("EXPORTER_SECRET", &[], &secret);
         let exported = exporter.export(label, b"").expect("there is a secret");
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let made = format!(
             "{{\n  \"exporter_secret\": \"{}\",\n  \"label\": \"{}\",\n  \"exported\": \"{}\"\n}}\n",
-            hex(&secret),
+            hex::encode(secret),
             str::from_utf8(label).expect("ASCII"),
-            hex(&exported),
+            hex::encode(exported),
         );
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/vectors/exporter.json");
         if std::env::var("FLASHFLOW_VECTORS").as_deref() == Ok("write") {

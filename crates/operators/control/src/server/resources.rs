@@ -173,7 +173,8 @@ impl Resources {
             let used: Rate = state.rounds.iter().filter(in_zone).map(|entry| entry.rate).sum();
             if used + rate > limit.rate {
                 let reason = format!(
-                    "{rate} are above the measurement policy: this measurer's share for {} is {} now, and {used} are in use; the                      coordinator's policy may be another one",
+                    "{rate} are above the measurement policy: this measurer's share for {} is {} now, and {used} are in use; the coordinator's \
+                     policy may be another one",
                     limit.zone, limit.rate
                 );
                 return Err(Refusal::new(RefusalCode::NoConsent, reason));

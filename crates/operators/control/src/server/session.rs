@@ -264,8 +264,9 @@ impl Session {
     /// Whether a target may be loaded at this time, by the stop file, our own rules and the coordinator's list. Returns the
     /// limits of the load.
     fn permit(&self, target: Target, at_unix_s: u64) -> Result<Vec<ZoneRate>, Refusal> {
+        let stopped = self.stop_file.check();
+        stopped.map_err(|reason| Refusal::new(RefusalCode::Unable, reason))?;
         let refusal = |error: String| Refusal::new(RefusalCode::NoConsent, error);
-        self.stop_file.check().map_err(refusal)?;
         let in_force = Arc::clone(&self.in_force.borrow());
         let Rules { consent: own, handed, .. } = &in_force.rules;
         let (relay, address) = (target.ids.rsa, target.address.ip());
@@ -290,14 +291,16 @@ impl Session {
             // Private and local addresses depend on our own list alone. A relay that declines, or may, is refused.
             Err(error @ (ConsentError::NotGiven { .. } | ConsentError::Policy { .. }))
                 if has_list
-                    && own.policy().is_none_or(|it| it.declines_perhaps(relay).is_none()) =>
+                    && own
+                        .policy()
+                        .is_none_or(|rule| rule.declines_perhaps(relay, at_unix_s).is_none()) =>
             {
                 by_list().map(|()| Vec::new()).map_err(|by_list| {
                     // What the policy says is more specific.
-                    refusal(if own.policy().is_some() { error.to_string() } else { by_list })
+                    if own.policy().is_some() { by_policy(&error) } else { refusal(by_list) }
                 })
             }
-            Err(error) => Err(refusal(error.to_string())),
+            Err(error) => Err(by_policy(&error)),
         }
     }
 
@@ -377,6 +380,12 @@ impl Session {
             .try_send(message)
             .map_err(|_| End::lasting("the coordinator does not read, or is gone"))
     }
+}
+
+/// A refusal by consent. What this measurer cannot decide now says nothing about the relay: another turn follows.
+fn by_policy(error: &ConsentError) -> Refusal {
+    let code = if error.is_temporary() { RefusalCode::Unable } else { RefusalCode::NoConsent };
+    Refusal::new(code, error.to_string())
 }
 
 fn unknown(number: u64) -> Refusal {

@@ -349,7 +349,7 @@ fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
         daemon.reload(crate::Rules { handed, ..rules(&[COORDINATOR], consent) });
     };
     with_policy(rule.clone(), HandedList::Accepted);
-    until(|| answer(abroad).is_err_and(|it| it.contains("policy")));
+    until(|| answer(abroad).is_err_and(|problem| problem.contains("policy")));
     with_policy(rule.clone(), HandedList::SignedBy(key.public()));
     until(|| answer(abroad).is_ok());
     let contact_tokens = vec!["flashflow:no".to_owned()];
@@ -357,7 +357,7 @@ fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
     let changed = Policy { opt_outs, ..(*rule.policy).clone() };
     let unknown = PolicyInForce { policy: Arc::new(changed), relays: None, ..rule };
     with_policy(unknown, HandedList::SignedBy(key.public()));
-    until(|| answer(abroad).is_err_and(|it| it.contains("consensus")));
+    until(|| answer(abroad).is_err_and(|problem| problem.contains("consensus")));
 }
 
 /// Waits until the condition holds.

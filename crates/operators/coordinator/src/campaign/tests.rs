@@ -53,7 +53,7 @@ fn a_relay_gets_what_its_zones_leave_and_delays_no_other() {
     };
     add(&mut campaign, 0, vec![host, in_network(7, [90.0, 90.0])]);
     let launch = campaign.poll_launch().expect("room");
-    let rates: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+    let rates: Vec<Rate> = launch.allocation.assignments.iter().map(|share| share.rate).collect();
     assert_eq!(rates, [60.0, 40.0].map(mbit), "instead of 400");
     assert!(launch.is_whole_team, "more is not permitted");
     // Its network has 30 and 50 left, and this relay needs 180.
@@ -102,9 +102,9 @@ proptest! {
             for network in 0..3 {
                 for (place, most) in rates.iter().enumerate() {
                     let of_it = running.iter().filter(|(relay, _)| networks[**relay] == network);
-                    let shares = of_it.flat_map(|(_, it)| &it.assignments);
-                    let shares = shares.filter(|it| it.measurer == MeasurerId(place));
-                    let used: Rate = shares.map(|it| it.rate).sum();
+                    let shares = of_it.flat_map(|(_, launch)| &launch.assignments);
+                    let shares = shares.filter(|share| share.measurer == MeasurerId(place));
+                    let used: Rate = shares.map(|share| share.rate).sum();
                     prop_assert!(used <= mbit(*most), "{} of {}", used, most);
                 }
             }

@@ -221,7 +221,7 @@ pub enum Event {
     MeasurementEnded(Box<Record>),
     /// A relay is done: all its measurements of the period, as one record.
     RelayDone(Box<Record>),
-    /// A relay whose turn it was may not be measured now, for this reason.
+    /// The plan had a measurement of this relay now, but consent or a policy does not permit it, for this reason.
     LeftOut(RelayIndex, String),
     /// No measurer is left; the number of relays that are not measured.
     NotMeasured(usize),

@@ -2,6 +2,7 @@
 
 use super::{Event, Now, Period, Relay, SlotSeed, Timing};
 use crate::campaign::RelayTurn;
+use crate::distance::LEAD_MAX_S;
 use crate::plan::{Seed, Slots, TeamRoom};
 use crate::slot_schedule::{Arrival, SlotSchedule};
 use crate::turn::Attempt;
@@ -9,9 +10,6 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::identity::RsaId;
-
-/// The longest load before the seconds that count ([`PathParams::at_distance`](crate::PathParams::at_distance)).
-const LEAD_S_MAX: u64 = 6;
 
 /// In shorter periods, which only test networks have, each relay is measured once.
 const MEMORYLESS_S: u64 = 3600;
@@ -46,22 +44,19 @@ impl Period {
     /// The slots of the period. Those out of the hours of a measurement policy are closed, also for relays that have opted
     /// in: a team has one plan.
     fn open_slots(&self) -> Slots {
-        let (bounds, load_s) = (self.config.bounds, self.load_s());
+        let bounds = self.config.bounds;
         let count = bounds.slots();
-        let Some(rule) = self.consent.policy() else { return count.into() };
-        let is_closed = |slot: &u32| {
-            let begin = bounds.slot_begins_unix_s(*slot);
-            let hours = rule.policy.hours;
-            !hours.contains(begin) || !hours.contains(begin + load_s)
-        };
-        Slots { count, closed: (0..count).filter(is_closed).collect() }
+        self.consent.policy().map_or_else(
+            || count.into(),
+            |rule| rule.policy.slots(count, bounds.begin_unix_s, bounds.slot_s, self.load_s()),
+        )
     }
 
     /// The longest time from the launch of a measurement to the end of its load. Only a path that is much slower than
     /// usual takes longer; then the measurers refuse to start.
     pub(super) fn load_s(&self) -> u64 {
         let params = &self.config.params;
-        params.setup_timeout.as_secs() + u64::from(params.seconds) + LEAD_S_MAX
+        params.setup_timeout.as_secs() + u64::from(params.seconds) + u64::from(LEAD_MAX_S)
     }
 
     /// A measurement that an earlier process began and did not end, or that was to follow, is still to be done.

@@ -271,7 +271,7 @@ fn relays_are_measured_within_the_rates_of_a_policy() {
         world.run_period();
         check(&world);
         let measured = measured_by_policy(&world);
-        let all = world.relays.iter().filter(|it| it.conduct == Conduct::NotAsked).count();
+        let all = world.relays.iter().filter(|relay| relay.conduct == Conduct::NotAsked).count();
         assert!(all > 100 && measured.len() * 10 > all * 9, "{} of {all}", measured.len());
         let conclusive = world.conclusive();
         // 75 % of 60 Mbit/s, divided by the excess factor.

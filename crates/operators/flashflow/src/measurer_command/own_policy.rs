@@ -33,7 +33,8 @@ impl OwnPolicy {
             |problem: &str| Error::Config { path: path.to_owned(), problem: problem.to_owned() };
         let resolve = |file: &Path| config_file::resolve(path, file);
         let (policy, authority) = (config.policy.as_deref(), config.policy_authority.clone());
-        let file = PolicyFile::new(policy.map(resolve), authority).map_err(|it| bad(&it))?;
+        let file =
+            PolicyFile::new(policy.map(resolve), authority).map_err(|problem| bad(&problem))?;
         let Some(file) = file else { return Ok(None) };
         let source = match (config.authority, &config.consensus) {
             (Some(authority), None) => Source::Authority(authority),
@@ -44,7 +45,7 @@ impl OwnPolicy {
                 ));
             }
         };
-        let signed = file.read(unix_time_s())?;
+        let signed = file.read()?;
         let descriptors = config.descriptors.as_deref().map(resolve);
         let is_file = matches!(source, Source::File(_));
         if signed.policy.has_contact_tokens() && is_file && descriptors.is_none() {
@@ -54,6 +55,11 @@ impl OwnPolicy {
         }
         let documents = OwnDocuments { source, descriptors };
         Ok(Some(Self { signed, authority: file.authority, documents }))
+    }
+
+    /// Whether the other one has the same policy of the same authority.
+    pub(super) fn is_same_policy(&self, other: &Self) -> bool {
+        self.authority == other.authority && self.signed.policy == other.signed.policy
     }
 
     fn relays(&self) -> Result<PolicyRelays, Error> {
@@ -110,7 +116,9 @@ impl RelayReader {
             Ok(relays) => {
                 self.next = Some(self.clock.now() + INTERVAL);
                 let listed = report::plural(relays.relays.len() as u64, "relay");
-                let of = |wanted| relays.relays.values().filter(|it| it.1 == wanted).count();
+                let of = |wanted| {
+                    relays.relays.values().filter(|(_, contact)| *contact == wanted).count()
+                };
                 let (decline, unknown) = (of(Contact::Declines), of(Contact::Unknown));
                 tracing::info!(
                     "the measurement policy applies to {listed} of the consensus; {decline} decline by their ContactInfo, and \

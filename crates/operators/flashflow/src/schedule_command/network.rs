@@ -4,7 +4,7 @@ use super::ScheduleOptions;
 use super::settings::Settings;
 use cli::Error;
 use coordinator::plan::{Candidate, Machine, machines};
-use coordinator::policy::{Contact, PolicyInForce, PolicyRelays};
+use coordinator::policy::{Contact, PolicyInForce, PolicyRelays, Zone};
 use coordinator::{Consent, ConsentError};
 use documents::{families, newest, no_weights, read};
 use link::unix_time_s;
@@ -143,12 +143,15 @@ fn with_policy_relays(
         Some(path) => read(path, "read the descriptors")?,
         None => Vec::new(),
     };
-    let contact = |it: &ServerDescriptor<'_>| {
-        it.contact().is_some_and(|it| rule.policy.opt_outs.is_in_contact(&it))
+    let declines = |descriptor: &ServerDescriptor<'_>| {
+        descriptor.contact().is_some_and(|contact| rule.policy.opt_outs.is_in_contact(&contact))
     };
     let newest = netdoc::descriptor::newest(&text).descriptors;
-    let declining: BTreeSet<Fingerprint> =
-        newest.iter().filter(|it| contact(it)).map(|it| it.fingerprint).collect();
+    let declining: BTreeSet<Fingerprint> = newest
+        .iter()
+        .filter(|descriptor| declines(descriptor))
+        .map(|descriptor| descriptor.fingerprint)
+        .collect();
     if rule.policy.has_contact_tokens() && settings.descriptors.is_none() {
         note(
             "relays that decline by their ContactInfo are planned: that is in descriptors, and there are no --descriptors",
@@ -180,8 +183,13 @@ fn limit_guesses(relays: &mut [Relay], consent: &Consent, settings: &Settings) {
     let now_unix_s = planned_for(consent);
     for relay in relays {
         let limits = |measurer| consent.limits(measurer, relay.id, relay.address, now_unix_s);
-        let of_host = settings.measurers.iter().filter_map(|it| limits(it).first().copied());
-        let most = of_host.map(|limit| limit.rate).reduce(|sum, rate| sum + rate);
+        // A zone's share of each measurer: their sum is its rate.
+        let mut zones: BTreeMap<Zone, Rate> = BTreeMap::new();
+        for limit in settings.measurers.iter().flat_map(limits) {
+            let rate = zones.entry(limit.zone).or_default();
+            *rate = *rate + limit.rate;
+        }
+        let most = zones.into_values().min();
         if let Some(most) = most {
             relay.guess = relay.guess.min(most.scaled(1.0 / settings.excess));
         }

@@ -77,10 +77,9 @@ impl Settings {
     pub(super) fn slots(&self) -> Slots {
         let count = self.period_s / self.slot_s;
         let policy = self.consent.as_ref().and_then(Consent::policy);
-        let Some(rule) = policy else { return count.into() };
-        let begin = |slot: &u32| u64::from(*slot) * u64::from(self.slot_s);
-        let closed = (0..count).filter(|slot| !rule.policy.hours.contains(begin(slot)));
-        Slots { count, closed: closed.collect() }
+        let slot_s = u64::from(self.slot_s);
+        // A load ends with its slot.
+        policy.map_or_else(|| count.into(), |rule| rule.policy.slots(count, 0, slot_s, slot_s))
     }
 
     /// The settings of a coordinator with one team.

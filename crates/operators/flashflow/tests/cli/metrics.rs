@@ -60,6 +60,6 @@ fn each_daemon_exports_the_metrics_of_its_table_and_no_others() {
     let mut dashboard = scratch.start(&[&["dashboard", "--json"], &options[..]].concat());
     let address = text(&dashboard.wait_for_value(), "address").to_owned();
     let mut names = documented("Coordinator", "Name", "flashflow_coordinator_");
-    names.extend(documented("Coordinator", "Name of the gate", "flashflow_gate_"));
+    names.extend(documented("Coordinator", "Name, of a gate", "flashflow_gate_"));
     assert_eq!(exported(&address), names);
 }

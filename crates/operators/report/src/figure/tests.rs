@@ -115,7 +115,7 @@ fn an_svg_file_loads_nothing_and_supports_dark_mode() {
     let (_, rules) = svg.split_once("\n}\n").expect("the colours of dark mode");
     let (rules, drawing) = rules.split_once("</style>").expect("a style");
     for variable in rules.split('{').skip(1).filter(|rule| rule.contains("var(")) {
-        for declaration in variable.split(';').filter(|it| it.contains("var(")) {
+        for declaration in variable.split(';').filter(|declaration| declaration.contains("var(")) {
             let (property, _) = declaration.split_once(':').expect("a declaration");
             let plain = format!("{}: #", property.trim());
             assert!(variable.contains(&plain), "{variable}");

@@ -22,7 +22,7 @@ pub(crate) enum Line<'a> {
         sources: usize,
         /// Sources that were imported before.
         known: usize,
-        /// Rows that the dataset had not.
+        /// Rows that the dataset did not have.
         new_rows: u64,
         /// Damaged documents, which are left out.
         damaged: u64,
@@ -44,11 +44,6 @@ pub(crate) enum Line<'a> {
         bytes: u64,
         /// Files that are not.
         problems: usize,
-    },
-    /// With `--out`.
-    Page {
-        /// The page.
-        html: &'a Path,
     },
     /// `errors`: a statistic.
     Error(&'a ErrorLine),
@@ -77,8 +72,19 @@ pub(crate) enum Line<'a> {
     },
     /// `synth`.
     Synth {
-        /// Rows that the dataset had not.
+        /// Rows that the dataset did not have.
         new_rows: u64,
+    },
+}
+
+/// The line of commands with `--out`.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum PageLine<'a> {
+    /// The page of a report.
+    Page {
+        /// Its path.
+        html: &'a Path,
     },
 }
 

@@ -1,6 +1,6 @@
 //! Runs the commands and prints their results.
 
-use super::lines::Line;
+use super::lines::{Line, PageLine};
 use super::{
     CheckCommand, Choice, ConvertCommand, ErrorsCommand, ExecutorCommand, Format, Import,
     QueryCommand, RelayCommand, Resources, SchedulerCommand, SpeedtestCommand, StagingCommand,
@@ -248,7 +248,7 @@ pub(super) fn write(
     report.command = std::env::args().collect::<Vec<_>>().join(" ");
     let written = report.write(out)?;
     let page = written.html.display().to_string();
-    output.result(format!("page: {page}"), || Line::Page { html: &written.html });
+    output.result(format!("page: {page}"), || PageLine::Page { html: &written.html });
     Ok(())
 }
 

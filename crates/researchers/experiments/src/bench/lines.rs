@@ -55,7 +55,7 @@ pub struct RelayRun {
     pub(super) rate_mbit_per_s: f64,
     /// CPU time as a share of one core.
     pub(super) relay_cpu_share: f64,
-    /// Traffic.
+    /// Bytes relayed in one direction.
     pub(super) bytes: u64,
     /// CPU time of the relay.
     pub(super) cpu_s: f64,
@@ -98,7 +98,7 @@ pub enum RelayLine {
         run: u32,
         /// Traffic in one direction for a second of CPU time.
         gbit_per_cpu_s: f64,
-        /// Traffic.
+        /// Bytes forwarded in one direction.
         bytes: u64,
         /// CPU time.
         cpu_s: f64,
@@ -156,9 +156,9 @@ pub struct IdleFigures {
     pub(super) circuits: u64,
     /// Additional memory, in 10⁶ bytes.
     pub(super) grown_mb: f64,
-    /// The same for each circuit.
+    /// Additional memory for each circuit.
     pub(super) bytes_per_circuit: f64,
-    /// The same for each connection.
+    /// Additional memory for each connection.
     pub(super) bytes_per_connection: f64,
     /// CPU time while idle, as a share of one core.
     pub(super) idle_cpu_share: f64,
@@ -218,15 +218,15 @@ pub enum ClientLine {
         tor_gbit_per_cpu_s: f64,
         /// Ours divided by C tor's.
         ratio: f64,
-        /// Its interval.
+        /// The interval of `ratio`.
         ratio_interval: Option<(f64, f64)>,
         /// The median time to the first byte with our client.
         ours_first_byte_ms: f64,
-        /// The same with C tor.
+        /// The median time to the first byte with C tor.
         tor_first_byte_ms: f64,
         /// Ours divided by C tor's.
         first_byte_ratio: f64,
-        /// Its interval.
+        /// The interval of `first_byte_ratio`.
         first_byte_ratio_interval: Option<(f64, f64)>,
         /// Number of runs.
         runs: u32,
@@ -249,7 +249,7 @@ pub enum PathLine {
         mbit_per_s: f64,
         /// CPU time of the thread that forwards packets.
         path_cpu_s_per_gbit: f64,
-        /// The same with sender and receiver.
+        /// CPU time of the process, with sender and receiver.
         process_cpu_s_per_gbit: f64,
         /// Packets of the sender.
         out: Counts,
@@ -276,7 +276,7 @@ pub enum PathLine {
         mbit_per_s: f64,
         /// CPU time of the thread that forwards packets.
         path_cpu_s_per_gbit: f64,
-        /// The same with sender and receiver.
+        /// CPU time of the process, with sender and receiver.
         process_cpu_s_per_gbit: f64,
         /// Losses of all runs that were not specified.
         unintended_losses: u64,

@@ -185,8 +185,17 @@ impl BridgeNetwork {
     /// Makes the first leg use this bridge, and further legs those that follow it. Starts our clients for each method,
     /// and waits until all methods can download.
     pub(super) fn start_clients(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
-        self.ours.clear();
         self.first = Some(first);
+        let started = self.try_start_clients(plan, first);
+        if started.is_err() {
+            // The next run starts them again.
+            self.first = None;
+        }
+        started
+    }
+
+    fn try_start_clients(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
+        self.ours.clear();
         let [entry, middle, exit] = self.c_tor_path();
         if let Some(linked) = &mut self.linked_tor {
             let bridges = self.bridges.iter().cycle().skip(first).take(2);
@@ -261,7 +270,7 @@ impl BridgeNetwork {
 
     /// The total rate of the bridges that a method uses now.
     pub(super) fn capacity_mbit(&self, method: Method) -> f64 {
-        PLACES.iter().cycle().skip(self.first()).take(method.legs).map(|it| it.mbit).sum()
+        PLACES.iter().cycle().skip(self.first()).take(method.legs).map(|place| place.mbit).sum()
     }
 
     /// The relays that C tor clients may use at each position.

@@ -97,7 +97,7 @@ pub(super) fn run(
             let mut world = SimulatedBridges::new(identities, &routes, settings, run.into())?;
             let seen = world.download(method, plan::bytes(size_mb));
             let capacity_mbit =
-                routes.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
+                routes.iter().take(method.legs).map(|leg| leg.rate.as_mbit_per_s()).sum();
             trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
         }
     }

@@ -25,7 +25,7 @@ pub(super) fn run(
     interrupt.wind_up_in_order();
     let (near, far) = (wan.host(WanSpec::NEAR)?, wan.host(WanSpec::FAR)?);
     let is_alone = options.command.is_empty();
-    output.record(|| Line::Path { near: PathHost::of(near), far: PathHost::of(far) });
+    output.record(|| Line::Path { near: PathHost::new(near), far: PathHost::new(far) });
     if is_alone {
         output.text(format!("{}\n{}\nCtrl-C removes the path.", entrance(near), entrance(far)));
     }
@@ -134,7 +134,7 @@ pub(crate) struct PathHost {
 }
 
 impl PathHost {
-    fn of(host: &Host) -> Self {
+    fn new(host: &Host) -> Self {
         Self { address: host.address(), netns: host.namespace().path() }
     }
 }

@@ -69,10 +69,10 @@ impl Summary {
             hops,
             circuits: its().count(),
             failed: its().filter(|it| it.setup().is_none()).count(),
-            setup_ms: Figures::of(its().filter_map(|it| it.setup().map(ms))),
+            setup_ms: Figures::of(its().filter_map(|circuit| circuit.setup().map(ms))),
             step_ms: (0..usize::from(hops)).map(step).collect(),
-            rtt_ms: Figures::of(its().filter_map(|it| it.mean_rtt().map(ms))),
-            throughput_kb_s: Figures::of(its().filter_map(|it| it.throughput_kb_s)),
+            rtt_ms: Figures::of(its().filter_map(|circuit| circuit.mean_rtt().map(ms))),
+            throughput_kb_s: Figures::of(its().filter_map(|circuit| circuit.throughput_kb_s)),
         }
     }
 

@@ -47,14 +47,15 @@ impl World {
             for limit in policy.limits(&key, address, times[0]) {
                 let in_zone = |other: &&Load| {
                     let is_loaded = other.sends.as_ref().is_some_and(|sends| sends.contains(&at));
-                    let relay = other.relay.filter(|it| self.conduct(*it) == Conduct::NotAsked);
-                    let address = relay.map(|it| self.relay(it).address.ip());
-                    let zones = address.map(|it| policy.limits(&key, it, times[0]));
-                    is_loaded && zones.into_iter().flatten().any(|it| it.zone == limit.zone)
+                    let relay =
+                        other.relay.filter(|relay| self.conduct(*relay) == Conduct::NotAsked);
+                    let address = relay.map(|relay| self.relay(relay).address.ip());
+                    let zones = address.map(|address| policy.limits(&key, address, times[0]));
+                    is_loaded && zones.into_iter().flatten().any(|zone| zone.zone == limit.zone)
                 };
                 let others = self.loads.values().filter(in_zone);
                 let all: Rate =
-                    others.filter_map(|it| it.orders.get(place)).map(|it| it.rate).sum();
+                    others.filter_map(|load| load.orders.get(place)).map(|order| order.rate).sum();
                 assert!(order.rate <= all && all <= limit.rate, "{all} for {limit:?} at {place}");
             }
         }

@@ -104,7 +104,8 @@ impl World {
     fn policy_relays(&self) -> Option<Arc<PolicyRelays>> {
         self.options.policy.as_ref()?;
         let relays = self.relays.iter();
-        let relays = relays.map(|it| (it.ids.rsa, (it.address.ip(), Contact::Silent))).collect();
+        let relays =
+            relays.map(|relay| (relay.ids.rsa, (relay.address.ip(), Contact::Silent))).collect();
         Some(Arc::new(PolicyRelays { usable_until_unix_s: u64::MAX, relays }))
     }
 
