@@ -160,7 +160,10 @@ pub fn line(documents: &Documents, relay: &PublishedRelay) -> Result<bwfile::Est
     match &relay.result {
         PublishedResult::Estimate { estimate, share } => {
             let mut line = documents.entry_of(&relay.ids, nickname, estimate);
-            if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
+            if *share < estimate.capacity
+                && let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome
+            {
+                // What its host can do is known, and no claim changes it.
                 *capacity_bytes_s = share.as_byte_per_s();
             }
             Ok(line)

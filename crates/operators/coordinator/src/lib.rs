@@ -53,6 +53,7 @@ mod stats;
 mod team_capacity;
 mod team_measurement;
 mod turn;
+mod with_clients;
 mod worker_load;
 
 pub use account::{Account, Waited};

@@ -17,7 +17,7 @@ pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem}
 pub use source::Source;
 pub use votes::{Vote, votes};
 
-use coordinator::{Mode, PastEstimate, Record};
+use coordinator::{Mode, Params, PastEstimate, Record};
 use netdoc::bwfile::{self, RelayLine};
 use netdoc::consensus::{Consensus, Router};
 use netdoc::{Ed25519Identity, Fingerprint, Nickname};
@@ -36,12 +36,21 @@ pub struct Documents {
     /// Relays of one operator, in pairs: each names the other in its descriptor, or both prove that they belong to one
     /// family.
     pub families: Vec<(RsaId, RsaId)>,
-    /// The rate limit in the descriptor of each relay (`bandwidth-avg`), in bytes per second.
-    averages: BTreeMap<Fingerprint, u64>,
+    /// The bandwidths in the descriptor of each relay.
+    bandwidths: BTreeMap<Fingerprint, Bandwidths>,
     /// The Ed25519 identity in the descriptor of each relay. A consensus has none.
     ed25519: BTreeMap<Fingerprint, Ed25519Identity>,
     /// The `ContactInfo` in the descriptor of each relay; empty if it has none.
     contacts: BTreeMap<Fingerprint, String>,
+}
+
+/// The bandwidths in a server descriptor, in bytes per second.
+#[derive(Clone, Copy)]
+struct Bandwidths {
+    /// The relay's rate limit.
+    avg_bytes_s: u64,
+    /// What it claims to have carried.
+    observed_bytes_s: u64,
 }
 
 /// FlashFlow's keys in the lines of a bandwidth file.
@@ -49,6 +58,7 @@ const MODE: &str = "flashflow_mode";
 /// Whether an estimate has an upper bound: `1`, or `0` for a lower bound.
 pub const CONCLUSIVE: &str = "flashflow_conclusive";
 const CAPACITY: &str = "flashflow_capacity_bytes_s";
+const WITH_CLIENTS: &str = "flashflow_with_clients_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
 /// Why an estimate is a lower bound, by the name of the reason.
 pub const CAUSE: &str = "flashflow_cause";
@@ -71,7 +81,11 @@ impl Documents {
         if !matches!(origin, Origin::Nowhere) {
             descriptors::check(&what, &consensus, named.len())?;
         }
-        let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
+        let bandwidths = |descriptor: &netdoc::ServerDescriptor<'_>| Bandwidths {
+            avg_bytes_s: descriptor.bandwidth_avg_bytes_s,
+            observed_bytes_s: descriptor.bandwidth_observed_bytes_s,
+        };
+        let bandwidths = named.iter().map(|(relay, it)| (*relay, bandwidths(it))).collect();
         let ed25519 = named.iter().filter_map(|(relay, it)| Some((*relay, it.ed25519?))).collect();
         let contact = |descriptor: &netdoc::ServerDescriptor<'_>| {
             descriptor.contact().map(|contact| contact.into_owned())
@@ -79,7 +93,7 @@ impl Documents {
         let contacts =
             named.iter().map(|(relay, it)| (*relay, contact(it).unwrap_or_default())).collect();
         let families = families::pairs(named.values(), now_unix_s);
-        Ok(Self { what, consensus, signers: None, families, averages, ed25519, contacts })
+        Ok(Self { what, consensus, signers: None, families, bandwidths, ed25519, contacts })
     }
 
     /// The `ContactInfo` of a relay, empty if it has none; `None` without its descriptor.
@@ -120,6 +134,9 @@ impl Documents {
     }
 
     /// The line of an estimate of this or an earlier period.
+    ///
+    /// The weight of a lower bound in transit includes what the relay claims to have carried besides
+    /// ([`PastEstimate::with_clients`]).
     #[must_use]
     pub fn entry_of(
         &self,
@@ -129,16 +146,23 @@ impl Documents {
     ) -> bwfile::Estimate {
         let (fingerprint, ed25519) = names(ids);
         let capacity = estimate.capacity.as_byte_per_s();
+        let bandwidths = self.bandwidths.get(&fingerprint);
+        let with_clients = bandwidths.and_then(|Bandwidths { avg_bytes_s, observed_bytes_s }| {
+            let advertised = Rate::from_byte_per_s(*avg_bytes_s.min(observed_bytes_s));
+            estimate.with_clients(advertised, &Params::default()).map(Rate::as_byte_per_s)
+        });
         let outcome = bwfile::Outcome::Measured {
-            capacity_bytes_s: capacity,
+            capacity_bytes_s: with_clients.unwrap_or(capacity),
             measured_at: estimate.measured_unix_s,
-            descriptor_avg_bytes_s: self.averages.get(&fingerprint).copied(),
+            descriptor_avg_bytes_s: bandwidths.map(|it| it.avg_bytes_s),
         };
         let mode = estimate.mode.map(|mode| (MODE, name(mode).to_owned()));
         let is_conclusive = estimate.is_conclusive;
         let conclusive = is_conclusive.map(|it| (CONCLUSIVE, u8::from(it).to_string()));
         let sockets = estimate.sockets.map(|sockets| (SOCKETS, sockets.to_string()));
-        let extra = [mode, conclusive, Some((CAPACITY, capacity.to_string())), sockets];
+        let with_clients = with_clients.map(|rate| (WITH_CLIENTS, rate.to_string()));
+        let capacity = Some((CAPACITY, capacity.to_string()));
+        let extra = [mode, conclusive, capacity, with_clients, sockets];
         let extra =
             extra.into_iter().flatten().map(|(key, value)| (key.to_owned(), value)).collect();
         bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra }
@@ -211,7 +235,7 @@ const fn name(mode: Mode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coordinator::{End, Failure, Inconclusive, Params, ProcessorTime, Subject};
+    use coordinator::{End, Failure, Inconclusive, ProcessorTime, Subject};
     use netdoc::bwfile::{BandwidthFile, Eligibility, NodeIdStyle, Settings};
     use onion::Duration;
 
@@ -223,7 +247,8 @@ mod tests {
         let consensus = include_bytes!("../../../engine/netdoc/tests/data/consensus-ns");
         let mut documents =
             Documents::new("it".to_owned(), consensus, Origin::Nowhere, NOW).expect("a consensus");
-        documents.averages.extend(limit_bytes_s.map(|limit| (names(&IDS).0, limit)));
+        let bandwidths = |avg_bytes_s| Bandwidths { avg_bytes_s, observed_bytes_s: 5_000_000 };
+        documents.bandwidths.extend(limit_bytes_s.map(|limit| (names(&IDS).0, bandwidths(limit))));
         documents
     }
 
@@ -274,6 +299,20 @@ mod tests {
             let line = line(documents(limit).entry(&record).expect("an entry"));
             assert_eq!(line.bw_kb_s, weight);
             assert_eq!(estimate_in(&line), PastEstimate::of(&record), "for the next period");
+        }
+    }
+
+    #[test]
+    fn the_weight_of_a_lower_bound_in_transit_includes_what_the_relay_claims_of_its_clients() {
+        let bound = measured(4_500_000, Some(Inconclusive::ClientsUnknown));
+        let record = Record { mode: Mode::Transit, ..record(bound) };
+        for (limit, weight) in [(None, 4500), (Some(9_000_000), 5000), (Some(4_800_000), 4800)] {
+            let line = line(documents(limit).entry(&record).expect("an entry"));
+            assert_eq!(line.bw_kb_s, weight);
+            assert_eq!(estimate_in(&line), PastEstimate::of(&record), "for the next period");
+            let key = line.extra.iter().find(|(key, _)| key == WITH_CLIENTS);
+            let expected = limit.map(|_| (weight * 1000).to_string());
+            assert_eq!(key.map(|(_, value)| value.clone()), expected);
         }
     }
 

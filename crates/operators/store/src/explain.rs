@@ -287,8 +287,14 @@ fn limits(seconds: &[Second], is_conclusive: bool) -> Option<String> {
 pub fn explain_record(record: &Record) -> Vec<String> {
     let End::Measured { capacity, inconclusive, .. } = &record.end else { return Vec::new() };
     let weight_kb_s = capacity.as_byte_per_s() / 1000;
+    let any_claim = Rate::from_bit_per_s(u64::MAX);
+    let most = PastEstimate::of(record).and_then(|it| it.with_clients(any_claim, &record.params));
+    let most = most.map_or_else(String::new, |most| {
+        let most = most.as_byte_per_s() / 1000;
+        format!(", or up to {most} if the relay's descriptor shows that it has carried more with its clients")
+    });
     let mut text = vec![format!(
-        "An authority that measures {capacity} gives the weight {weight_kb_s} KB/s. The consensus has the median of all authorities."
+        "An authority that measures {capacity} gives the weight {weight_kb_s} KB/s{most}. The consensus has the median of all authorities."
     )];
     text.extend(limits(&series::of(record), inconclusive.is_none()));
     text
@@ -351,6 +357,10 @@ fn weight(subject: &Subject<'_>) -> Option<String> {
         format!(
             "The weight is less than the estimate: the operator allows at most {weight} (bandwidth-avg of its descriptor)."
         )
+    } else if weight > capacity && is_current {
+        "The weight is more than the estimate, which does not count the traffic of its clients: the relay claims to have carried as much \
+         (bandwidth-observed of its descriptor), and a third more than what was measured is believed."
+            .to_owned()
     } else {
         "The bandwidth file was made before the last estimate. The next one that passes the gate, if there is a gate, will include it."
             .to_owned()

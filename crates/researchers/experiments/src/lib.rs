@@ -42,6 +42,7 @@ mod trial;
 pub mod truth;
 mod wan;
 mod wan_site;
+mod with_clients;
 
 use clap::{Args, Subcommand};
 use common::{Common, Session};
@@ -87,6 +88,7 @@ enum Experiment {
     Soak(dos::soak::Options),
     SpeedTest(speed_test::Options),
     Wan(wan::Options),
+    WithClients(with_clients::Options),
 }
 
 /// Runs an experiment and writes its report.
@@ -120,6 +122,7 @@ pub fn run(
         Experiment::Soak(options) => dos::soak::run(options, session)?,
         Experiment::SpeedTest(options) => speed_test::run(options, session)?,
         Experiment::Wan(options) => wan::run(options, session)?,
+        Experiment::WithClients(options) => with_clients::run(options, session)?,
     };
     reporting::publish(&mut report, &options.common.out, output)?;
     Ok(if interrupt.is_requested() {

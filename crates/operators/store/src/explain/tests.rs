@@ -198,6 +198,10 @@ fn an_operators_limit_is_distinguished_from_an_older_file() {
         &["the operator allows at most 16.00 Mbit/s"],
     );
     check_contains(
+        &explanation(std::slice::from_ref(&measured), voted(6000, at), None),
+        &["does not count the traffic of its clients"],
+    );
+    check_contains(
         &explanation(&[measured], voted(2000, at - DAY), None),
         &["made before the last estimate"],
     );
