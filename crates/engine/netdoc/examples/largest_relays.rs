@@ -11,7 +11,8 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::args().nth(1).ok_or("usage: largest_relays CONSENSUS")?;
     let consensus = Consensus::parse(&std::fs::read(path)?)?;
-    let mut relays: Vec<_> = consensus.routers().iter().filter(|it| it.is_measurable()).collect();
+    let mut relays: Vec<_> =
+        consensus.routers().iter().filter(|router| router.is_measurable()).collect();
     relays.sort_by_key(|relay| std::cmp::Reverse(relay.bandwidth_kb_s));
     let total: f64 = relays.iter().filter_map(|relay| relay.bandwidth_kb_s).map(f64::from).sum();
     for relay in relays.iter().take(10) {

@@ -188,7 +188,7 @@ impl Router {
     #[must_use]
     pub fn supports(&self, protocol: &str, version: u32) -> bool {
         let entries = self.protocols.as_deref().unwrap_or_default().split(' ');
-        let mut named = entries.filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('='));
+        let mut named = entries.filter_map(|entry| entry.strip_prefix(protocol)?.strip_prefix('='));
         named.next().is_some_and(|ranges| {
             ranges.split(',').any(|range| {
                 let (low, high) = range.split_once('-').unwrap_or((range, range));

@@ -46,7 +46,11 @@ fn messages<S: StageModel>(stage: &TestStage<S>, stream: u16) -> Vec<DecryptedMe
 
 fn data<S: StageModel>(stage: &TestStage<S>, stream: u16) -> usize {
     let messages = messages(stage, stream);
-    messages.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
+    messages
+        .iter()
+        .filter(|message| message.command == RelayCommand::DATA)
+        .map(|message| message.len)
+        .sum()
 }
 
 /// Circuits refused since the last call, with the reason.

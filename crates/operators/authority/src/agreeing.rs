@@ -32,7 +32,7 @@ pub(super) struct Party<'env> {
 
 /// The authorities of the configuration.
 pub(super) fn group(config: &Config, authorities: &Authorities) -> Result<Group, Error> {
-    let keys = authorities.others.iter().map(|it| it.key).chain([config.secret.public()]);
+    let keys = authorities.others.iter().map(|other| other.key).chain([config.secret.public()]);
     let times = Times {
         period_s: config.period.as_secs(),
         slot_s: config.slot_s,
@@ -55,7 +55,7 @@ impl<'env> Party<'env> {
         let capacity =
             config.measurers.iter().map(ConfiguredMeasurer::bound).sum::<Result<Rate, Error>>()?;
         let Authorities { listen, others, .. } = authorities;
-        let routes: Vec<_> = others.iter().map(|it| (it.address, it.key)).collect();
+        let routes: Vec<_> = others.iter().map(|other| (other.address, other.key)).collect();
         let authorities = control::Authorities::start(*listen, &config.secret, &routes)?;
         tracing::info!(
             "agreeing on seeds with {} other authorities; listening for them on {}",
@@ -114,7 +114,7 @@ impl<'env> Party<'env> {
         while self.seeds.agreed(begin_unix_s).is_some() {
             begin_unix_s += period_s;
         }
-        let round_s = config.authorities.as_ref().map_or(1, |it| it.round_s);
+        let round_s = config.authorities.as_ref().map_or(1, |authorities| authorities.round_s);
         Timetable::new(begin_unix_s, round_s, self.group.rounds())
     }
 
@@ -180,7 +180,8 @@ impl<'env> Party<'env> {
         let mut without: Vec<Left> = Vec::new();
         for (key, part) in parts.iter().filter(|(_, part)| **part != Part::Took) {
             let name = self.name(*key);
-            let problem = problems.get(key).map(|it| format!(" ({it})")).unwrap_or_default();
+            let problem =
+                problems.get(key).map(|problem| format!(" ({problem})")).unwrap_or_default();
             tracing::warn!("without {name}, which {part}{problem}");
             without.push(Left { key: key.to_string(), name, why: format!("{part}{problem}") });
         }
@@ -190,9 +191,10 @@ impl<'env> Party<'env> {
                 self.name(*key)
             );
         }
-        let members =
-            agreed.as_ref().map(|it| it.teams.iter().map(|(key, _)| *key).collect::<Vec<_>>());
-        let mark = agreed.as_ref().map(|it| hex::encode(it.seed.mark()));
+        let members = agreed
+            .as_ref()
+            .map(|agreed| agreed.teams.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+        let mark = agreed.as_ref().map(|agreed| hex::encode(agreed.seed.mark()));
         match (&members, &mark) {
             (Some(members), Some(mark)) => tracing::info!(
                 "{} authorities have one seed for the period that begins at Unix time {begin_unix_s}; its mark is {mark}",
@@ -223,7 +225,7 @@ impl<'env> Party<'env> {
     }
 
     fn name(&self, key: AuthorityKey) -> String {
-        match self.others.iter().find(|it| it.key.0 == key.0) {
+        match self.others.iter().find(|other| other.key.0 == key.0) {
             Some(Authority { name: Some(name), .. }) => name.clone(),
             Some(Authority { address, .. }) => format!("the authority at {address}"),
             None => "our own coordinator".to_owned(),

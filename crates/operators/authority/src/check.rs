@@ -67,7 +67,7 @@ pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error>
         None => "all permitted".to_owned(),
         Some(names) => format!("{} by name", names.len()),
     };
-    let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
+    let agreement = config.authorities.as_ref().map_or(0, |authorities| authorities.others.len());
     let (key, opted_in) = (config.secret.public().to_string(), config.consent().listed());
     let seed = match agreement {
         0 => "its own seed".to_owned(),
@@ -143,7 +143,8 @@ fn check_readable(path: &Path) -> Result<(), Error> {
 /// Checks that files can be created in this folder, or in its nearest existing parent.
 fn check_writable(folder: &Path) -> Result<(), Error> {
     let existing = folder.ancestors().find(|it| it.as_os_str().is_empty() || it.exists());
-    let existing = existing.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let existing =
+        existing.filter(|existing| !existing.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |source| Error::File { what: "write to", path: existing.to_owned(), source };
     rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK)
         .map_err(|error| failed(error.into()))

@@ -55,7 +55,7 @@ impl Observer<Network> for Daemon<'_, '_> {
                 super::log_error(&error, self.common.output);
             }
         }
-        let seed = self.seeds.map(|it| it.of_period(self.begin_unix_s));
+        let seed = self.seeds.map(|seed| seed.of_period(self.begin_unix_s));
         let view = network.view.clone();
         self.network = Some(network);
         (view, seed)

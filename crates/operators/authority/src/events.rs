@@ -24,7 +24,7 @@ pub fn show(
     address: impl Fn(MeasurerId) -> Option<SocketAddr>,
     output: &Output,
 ) {
-    let address = |id| address(id).map(|it| it.to_string()).unwrap_or_default();
+    let address = |id| address(id).map(|address| address.to_string()).unwrap_or_default();
     match event {
         Event::Measurer(id, Ok(capacity)) => {
             let measurer = address(id);

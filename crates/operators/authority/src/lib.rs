@@ -291,8 +291,8 @@ fn play(
 /// Records the seeds of finished periods, so that anyone can verify the plan. A seed that was drawn in the middle of a
 /// period was not that period's.
 fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
-    let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
-    let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    let drawn = fs::metadata(&config.seed).and_then(|metadata| metadata.modified()).ok();
+    let drawn = drawn.and_then(|drawn| drawn.duration_since(UNIX_EPOCH).ok());
     journal.publish_seeds(unix_time_s(), |begin_unix_s| {
         if let Some(agreed) = seeds.agreed(begin_unix_s) {
             return Some(*agreed.seed.as_bytes());

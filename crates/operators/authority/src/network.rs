@@ -29,7 +29,7 @@ pub(super) struct Network {
 impl Network {
     /// The authorities' latest shared random value.
     pub(super) fn shared_random(&self) -> Option<[u8; 32]> {
-        self.documents.consensus.shared_random.map(|it| it.value)
+        self.documents.consensus.shared_random.map(|shared_random| shared_random.value)
     }
 }
 

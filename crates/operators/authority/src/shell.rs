@@ -159,7 +159,7 @@ struct Hands {
 
 impl Hands {
     fn stop(&mut self) {
-        self.members.values_mut().for_each(|it| it.stop());
+        self.members.values_mut().for_each(|member| member.stop());
         // Last, otherwise the relay would report a cancellation to the measurers.
         self.order = None;
     }

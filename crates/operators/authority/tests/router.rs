@@ -152,9 +152,10 @@ fn accounts(relay: &Relay<impl Behavior + Send + 'static>, mode: Mode) -> (Vec<A
     assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
     let round = result.record.rounds.last().expect("a round");
     let measurers = round.allocation.assignments.len();
-    assert!(round.seconds.iter().all(|it| it.accounts.len() == measurers), "{round:?}");
-    let returned = round.seconds.iter().flat_map(|it| it.returned_bytes.iter().flatten()).sum();
-    (round.seconds.iter().flat_map(|it| it.accounts.clone()).flatten().collect(), returned)
+    assert!(round.seconds.iter().all(|second| second.accounts.len() == measurers), "{round:?}");
+    let returned =
+        round.seconds.iter().flat_map(|second| second.returned_bytes.iter().flatten()).sum();
+    (round.seconds.iter().flat_map(|second| second.accounts.clone()).flatten().collect(), returned)
 }
 
 #[test]

@@ -228,7 +228,7 @@ impl Account {
             unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
             outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
             busiest: self.busiest.max(other.busiest),
-            silent: reports.map(|it| it.silent).min().unwrap_or_default(),
+            silent: reports.map(|report| report.silent).min().unwrap_or_default(),
             answered_after: [self.answered_after, other.answered_after].into_iter().flatten().min(),
             ..self.and(other)
         }

@@ -346,7 +346,11 @@ mod tests {
                 .collect();
             let needed = Rate::from_bit_per_s(100);
             let allocation = allocate_among(needed, &bits(residuals), &vantages, 8, measurers_min);
-            allocation.assignments.iter().map(|it| it.measurer.0).collect::<Vec<_>>()
+            allocation
+                .assignments
+                .iter()
+                .map(|assignment| assignment.measurer.0)
+                .collect::<Vec<_>>()
         };
         let (one, other) = (Some(7), Some(9));
         assert_eq!(at_hosts(&[one, one, other], &[500, 400, 300], 2), vec![0, 2]);
@@ -373,7 +377,7 @@ mod tests {
             let first = MeasurerPath { host: None, path: limit(held) };
             let needed = Rate::from_bit_per_s(200);
             let allocation = allocate_among(needed, &bits(residuals), &[first], 8, 2);
-            shares(&allocation).into_iter().map(|it| (it.0, it.1)).collect::<Vec<_>>()
+            shares(&allocation).into_iter().map(|share| (share.0, share.1)).collect::<Vec<_>>()
         };
         assert_eq!(among(&[500, 400], 20), vec![(1, 175), (0, 25)]);
         assert_eq!(
@@ -390,7 +394,7 @@ mod tests {
         let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 44, 2);
         let by = |vantages: &[MeasurerPath]| {
             let allocation = even.clone().with_sockets_by_path(vantages);
-            allocation.assignments.iter().map(|it| it.sockets).collect::<Vec<_>>()
+            allocation.assignments.iter().map(|assignment| assignment.sockets).collect::<Vec<_>>()
         };
         assert_eq!(by(&[at(20, 0), at(180, 0)]), vec![6, 38]);
         assert_eq!(by(&[at(0, 0), at(0, 0)]), vec![22, 22]);
@@ -422,7 +426,7 @@ mod tests {
             let spread = even.clone().with_sockets_by_path(&vantages);
             prop_assert_eq!(spread.sockets(), even.sockets());
             if even.sockets() as usize >= 2 * team.len() {
-                prop_assert!(spread.assignments.iter().all(|it| it.sockets >= 2));
+                prop_assert!(spread.assignments.iter().all(|assignment| assignment.sockets >= 2));
             }
         }
 

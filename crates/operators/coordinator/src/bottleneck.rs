@@ -112,7 +112,7 @@ impl Queue {
         measurer: MeasurerId,
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
-        let min_rtt = accounts.clone().filter_map(|it| it.min_rtt).min()?;
+        let min_rtt = accounts.clone().filter_map(|account| account.min_rtt).min()?;
         let median_wait = |counts: fn(&Account) -> bool| {
             let wait = |it: &Account| {
                 let wait = it.mean_rtt?.saturating_sub(min_rtt);
@@ -149,7 +149,7 @@ fn is_on_the_path(account: &Account) -> bool {
 /// The relay's own link is on every path, and a queue there delays all packets alike. A delay beyond the shortest one
 /// arises elsewhere.
 pub(crate) fn own_queues(queues: &[Queue]) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
-    let common = queues.iter().map(|it| it.met).min().unwrap_or_default();
+    let common = queues.iter().map(|queue| queue.met).min().unwrap_or_default();
     queues.iter().filter_map(move |queue| {
         let own = queue.wait.saturating_sub(common);
         let cause = Bottleneck::Path { queue_ms: whole_ms(own) };
@@ -253,15 +253,18 @@ mod tests {
         };
         let exists = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.exists());
         assert_eq!([40, 60].map(exists), [Some(true), Some(false)], "its window is closed");
-        assert_eq!([600, 400].map(|it| queue(it).map(|it| it.exists())), [Some(true), Some(false)]);
+        assert_eq!(
+            [600, 400].map(|it| queue(it).map(|queue| queue.exists())),
+            [Some(true), Some(false)]
+        );
         // The limited measurer has no queue on its path, so the other's queue is its own.
         assert_eq!(own(&[queue(400), self::queue(1, 1, &[41])]), vec![(1, 40)]);
     }
 
     #[test]
     fn the_median_second_decides_and_a_measurer_without_data_has_no_queue() {
-        assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|it| it.exists()));
-        assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|it| it.exists()));
+        assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|queue| queue.exists()));
+        assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|queue| queue.exists()));
         assert_eq!(queue(0, 20, &[]), None);
         assert_eq!(Queue::of(MeasurerId(0), [on_the_path()].iter()), None);
     }

@@ -291,7 +291,7 @@ impl Campaign {
     pub fn add_machine(&mut self, turns: &[RelayTurn]) {
         self.machines_added += 1;
         let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
-        let relays = || turns.iter().map(|it| it.relay);
+        let relays = || turns.iter().map(|turn| turn.relay);
         if let Some(first) = relays().min().filter(|_| machine.is_some()) {
             self.machine_of.extend(relays().map(|relay| (relay, first)));
         }
@@ -341,10 +341,11 @@ impl Campaign {
             Outcome::Failed { .. } | Outcome::Measured(_) => None,
         };
         let launch = self.running.get(&relay).map(|it| &it.launch);
-        let member = |place| launch.and_then(|it| it.allocation.member(place));
+        let member = |place| launch.and_then(|launch| launch.allocation.member(place));
         let failed = failed.and_then(member);
-        let bottleneck = bottleneck(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
-        let lost = failed.filter(|it| self.is_lost(relay, *it, outcome));
+        let bottleneck = bottleneck(outcome)
+            .and_then(|bottleneck| Some((member(bottleneck.measurer)?, bottleneck.got)));
+        let lost = failed.filter(|failed| self.is_lost(relay, *failed, outcome));
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
         }
@@ -555,7 +556,9 @@ impl Campaign {
         self.old.clear();
         self.new.clear();
         self.due.clear();
-        self.machines.values_mut().for_each(|it| (it.waiting, it.waits) = (Rate::ZERO, 0));
+        self.machines
+            .values_mut()
+            .for_each(|machine| (machine.waiting, machine.waits) = (Rate::ZERO, 0));
         self.machines.retain(|_, it| it.runs > 0);
         left
     }
@@ -622,7 +625,7 @@ impl Campaign {
     /// The capacity for it and all relays of its machine, at most the team's.
     fn needed_together(&self, waiting: &Waiting) -> Rate {
         let machine = waiting.machine.and_then(|machine| self.machines.get(&machine));
-        let guess = machine.map_or(waiting.turn.guess, |it| it.waiting + it.running);
+        let guess = machine.map_or(waiting.turn.guess, |machine| machine.waiting + machine.running);
         guess.scaled(self.excess_factor).min(self.capacity_for(waiting.relay))
     }
 
@@ -642,8 +645,8 @@ impl Campaign {
     fn fits(&self, waiting: &Waiting) -> bool {
         let machine = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let needed = self.needed_together(waiting);
-        let count = self.running.len() + machine.map_or(1, |it| it.waits);
-        machine.is_none_or(|it| it.runs == 0)
+        let count = self.running.len() + machine.map_or(1, |machine| machine.waits);
+        machine.is_none_or(|machine| machine.runs == 0)
             && (self.running.is_empty() || count <= self.at_once_max as usize)
             && needed > Rate::ZERO
             && needed <= self.residuals_for(waiting.relay).into_iter().sum()
@@ -669,10 +672,10 @@ impl Campaign {
     fn launch(&mut self, waiting: Waiting) -> Launch {
         let needed = self.needed(&waiting);
         let vantages = self.vantages(waiting.relay);
-        let is_far = vantages.iter().any(|it| it.path.rtt.is_some_and(|rtt| rtt >= FAR));
+        let is_far = vantages.iter().any(|vantage| vantage.path.rtt.is_some_and(|rtt| rtt >= FAR));
         let measurers_min = waiting.turn.measurers_min.max(if is_far { 2 } else { 1 });
         let mut residuals = self.residuals_for(waiting.relay);
-        if residuals.iter().all(|it| *it == Rate::ZERO) {
+        if residuals.iter().all(|residual| *residual == Rate::ZERO) {
             // Other relays of its machine use all the capacity of the measurers that reach it.
             residuals = self.within_zones(waiting.relay, self.residuals());
         }
@@ -700,8 +703,10 @@ impl Campaign {
             .count();
         let has_others = able > allocation.assignments.len();
         let Waiting { relay, turn, .. } = waiting;
-        let participants =
-            allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
+        let participants = allocation
+            .assignments
+            .iter()
+            .filter_map(|assignment| vantages.get(assignment.measurer.0));
         let vantages = participants.copied().collect();
         let launch = Launch { relay, turn, allocation, is_whole_team, has_others, vantages };
         let running = Running { waiting, launch: launch.clone(), zones, is_ending: false };
@@ -722,7 +727,7 @@ const fn bottleneck(outcome: &Outcome) -> Option<MeasurerBottleneck> {
 }
 
 fn pass_over<'a>(relays: impl Iterator<Item = &'a mut Waiting>) {
-    relays.for_each(|it| it.passed_over += 1);
+    relays.for_each(|relay| relay.passed_over += 1);
 }
 
 #[cfg(test)]

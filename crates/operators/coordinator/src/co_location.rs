@@ -108,7 +108,8 @@ impl CoLocationTest {
     #[must_use]
     pub fn suspicions(&self, is_known: impl Fn(RsaId, RsaId) -> bool) -> Vec<Suspicion> {
         let factorials = Factorials::new();
-        let relays: Vec<(RsaId, Moves)> = self.relays.iter().map(|it| (*it.0, *it.1)).collect();
+        let relays: Vec<(RsaId, Moves)> =
+            self.relays.iter().map(|relay| (*relay.0, *relay.1)).collect();
         let pairs = relays.len() as f64 * (relays.len() as f64 - 1.0) / 2.0;
         let mut found: Vec<Suspicion> = Vec::new();
         let mut thin_at = 2 * REPORTED_MAX;

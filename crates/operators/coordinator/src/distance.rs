@@ -70,10 +70,10 @@ impl MeasurerPath {
     /// the coordinator's (`own`).
     #[must_use]
     pub fn distance(own: Duration, vantages: &[Self]) -> Duration {
-        let rtts = || vantages.iter().map(|it| it.path.rtt);
+        let rtts = || vantages.iter().map(|vantage| vantage.path.rtt);
         let farthest = rtts().flatten().max();
         match farthest {
-            Some(farthest) if rtts().all(|it| it.is_some()) => farthest,
+            Some(farthest) if rtts().all(|rtt| rtt.is_some()) => farthest,
             _ => farthest.unwrap_or_default().max(own),
         }
     }

@@ -113,7 +113,7 @@ impl PastEstimate {
 
 /// See [`PastEstimate::sockets`]; `None` if no round tried half of its sockets first.
 fn next_sockets(rounds: &[RoundRecord]) -> Option<u32> {
-    let last = rounds.last().filter(|it| it.schedule.held_back_s.is_some())?;
+    let last = rounds.last().filter(|round| round.schedule.held_back_s.is_some())?;
     let (first, last) = (rounds.first()?.allocation.sockets(), last.allocation.sockets());
     Some(if last > first { last } else { last / 2 })
 }
@@ -318,7 +318,7 @@ impl History {
     #[must_use]
     pub fn expectations(&self, policy: HistoryPolicy, now_unix_s: u64) -> Expectations<'_> {
         let valid = self.last.values().filter(|it| it.age(now_unix_s) < policy.valid_for);
-        let mut month: Vec<Rate> = valid.map(|it| it.capacity).collect();
+        let mut month: Vec<Rate> = valid.map(|valid| valid.capacity).collect();
         month.sort_unstable();
         let typical = policy.percentile.of(&month);
         Expectations { history: self, policy, now_unix_s, typical }

@@ -416,7 +416,7 @@ impl Measurement {
     /// relay's host answers, and reports [`Failure::CutOff`] if it does not.
     #[must_use]
     pub fn client_report_overdue(&self, now: Instant) -> bool {
-        let overdue = self.overdue(now).map(|it| it.failure);
+        let overdue = self.overdue(now).map(|overdue| overdue.failure);
         matches!(overdue, Some(Failure::ClientReportMissing { .. }))
     }
 
@@ -444,7 +444,7 @@ impl Measurement {
                 let silent = self.open.iter().position(Option::is_none);
                 let silent = silent.and_then(|place| self.allocation.assignments.get(place));
                 let failure = Failure::NotReady { timeout: self.params.setup_timeout };
-                Some(Fault { measurer: silent.map(|it| it.measurer), failure })
+                Some(Fault { measurer: silent.map(|silent| silent.measurer), failure })
             }
             Phase::Running { series, .. } => {
                 let Missing { second, source } = series.first_missing()?;

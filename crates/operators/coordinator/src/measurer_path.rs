@@ -41,7 +41,7 @@ impl PathSeen {
     /// counts; of round trips the minimum.
     pub(crate) fn in_rounds(rounds: &[RoundRecord], params: &Params) -> BTreeMap<MeasurerId, Self> {
         let mut paths: BTreeMap<MeasurerId, Self> = BTreeMap::new();
-        for round in rounds.iter().filter(|it| is_whole(it, params)) {
+        for round in rounds.iter().filter(|round| is_whole(round, params)) {
             for (place, assignment) in round.allocation.assignments.iter().enumerate() {
                 if got_anything(round, place) {
                     paths.entry(assignment.measurer).or_default().see(round, place, params);
@@ -58,7 +58,8 @@ impl PathSeen {
         if let Some(own) = round.allocation.assignments.get(place)
             && is_whole(round, params)
         {
-            let held = round.bottlenecks.iter().find(|it| it.measurer == own.measurer);
+            let held =
+                round.bottlenecks.iter().find(|bottleneck| bottleneck.measurer == own.measurer);
             let held = held.filter(|it| it.by != Bottleneck::Processor);
             self.limit = held.map(|it| it.got);
         }
@@ -67,8 +68,9 @@ impl PathSeen {
     fn see_accounts(&mut self, round: &RoundRecord, place: usize) {
         let of = |counts: bool| {
             let seconds = round.seconds.iter();
-            let seconds = seconds.filter(move |it| !counts || round.schedule.counts(it.second));
-            seconds.filter_map(move |it| it.accounts.get(place)?.as_ref())
+            let seconds =
+                seconds.filter(move |seconds| !counts || round.schedule.counts(seconds.second));
+            seconds.filter_map(move |second| second.accounts.get(place)?.as_ref())
         };
         let least = of(false).filter_map(|it| it.min_rtt).min();
         self.rtt = [self.rtt, least].into_iter().flatten().min();
@@ -83,7 +85,7 @@ fn is_whole(round: &RoundRecord, params: &Params) -> bool {
 
 fn got_anything(round: &RoundRecord, place: usize) -> bool {
     let returned = |it: &Option<u64>| it.is_some_and(|bytes| bytes > 0);
-    round.seconds.iter().any(|it| it.returned_bytes.get(place).is_some_and(returned))
+    round.seconds.iter().any(|second| second.returned_bytes.get(place).is_some_and(returned))
 }
 
 /// The retransmitted share; `None` if nothing was sent.
@@ -154,7 +156,10 @@ mod tests {
     fn seen(rounds: &[RoundRecord]) -> Vec<(usize, Option<u32>, Option<Rate>)> {
         let params = Params { seconds: SECONDS, ..Params::default() };
         let paths = PathSeen::in_rounds(rounds, &params);
-        assert!(paths.values().all(|it| it.rtt == Some(Duration::from_millis(40))), "{paths:?}");
+        assert!(
+            paths.values().all(|path| path.rtt == Some(Duration::from_millis(40))),
+            "{paths:?}"
+        );
         paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.limit)).collect()
     }
 

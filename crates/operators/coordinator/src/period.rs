@@ -188,7 +188,7 @@ impl Period {
     #[must_use]
     pub fn groups(&self) -> BTreeMap<RsaId, RsaId> {
         let present = self.present.iter().filter_map(|it| self.relay(*it));
-        present.map(|it| (it.id(), it.together)).collect()
+        present.map(|present| (present.id(), present.together)).collect()
     }
 
     /// The relays of the newest consensus that are not measured, or not yet.
@@ -329,7 +329,7 @@ impl Period {
             }
             self.relays.push(relay);
             // The results of an earlier process in this period.
-            if let Some(record) = self.pasts.get(&id).and_then(|it| it.record.clone()) {
+            if let Some(record) = self.pasts.get(&id).and_then(|past| past.record.clone()) {
                 self.records.insert(place, record);
             }
         }
@@ -339,7 +339,7 @@ impl Period {
         let team: Rate = self.measurers.limits().into_iter().sum();
         let capacity = team.scaled(1.0 / self.config.params.excess_factor());
         let room = TeamRoom { capacity, at_once_max: self.at_once_max() };
-        let families = self.network.as_ref().map_or(&[][..], |it| &it.families);
+        let families = self.network.as_ref().map_or(&[][..], |network| &network.families);
         let present = self.present.iter().filter_map(|it| self.relays.get(it.0));
         let mut relays: Vec<Relay> = present.cloned().collect();
         network::group(&mut relays, &self.config.certain, families, room);
@@ -489,7 +489,7 @@ impl Period {
 
     fn queue_all(&mut self, now: Now) {
         let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
-        for it in self.arrivals(now).into_iter().filter(|it| !it.is_done) {
+        for it in self.arrivals(now).into_iter().filter(|arrival| !arrival.is_done) {
             if let Some(place) = self.places.get(&it.relay) {
                 let turn = RelayTurn { relay: *place, priority: it.priority, turn: it.turn };
                 groups.entry(it.together).or_default().push(turn);
@@ -527,7 +527,7 @@ impl Period {
         }
         let host = |relay: RelayIndex| Some((relay, self.relays.get(relay.0)?.host));
         let relays: Vec<(RelayIndex, RsaId)> =
-            turns.iter().filter_map(|it| host(it.relay)).collect();
+            turns.iter().filter_map(|turn| host(turn.relay)).collect();
         self.groups.begin(&relays);
         self.campaign.add_machine(turns);
     }

@@ -218,7 +218,7 @@ impl Plan {
         plan.is_memoryless = true;
         let due: BTreeMap<RsaId, Option<u32>> =
             machines.iter().map(|(machine, due_by)| (machine.key(), *due_by)).collect();
-        for machine in largest_first(machines.into_iter().map(|it| it.0).collect()) {
+        for machine in largest_first(machines.into_iter().map(|machine| machine.0).collect()) {
             let due_by = due.get(&machine.key()).copied().flatten();
             let mut entry = Entry::new(machine, Priority::Known, teams.len());
             (0..teams.len()).for_each(|team| plan.draw_all(&mut entry, team, 0, due_by));

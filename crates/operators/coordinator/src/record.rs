@@ -209,7 +209,7 @@ impl Record {
         let (processor, shared) = (None, None);
         let mut this = Self { relay, ended_unix_s, mode, params, rounds, processor, shared, end };
         for (number, unix_s) in starts {
-            if let Some(round) = this.rounds.iter_mut().find(|it| it.number == number) {
+            if let Some(round) = this.rounds.iter_mut().find(|round| round.number == number) {
                 round.started_unix_s = Some(unix_s);
             }
         }
@@ -245,8 +245,12 @@ impl Record {
         let number = |id: &mut MeasurerId| *id = allocation.member(*id).unwrap_or(*id);
         for round in &mut self.rounds {
             round.allocation.available = allocation.available;
-            round.allocation.assignments.iter_mut().for_each(|it| number(&mut it.measurer));
-            round.bottlenecks.iter_mut().for_each(|it| number(&mut it.measurer));
+            round
+                .allocation
+                .assignments
+                .iter_mut()
+                .for_each(|assignment| number(&mut assignment.measurer));
+            round.bottlenecks.iter_mut().for_each(|bottleneck| number(&mut bottleneck.measurer));
         }
         match &mut self.end {
             End::Measured { inconclusive, .. } => {
@@ -362,7 +366,7 @@ impl Record {
         round: &'r RoundRecord,
     ) -> impl Iterator<Item = SecondTotals> + use<'r> {
         let (mode, ratio) = (self.mode, self.params.ratio);
-        let counted = round.seconds.iter().filter(|it| round.schedule.counts(it.second));
+        let counted = round.seconds.iter().filter(|second| round.schedule.counts(second.second));
         counted.filter_map(move |second| second.totals(mode, ratio, &round.allocation.assignments))
     }
 
@@ -370,7 +374,7 @@ impl Record {
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         let seconds = self.totals(self.decisive_round()?);
-        let mut totals: Vec<u64> = seconds.map(|it| it.total()).collect();
+        let mut totals: Vec<u64> = seconds.map(|seconds| seconds.total()).collect();
         totals.sort_unstable();
         Spread::of(&totals)
     }
@@ -398,7 +402,9 @@ impl Record {
     /// The median of the relay's reports to another party about the decisive round's seconds.
     #[must_use]
     pub fn relay_reported(&self) -> Option<Rate> {
-        median_rate(self.decisive_round()?.seconds.iter().filter_map(|it| it.relay_reported))
+        median_rate(
+            self.decisive_round()?.seconds.iter().filter_map(|second| second.relay_reported),
+        )
     }
 }
 
@@ -408,7 +414,7 @@ impl fmt::Display for Record {
             End::Measured { capacity, inconclusive, .. } => match inconclusive {
                 None => {
                     write!(f, "{capacity}")?;
-                    self.bottlenecks().iter().try_for_each(|it| write!(f, "; {it}"))
+                    self.bottlenecks().iter().try_for_each(|bottleneck| write!(f, "; {bottleneck}"))
                 }
                 Some(reason) => write!(f, "at least {capacity}: {reason}"),
             }

@@ -80,7 +80,7 @@ struct Reported {
 impl Reported {
     /// The minimum round trip of its sockets.
     fn rtt(&self) -> Option<Duration> {
-        self.accounts.iter().flatten().filter_map(|it| it.min_rtt).min()
+        self.accounts.iter().flatten().filter_map(|account| account.min_rtt).min()
     }
 
     fn account(&self, index: usize) -> Option<&Account> {
@@ -191,11 +191,11 @@ impl Series {
     /// does not report. Only of a complete series.
     #[must_use]
     pub fn disagreement(&self) -> Option<(MeasurerId, Failure)> {
-        self.measurers.iter().find_map(|it| {
-            let (returned_bytes, sent_bytes) = (it.bytes, it.sent_bytes?);
-            let agrees = it.assignment.agrees(returned_bytes, sent_bytes, self.len());
+        self.measurers.iter().find_map(|measurer| {
+            let (returned_bytes, sent_bytes) = (measurer.bytes, measurer.sent_bytes?);
+            let agrees = measurer.assignment.agrees(returned_bytes, sent_bytes, self.len());
             let failure = Failure::CountsDiffer { returned_bytes, sent_bytes };
-            (!agrees).then_some((it.assignment.measurer, failure))
+            (!agrees).then_some((measurer.assignment.measurer, failure))
         })
     }
 
@@ -206,11 +206,12 @@ impl Series {
         /// One cell is checked in each bucket of 1/*p*: with fewer buckets than this on many circuits, none may be
         /// full.
         const CHECKS_MIN: f64 = 20.0;
-        self.measurers.iter().find_map(|it| {
-            let cells = it.bytes / CELL_BYTES;
+        self.measurers.iter().find_map(|measurer| {
+            let cells = measurer.bytes / CELL_BYTES;
             let should_check = cells as f64 * check_share >= CHECKS_MIN;
             let failure = Failure::MeasurerViolation(Violation::Unchecked { cells });
-            (it.checked_cells == 0 && should_check).then_some((it.assignment.measurer, failure))
+            (measurer.checked_cells == 0 && should_check)
+                .then_some((measurer.assignment.measurer, failure))
         })
     }
 
@@ -240,7 +241,8 @@ impl Series {
     /// The reports of each source for each second, up to the last with any report.
     #[must_use]
     pub fn records(&self) -> Vec<SecondRecord> {
-        let client = |index: usize| self.client.as_ref().and_then(|it| it.get(index).copied()?);
+        let client =
+            |index: usize| self.client.as_ref().and_then(|client| client.get(index).copied()?);
         let second = |second: u32| {
             let index = second as usize;
             let returned = |it: &Reported| it.seconds.get(index).copied().flatten();
@@ -330,23 +332,25 @@ impl Series {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
         let is_asked = |it: &&Reported| at.is_none_or(|at| it.assignment.measurer == at);
-        self.measurers.iter().filter(is_asked).any(|it| {
-            let reports = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
+        self.measurers.iter().filter(is_asked).any(|measurer| {
+            let reports = measurer.seconds.iter().zip(&measurer.accounts).skip(from as usize).rev();
             let latest = reports.skip_while(|(bytes, _)| bytes.is_none());
             let silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
             let mut accounts = silent.filter_map(|(_, account)| account.as_ref());
-            accounts
-                .find(|it| it.elapsed >= TIMELY.start)
-                .is_some_and(|it| TIMELY.contains(&it.elapsed) && it.shows_stalled_relay())
+            accounts.find(|account| account.elapsed >= TIMELY.start).is_some_and(|account| {
+                TIMELY.contains(&account.elapsed) && account.shows_stalled_relay()
+            })
         })
     }
 
     /// Whether, from this second on, anything came back to a measurer other than `except`.
     #[must_use]
     pub fn others_were_served(&self, except: Option<MeasurerId>, from: u32) -> bool {
-        let others = self.measurers.iter().filter(|it| Some(it.assignment.measurer) != except);
-        let mut seconds = others.flat_map(|it| it.seconds.iter().skip(from as usize).flatten());
-        seconds.any(|it| *it > 0)
+        let others =
+            self.measurers.iter().filter(|measurer| Some(measurer.assignment.measurer) != except);
+        let mut seconds =
+            others.flat_map(|other| other.seconds.iter().skip(from as usize).flatten());
+        seconds.any(|second| *second > 0)
     }
 
     /// Whether the relay's host was reachable in at least half of the seconds in which nothing came back to any
@@ -354,8 +358,9 @@ impl Series {
     #[must_use]
     pub fn was_idle_in_reach(&self) -> bool {
         let shows = |it: &Account| it.taken_bytes() > 0 && it.answered_after.is_some();
-        let is_in_reach =
-            |second: usize| self.measurers.iter().filter_map(|it| it.account(second)).any(shows);
+        let is_in_reach = |second: usize| {
+            self.measurers.iter().filter_map(|measurer| measurer.account(second)).any(shows)
+        };
         let idle = || (0..).zip(&self.sums).filter(|(_, sum)| **sum == 0).map(|(second, _)| second);
         let in_reach = idle().filter(|second| is_in_reach(*second)).count();
         in_reach > 0 && 2 * in_reach >= idle().count()
@@ -375,7 +380,7 @@ impl Series {
         let is_over = |bytes: &Vec<u64>| {
             bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
         };
-        reports.iter().any(|it| !it.is_empty())
+        reports.iter().any(|report| !report.is_empty())
             && reports.iter().all(is_over)
             && !self.shows_stalled_relay(None, second.saturating_add(1))
     }
@@ -436,7 +441,7 @@ impl Series {
     /// The bytes that came back to some of the measurers, in the seconds that count, once all have reported.
     pub(crate) fn measured_by(&self, is_one: impl Fn(MeasurerId) -> bool) -> Vec<SecondTotals> {
         let some: Vec<&Reported> =
-            self.measurers.iter().filter(|it| is_one(it.assignment.measurer)).collect();
+            self.measurers.iter().filter(|measurer| is_one(measurer.assignment.measurer)).collect();
         let total = |second: u32| {
             let bytes = some.iter().map(|it| {
                 let bytes = it.seconds.get(second as usize).copied().flatten();
@@ -453,12 +458,13 @@ impl Series {
         let queue = |it: &Reported| {
             Queue::of(it.assignment.measurer, it.accounts.iter().skip(lead).flatten())
         };
-        self.measurers.iter().filter(|it| it.bytes > 0).filter_map(queue).collect()
+        self.measurers.iter().filter(|measurer| measurer.bytes > 0).filter_map(queue).collect()
     }
 
     /// The accounts of all measurers, in order; empty if there are none.
     fn accounts(&self, index: usize) -> Vec<Option<Account>> {
-        let accounts: Vec<_> = self.measurers.iter().map(|it| it.account(index).copied()).collect();
+        let accounts: Vec<_> =
+            self.measurers.iter().map(|measurer| measurer.account(index).copied()).collect();
         if accounts.iter().all(Option::is_none) { Vec::new() } else { accounts }
     }
 
@@ -483,7 +489,7 @@ fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
 
 /// The mean of `count` totals, with zero for missing ones; rounded up, so that it is zero only if all are.
 fn mean(totals: &[u64], count: usize) -> u64 {
-    let sum: u128 = totals.iter().map(|it| u128::from(*it)).sum();
+    let sum: u128 = totals.iter().map(|total| u128::from(*total)).sum();
     u64::try_from(sum.div_ceil(count.max(1) as u128)).unwrap_or(u64::MAX)
 }
 

@@ -51,7 +51,8 @@ const ALIGNED_S: u64 = 1;
 /// Relays without an estimate are unchanged. So is a relay with less than half of the seconds of the others: it ended
 /// early and does not show the joint capacity.
 pub fn share_aligned(records: &mut [&mut Record]) {
-    let mut those: Vec<Part<'_>> = records.iter_mut().filter_map(|it| Part::of(it)).collect();
+    let mut those: Vec<Part<'_>> =
+        records.iter_mut().filter_map(|record| Part::of(record)).collect();
     let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
     those.retain(|it| !it.seconds.is_empty() && it.seconds.len() * 2 >= longest);
     let starts = || those.iter().map(|it| it.started_unix_s);
@@ -119,7 +120,7 @@ impl Record {
             self.shared = None;
             return;
         }
-        let alone = self.shared.map_or(*capacity, |it| it.alone);
+        let alone = self.shared.map_or(*capacity, |shared| shared.alone);
         *capacity = Rate::from_byte_per_s(part).min(*capacity);
         self.shared = Some(Shared { relays, machine, alone, is_aligned });
     }
@@ -141,7 +142,7 @@ fn divide(machine: u64, claims: &[Claim]) -> Vec<u64> {
     let sum = |of: fn(&Claim) -> u64| claims.iter().map(of).map(u128::from).sum::<u128>();
     let (alone, floors) = (sum(|it| it.alone), sum(|it| it.floor));
     if alone <= u128::from(machine) {
-        return claims.iter().map(|it| it.alone).collect();
+        return claims.iter().map(|claim| claim.alone).collect();
     }
     let left = u128::from(machine).saturating_sub(floors);
     let above = (alone - floors).max(1);
@@ -173,11 +174,11 @@ impl<'a> Part<'a> {
     /// Without seconds, if their time is unknown.
     fn of_any(record: &'a mut Record) -> Self {
         let round = record.decisive_round();
-        let started_unix_s = round.and_then(|it| it.started_unix_s);
+        let started_unix_s = round.and_then(|round| round.started_unix_s);
         let seconds = round.filter(|_| started_unix_s.is_some());
-        let seconds = seconds.into_iter().flat_map(|it| record.totals(it));
-        let seconds = seconds.map(|it| (it.second, it.total())).collect();
-        let is_exact = record.shared.is_some_and(|it| it.is_aligned);
+        let seconds = seconds.into_iter().flat_map(|second| record.totals(second));
+        let seconds = seconds.map(|seconds| (seconds.second, seconds.total())).collect();
+        let is_exact = record.shared.is_some_and(|shared| shared.is_aligned);
         Self { started_unix_s: started_unix_s.unwrap_or(0), seconds, is_exact, record }
     }
 
@@ -262,12 +263,12 @@ pub fn fit_machine(estimates: &mut [(u64, Rate)], slot: Duration, begun_unix_s: 
     }
     let of = |estimates: &[(u64, Rate)], places: &[usize]| -> u64 {
         let bytes =
-            places.iter().filter_map(|it| estimates.get(*it)).map(|it| it.1.as_byte_per_s());
+            places.iter().filter_map(|place| estimates.get(*place)).map(|it| it.1.as_byte_per_s());
         bytes.fold(0, u64::saturating_add)
     };
     let most = slots.iter().map(|places| of(estimates, places)).max().unwrap_or(0);
     let is_old = |places: &Vec<usize>| {
-        places.first().and_then(|it| estimates.get(*it)).is_some_and(|it| it.0 < begun_unix_s)
+        places.first().and_then(|place| estimates.get(*place)).is_some_and(|it| it.0 < begun_unix_s)
     };
     let (old, new): (Vec<_>, Vec<_>) = slots.iter().cloned().partition(is_old);
     let mut left = most;

@@ -104,7 +104,7 @@ impl SlotSchedule {
         now: u32,
     ) -> Self {
         Self::begin(arrivals, own, now, |machines| {
-            let machines = machines.into_iter().map(|it| it.0).collect();
+            let machines = machines.into_iter().map(|machine| machine.0).collect();
             Plan::randomised(seed, slots, teams, excess_factor, machines)
         })
     }
@@ -132,7 +132,8 @@ impl SlotSchedule {
         now: u32,
         plan: impl FnOnce(Vec<(Machine, Option<u32>)>) -> Plan,
     ) -> Self {
-        let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
+        let by_id: BTreeMap<RsaId, &Arrival> =
+            arrivals.iter().map(|arrival| (arrival.relay, arrival)).collect();
         // New relays come afterwards. Those that share a machine with old ones are measured with them.
         let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.priority == Priority::Known);
         let has_old = |machine: &Machine| machine.relays().any(is_old);
@@ -152,7 +153,7 @@ impl SlotSchedule {
             .copied()
             .filter(|relay| schedule.plan.slot(*relay, own).is_some_and(|slot| slot < now))
             .collect();
-        let known = arrivals.iter().filter(|it| members.contains(&it.relay));
+        let known = arrivals.iter().filter(|arrival| members.contains(&arrival.relay));
         let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, schedule.member(it))).collect();
         schedule.relays.extend(known);
         schedule.plan.advance_to(now);
@@ -173,7 +174,8 @@ impl SlotSchedule {
     /// more.
     fn wait_for_another(&mut self, relay: RsaId) {
         let is_planned = self.plan.is_memoryless() && self.plan.slot(relay, self.team).is_some();
-        let member = self.relays.get_mut(&relay).filter(|it| is_planned && it.state == State::Done);
+        let member =
+            self.relays.get_mut(&relay).filter(|relay| is_planned && relay.state == State::Done);
         if let Some(member) = member
             && let Some(turn) = member.turn.afresh()
         {
@@ -184,8 +186,9 @@ impl SlotSchedule {
     /// Applies a newer consensus in slot `now`. New relays are admitted, and returning relays get another slot if
     /// theirs is over.
     pub fn handle_consensus(&mut self, arrivals: &[Arrival], now: u32) {
-        self.present = arrivals.iter().map(|it| it.relay).collect();
-        let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
+        self.present = arrivals.iter().map(|arrival| arrival.relay).collect();
+        let by_id: BTreeMap<RsaId, &Arrival> =
+            arrivals.iter().map(|arrival| (arrival.relay, arrival)).collect();
         self.put_off.clear();
         for machine in together(arrivals) {
             let newcomers: Vec<RsaId> =
@@ -266,7 +269,7 @@ impl SlotSchedule {
     /// The progress of the period.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let count = |state| self.relays.values().filter(|it| it.state == state).count();
+        let count = |state| self.relays.values().filter(|relay| relay.state == state).count();
         let lacks = |(relay, member): &(&RsaId, &Member)| {
             member.state == State::Waiting && self.plan.slot(**relay, self.team).is_none()
         };

@@ -135,7 +135,7 @@ impl Schedule {
     pub fn halves(&self, seconds: &[SecondTotals]) -> Option<SocketRampTest> {
         let turn = self.held_back_s?;
         let median_of = |from: u32, to: u32| {
-            let within = seconds.iter().filter(|it| (from..to).contains(&it.second));
+            let within = seconds.iter().filter(|second| (from..to).contains(&second.second));
             let mut totals: Vec<u64> = within.map(SecondTotals::total).collect();
             totals.sort_unstable();
             if totals.len() < SECONDS_MIN { None } else { median(&totals) }
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(Schedule::PLAIN.halves(&all), None);
         let far = Schedule { lead_s: 6, held_back_s: Some(10), few_circuits_s: 0 };
         let halves = far.halves(&seconds([0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 6, 6, 9, 9]));
-        assert_eq!(halves.map(|it| it.widening()), Some(4), "two of four seconds are left");
+        assert_eq!(halves.map(|half| half.widening()), Some(4), "two of four seconds are left");
     }
 
     /// Measured with C tor limited to 250 Mbit/s, 200 ms away, with a loss of 0.02 %.

@@ -246,7 +246,7 @@ impl TeamMeasurement {
                     second: second.index,
                     bytes: second.bytes,
                     checked_cells: second.checked_cells,
-                    account: account.map(|it| *it),
+                    account: account.map(|account| *account),
                 };
                 self.measurement.handle_second(now, measurer, report);
             }
@@ -299,7 +299,8 @@ impl TeamMeasurement {
             }
             OrderEvent::ClientSecond(second, sent_back) => {
                 for SentBack { measurer, bytes } in sent_back {
-                    let place = self.request.members.iter().position(|it| it.key == measurer);
+                    let place =
+                        self.request.members.iter().position(|member| member.key == measurer);
                     if let Some(place) = place {
                         self.measurement.handle_sent_back(round, MeasurerId(place), bytes);
                     }
@@ -461,13 +462,14 @@ impl TeamMeasurement {
     fn give_order(&mut self, now: Instant, mut plan: RoundPlan) {
         plan.nonce = self.next_nonce();
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-        let key = |it: &Assignment| self.request.members.get(it.measurer.0).map(|it| it.key);
+        let key =
+            |it: &Assignment| self.request.members.get(it.measurer.0).map(|member| member.key);
         let terms = OrderTerms {
             round: plan.round,
             measurers: plan.assignments.iter().filter_map(key).collect(),
             seconds: short(plan.seconds),
             client_share: client_share(self.measurement.params().ratio),
-            sockets: short(plan.assignments.iter().map(|it| it.sockets).sum()),
+            sockets: short(plan.assignments.iter().map(|assignment| assignment.sockets).sum()),
             nonce: plan.nonce,
             accept_timeout: self.retries.deadline().saturating_since(now),
         };
@@ -492,8 +494,8 @@ impl TeamMeasurement {
             let order = self.request.order(plan, assignment, setup_timeout, stall_timeout);
             self.actions.push_back(TeamAction::Prepare(assignment.measurer, order));
         }
-        let allocated = plan.assignments.iter().map(|it| it.rate).sum();
-        let sockets = plan.assignments.iter().map(|it| it.sockets).sum();
+        let allocated = plan.assignments.iter().map(|assignment| assignment.rate).sum();
+        let sockets = plan.assignments.iter().map(|assignment| assignment.sockets).sum();
         let preparing = Progress::Preparing { round: plan.round, allocated, sockets };
         self.actions.push_back(TeamAction::Progress(preparing));
     }

@@ -269,7 +269,7 @@ mod tests {
             let next = first.enlarged(seen).expect("two rounds or more");
             prop_assert_eq!(next.guess, (guess + guess).max(seen));
             prop_assert_eq!((next.round, next.rounds_max), (2, rounds_max));
-            prop_assert_eq!(first.repeated().map(|it| it.guess), Some(guess));
+            prop_assert_eq!(first.repeated().map(|repeated| repeated.guess), Some(guess));
         }
     }
 }

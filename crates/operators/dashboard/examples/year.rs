@@ -36,8 +36,8 @@ const ASKED: usize = 9;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("which folder? it takes some gigabytes")?;
-    let relays: u64 = arguments.next().map_or(Ok(10_000), |it| it.parse())?;
-    let days: u64 = arguments.next().map_or(Ok(365), |it| it.parse())?;
+    let relays: u64 = arguments.next().map_or(Ok(10_000), |argument| argument.parse())?;
+    let days: u64 = arguments.next().map_or(Ok(365), |argument| argument.parse())?;
     let folder = Path::new(&folder);
     fs::create_dir_all(folder)?;
     let path = folder.join("store.db");

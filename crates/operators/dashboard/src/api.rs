@@ -20,9 +20,9 @@ pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorRes
     });
     Ok(Json(json!({
         "now_unix_s": now,
-        "progress": it.progress.map(|it| json!({
-            "at_unix_s": it.at_unix_s, "period_unix_s": it.period_unix_s, "waiting": it.counts.waiting,
-            "running": it.counts.running, "done": it.counts.done, "without_slot": it.counts.without_slot,
+        "progress": it.progress.map(|progress| json!({
+            "at_unix_s": progress.at_unix_s, "period_unix_s": progress.period_unix_s, "waiting": progress.counts.waiting,
+            "running": progress.counts.running, "done": progress.counts.done, "without_slot": progress.counts.without_slot,
         })),
         "relays_with_estimate": it.relays,
         "capacity_byte_s": it.capacity.as_byte_per_s(),
@@ -30,12 +30,12 @@ pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorRes
             "conclusive": conclusive, "lower_bound": lower_bound, "failed": failed, "broken_off": it.broken_off,
             "causes": causes.collect::<Vec<_>>(),
         },
-        "consensus": it.consensus.map(|it| json!({
-            "valid_after_unix_s": it.valid_after_unix_s, "relays": it.relays, "to_be_measured": it.to_be_measured,
-            "signers": it.signers,
+        "consensus": it.consensus.map(|consensus| json!({
+            "valid_after_unix_s": consensus.valid_after_unix_s, "relays": consensus.relays, "to_be_measured": consensus.to_be_measured,
+            "signers": consensus.signers,
         })),
-        "bandwidth_file": it.file.map(|it| json!({
-            "created_unix_s": it.created_unix_s, "path": it.path, "lines": it.lines, "voted": it.voted,
+        "bandwidth_file": it.file.map(|file| json!({
+            "created_unix_s": file.created_unix_s, "path": file.path, "lines": file.lines, "voted": file.voted,
         })),
         "gate": Published::read(&shared.options.file).gate,
     })))
@@ -65,10 +65,10 @@ pub(crate) async fn relay(
 pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let now = shared.now();
     let rows = shared.read(move |store| store.measurers(now)).await?;
-    let measurers = rows.iter().map(|it| {
+    let measurers = rows.iter().map(|row| {
         json!({
-            "place": it.place, "key": it.key, "address": it.address, "capacity_byte_s": it.capacity.as_byte_per_s(),
-            "state": it.state, "detail": it.detail, "since_unix_s": it.since_unix_s, "losses_of_a_week": it.losses,
+            "place": row.place, "key": row.key, "address": row.address, "capacity_byte_s": row.capacity.as_byte_per_s(),
+            "state": row.state, "detail": row.detail, "since_unix_s": row.since_unix_s, "losses_of_a_week": row.losses,
         })
     });
     Ok(Json(json!({"measurers": measurers.collect::<Vec<_>>()})))
@@ -76,10 +76,10 @@ pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, ErrorRe
 
 pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let periods = shared.read(|store| store.periods(pages::PERIODS)).await?;
-    let periods = periods.iter().map(|it| {
+    let periods = periods.iter().map(|period| {
         json!({
-            "begin_unix_s": it.period.begin_unix_s, "length_s": it.period.length_s, "slot_s": it.period.slot_s,
-            "measurements": it.measurements, "relays": it.relays, "failed": it.failed,
+            "begin_unix_s": period.period.begin_unix_s, "length_s": period.period.length_s, "slot_s": period.period.slot_s,
+            "measurements": period.measurements, "relays": period.relays, "failed": period.failed,
         })
     });
     Ok(Json(json!({"periods": periods.collect::<Vec<_>>()})))

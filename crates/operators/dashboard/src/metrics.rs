@@ -123,17 +123,17 @@ fn text(
         value.into_iter().map(|value| (&[][..], value)).collect()
     };
     let progress = overview.progress.as_ref();
-    let relays: Vec<(&[_], u64)> = progress.map_or_else(Vec::new, |it| {
+    let relays: Vec<(&[_], u64)> = progress.map_or_else(Vec::new, |progress| {
         vec![
-            (&[("state", "waiting")][..], it.counts.waiting as u64),
-            (&[("state", "running")][..], it.counts.running as u64),
-            (&[("state", "done")][..], it.counts.done as u64),
-            (&[("state", "without_slot")][..], it.counts.without_slot as u64),
+            (&[("state", "waiting")][..], progress.counts.waiting as u64),
+            (&[("state", "running")][..], progress.counts.running as u64),
+            (&[("state", "done")][..], progress.counts.done as u64),
+            (&[("state", "without_slot")][..], progress.counts.without_slot as u64),
         ]
     });
     gauge("relays", "Relays of the period, by state.", &relays);
     let help = "When the coordinator last reported, in Unix seconds.";
-    gauge("reported_seconds", help, &plain(progress.map(|it| it.at_unix_s)));
+    gauge("reported_seconds", help, &plain(progress.map(|progress| progress.at_unix_s)));
     let help = "Relays with an estimate from the last 30 days.";
     gauge("estimates", help, &plain(Some(overview.relays)));
     let capacity = plain(Some(overview.capacity.as_byte_per_s()));
@@ -172,22 +172,26 @@ fn text(
         "Final results of the last 24 hours, by outcome, and interrupted measurements.",
         &endings,
     );
-    let causes: Vec<_> =
-        overview.causes.iter().map(|it| ([("cause", it.name.as_str())], it.count)).collect();
+    let causes: Vec<_> = overview
+        .causes
+        .iter()
+        .map(|cause| ([("cause", cause.name.as_str())], cause.count))
+        .collect();
     let causes: Vec<_> = causes.iter().map(|(labels, count)| (&labels[..], *count)).collect();
     let help = "Causes of the inconclusive ones among the final results of the last 24 hours.";
     gauge("causes_of_a_day", help, &causes);
-    let value = plain(overview.consensus.as_ref().map(|it| it.valid_after_unix_s));
+    let value = plain(overview.consensus.as_ref().map(|consensus| consensus.valid_after_unix_s));
     gauge("consensus_valid_after_seconds", "The newest consensus, in Unix seconds.", &value);
     let file = overview.file.as_ref();
     let help = "When the newest bandwidth file was created, in Unix seconds.";
-    gauge("bandwidth_file_created_seconds", help, &plain(file.map(|it| it.created_unix_s)));
+    gauge("bandwidth_file_created_seconds", help, &plain(file.map(|file| file.created_unix_s)));
     let help = "Its relays that authorities use in their votes.";
-    gauge("bandwidth_file_voted", help, &plain(file.map(|it| it.voted)));
+    gauge("bandwidth_file_voted", help, &plain(file.map(|file| file.voted)));
     let help = "Time of the newest result in the bandwidth file that tor reads, in Unix seconds.";
     gauge("latest_file_timestamp_seconds", help, &plain(published.timestamp_unix_s));
-    let labels: Vec<_> = measurers.iter().map(|it| [("measurer", it.address.as_str())]).collect();
-    let labelled = || labels.iter().map(|it| &it[..]).zip(measurers);
+    let labels: Vec<_> =
+        measurers.iter().map(|measurer| [("measurer", measurer.address.as_str())]).collect();
+    let labelled = || labels.iter().map(|label| &label[..]).zip(measurers);
     let up: Vec<_> = labelled().map(|(it, row)| (it, u64::from(row.state == "up"))).collect();
     gauge("measurer_up", "Whether a measurer responds.", &up);
     let capacities: Vec<_> =

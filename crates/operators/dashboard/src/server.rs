@@ -117,7 +117,7 @@ async fn watch_store(shared: Arc<Shared>, notify: watch::Sender<i64>) {
         let path = shared.options.store.clone();
         let asked = tokio::task::spawn_blocking(move || {
             let reader = reader.or_else(|| store::Reader::open(&path).ok());
-            let version = reader.as_ref().and_then(|it| it.version().ok());
+            let version = reader.as_ref().and_then(|reader| reader.version().ok());
             (reader, version)
         });
         let Ok((back, version)) = asked.await else { return };

@@ -425,7 +425,7 @@ fn a_client_that_does_not_finish_its_request_is_disconnected() {
         let mut answer = Vec::new();
         let end = stream.read_to_end(&mut answer);
         let is_closed =
-            end.as_ref().map_or_else(|it| it.kind() == ErrorKind::ConnectionReset, |_| true);
+            end.as_ref().map_or_else(|end| end.kind() == ErrorKind::ConnectionReset, |_| true);
         assert!(is_closed, "{begun:?}: {end:?}");
     }
     assert_eq!(running.get("/").0, 200, "others are answered");
@@ -454,7 +454,7 @@ fn pages_of_other_origins_can_embed_nothing() {
         let answer = agent.get(format!("http://{}{path}", running.address)).call();
         let answer = answer.expect("an answer");
         let policy = answer.headers().get("cross-origin-resource-policy");
-        assert_eq!(policy.map(|it| it.as_bytes()), Some(&b"same-origin"[..]), "{path}");
+        assert_eq!(policy.map(|policy| policy.as_bytes()), Some(&b"same-origin"[..]), "{path}");
     }
 }
 

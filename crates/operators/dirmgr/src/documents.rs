@@ -285,7 +285,8 @@ impl Documents {
     /// Anyone can make valid certificates for their own identities. Certificates of unknown
     /// authorities therefore never displace those of the authorities asked for.
     pub fn put_certificates(&mut self, now: u64, text: &[u8], wanted: Wanted<'_, Fingerprint>) {
-        let verified = signed::certificates(text).filter_map(|it| Certificate::verified(&it));
+        let verified = signed::certificates(text)
+            .filter_map(|certificate| Certificate::verified(&certificate));
         for certificate in verified {
             let identity = certificate.identity;
             let is_known = matches!(wanted, Wanted::These(_));

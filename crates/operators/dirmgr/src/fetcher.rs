@@ -280,8 +280,9 @@ impl<S: Source> ConsensusFetcher<S> {
         let current = documents.consensus(flavour).cloned();
         // A single answer that there is no later consensus is not enough once the current one has
         // expired; that of a mirror is not enough once every directory should have a later one.
-        let has_expired = current.as_ref().is_some_and(|it| now > it.content.valid_until);
-        let is_overdue = current.as_ref().is_some_and(|it| schedule::is_overdue(&it.content, now));
+        let has_expired = current.as_ref().is_some_and(|current| now > current.content.valid_until);
+        let is_overdue =
+            current.as_ref().is_some_and(|current| schedule::is_overdue(&current.content, now));
         for directory in self.directories() {
             let is_authority = self.config.authorities.contains(&directory);
             let is_conclusive = !has_expired && (!is_overdue || is_authority);

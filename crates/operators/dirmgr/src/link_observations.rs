@@ -100,7 +100,8 @@ impl LinkObservations {
         let text = &rest[1..];
         let line = str::from_utf8(line).map_err(|_| malformed("the first line is not text"))?;
         let signature = line.strip_prefix(MAGIC).and_then(|rest| rest.strip_prefix(' '));
-        let signature = signature.and_then(|it| BASE64.decode(it).ok()?.try_into().ok());
+        let signature =
+            signature.and_then(|signature| BASE64.decode(signature).ok()?.try_into().ok());
         let signature: [u8; 64] = signature.ok_or(malformed("unknown first line"))?;
         let read: Self = serde_json::from_slice(text).map_err(|_| malformed("invalid JSON"))?;
         if read.links.len() > LINKS_MAX {

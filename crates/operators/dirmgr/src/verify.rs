@@ -59,8 +59,9 @@ pub type Certificates = BTreeMap<(Fingerprint, Fingerprint), Certificate>;
 /// The certificates in a file whose signatures are valid, including expired certificates.
 #[must_use]
 pub fn verified_certificates(text: &[u8]) -> Certificates {
-    let verified = netdoc::signed::certificates(text).filter_map(|it| Certificate::verified(&it));
-    verified.map(|it| ((it.identity, it.signing_key), it)).collect()
+    let verified = netdoc::signed::certificates(text)
+        .filter_map(|certificate| Certificate::verified(&certificate));
+    verified.map(|verified| ((verified.identity, verified.signing_key), verified)).collect()
 }
 
 /// The `trusted` authorities whose signatures on this consensus are valid, by keys of those
@@ -87,7 +88,9 @@ pub fn signers(
             && certificates
                 .get(&name)
                 .filter(|certificate| certificate.is_valid_at(now_unix_s))
-                .is_some_and(|it| verify_rsa(&it.signing_key_der, digest, &signature.signature))
+                .is_some_and(|certificate| {
+                    verify_rsa(&certificate.signing_key_der, digest, &signature.signature)
+                })
     };
     signatures.iter().filter(is_valid).map(|signature| signature.identity).collect()
 }

@@ -111,7 +111,7 @@ pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(
 
 fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], Fingerprint> {
     let routers = consensus.routers().iter();
-    routers.filter_map(|it| Some((it.descriptor_digest?, it.fingerprint))).collect()
+    routers.filter_map(|router| Some((router.descriptor_digest?, router.fingerprint))).collect()
 }
 
 /// Digests of the consensus that are missing in the text.

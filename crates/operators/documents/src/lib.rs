@@ -154,7 +154,7 @@ impl Documents {
         let outcome = bwfile::Outcome::Measured {
             capacity_bytes_s: with_clients.unwrap_or(capacity),
             measured_at: estimate.measured_unix_s,
-            descriptor_avg_bytes_s: bandwidths.map(|it| it.avg_bytes_s),
+            descriptor_avg_bytes_s: bandwidths.map(|bandwidth| bandwidth.avg_bytes_s),
         };
         let mode = estimate.mode.map(|mode| (MODE, name(mode).to_owned()));
         let is_conclusive = estimate.is_conclusive;
@@ -192,14 +192,14 @@ pub fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
     };
     // The weight is bounded by the operator's limit. Files of older versions have no capacity.
     let weight = line.bw_kb_s.saturating_mul(1000);
-    let capacity = value(CAPACITY).and_then(|it| it.parse().ok()).unwrap_or(weight);
+    let capacity = value(CAPACITY).and_then(|value| value.parse().ok()).unwrap_or(weight);
     let modes = [Mode::Transit, Mode::Echo];
     (!line.unmeasured).then_some(PastEstimate {
         capacity: Rate::from_byte_per_s(capacity),
         measured_unix_s: line.time?,
         mode: modes.into_iter().find(|mode| value(MODE) == Some(name(*mode))),
-        is_conclusive: value(CONCLUSIVE).map(|it| it == "1"),
-        sockets: value(SOCKETS).and_then(|it| it.parse().ok()),
+        is_conclusive: value(CONCLUSIVE).map(|value| value == "1"),
+        sockets: value(SOCKETS).and_then(|value| value.parse().ok()),
     })
 }
 

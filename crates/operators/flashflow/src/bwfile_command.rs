@@ -199,7 +199,8 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         show_header(&parsed.file.header, output);
         return Ok(Exit::Done);
     }
-    let lines: BTreeMap<_, _> = parsed.file.relays.iter().map(|it| (it.node_id, it)).collect();
+    let lines: BTreeMap<_, _> =
+        parsed.file.relays.iter().map(|relay| (relay.node_id, relay)).collect();
     if let Some(name) = &options.relay {
         let line = parsed.file.find(name).map_err(|it| bad(&options.file, &it.to_string()))?;
         let relay = line.node_id;

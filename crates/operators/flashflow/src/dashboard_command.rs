@@ -98,7 +98,8 @@ pub(crate) fn run(
 /// Refuses a file that is not a store. A missing file is accepted, since the coordinator may create it later, unless there is a store of
 /// another name in its folder: then this name is a mistake.
 fn check_store(store: &Path) -> Result<(), Error> {
-    let folder = store.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        store.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match Reader::open(store) {
         Ok(_) => Ok(()),
         Err(StoreError::Missing { .. }) if folder.is_dir() => {

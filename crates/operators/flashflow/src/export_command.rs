@@ -130,7 +130,8 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
-    let of = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    let of =
+        |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     of(one).is_some_and(|it| of(other) == Some(it))
 }
 

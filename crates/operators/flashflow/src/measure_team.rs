@@ -166,7 +166,7 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
             output.text(format!("    without measurer {index} at {address}: {why}"));
         }
         for (peer, error) in
-            report.peers.iter().filter_map(|it| Some((it, it.send_error.as_ref()?)))
+            report.peers.iter().filter_map(|peer| Some((peer, peer.send_error.as_ref()?)))
         {
             output.text(format!("    lost a connection to {}: {error}", peer.peer.address));
         }
@@ -177,11 +177,13 @@ fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
             ));
         }
     }
-    let measured = capacities.iter().any(|it| it.capacity.is_some());
+    let measured = capacities.iter().any(|capacity| capacity.capacity.is_some());
     let total: Option<Rate> =
-        measured.then(|| capacities.iter().filter_map(|it| it.capacity).sum());
+        measured.then(|| capacities.iter().filter_map(|capacity| capacity.capacity).sum());
     let is_whole = !capacities.is_empty()
-        && capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
+        && capacities
+            .iter()
+            .all(|capacity| capacity.capacity.is_some() && capacity.missing.is_empty());
     let text = total.map_or_else(
         || "No measurer's capacity was measured.".to_owned(),
         |total| format!("The team together: {total}"),
@@ -224,7 +226,7 @@ impl Row {
     fn text(&self, found: &TeamCapacity) -> String {
         let capacity = found
             .capacity
-            .map_or_else(|| "–".to_owned(), |it| format!("{:.1}", it.as_mbit_per_s()));
+            .map_or_else(|| "–".to_owned(), |capacity| format!("{:.1}", capacity.as_mbit_per_s()));
         format!(
             "{:<10}{capacity:>15}{:>15.1}{:>15.1}",
             found.index,

@@ -207,7 +207,7 @@ impl Checked {
             let problem = "`coordinators` is empty: no coordinator could use this measurer";
             return Err(Error::Config { path: path.to_owned(), problem: problem.to_owned() });
         }
-        if let Some(address) = config.metrics.filter(|it| !is_local(it.ip())) {
+        if let Some(address) = config.metrics.filter(|metric| !is_local(metric.ip())) {
             let problem = format!(
                 "`metrics` is at {address}, where others could read them: use a loopback or private address"
             );
@@ -376,7 +376,10 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     if let Some(own) = config.own_address {
         config::check_listen(SocketAddr::new(own, 0))?;
     }
-    let (key, capacity) = (key.public().to_string(), config.capacity_mbit_per_s.map(|it| it.0));
+    let (key, capacity) = (
+        key.public().to_string(),
+        config.capacity_mbit_per_s.map(|capacity_mbit_per_s| capacity_mbit_per_s.0),
+    );
     let (coordinators, opted_in) = (config.coordinators.len(), consent.listed());
     let ports = config.landing_ports.as_ref().map(|ports| ports.0.to_string());
     let policy = checked
@@ -387,7 +390,10 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
     let text = [
         format!("{}: the configuration is valid", path.display()),
         format!("measurer: {key}, listening on {}", config.listen),
-        format!("capacity: {}", or(capacity.map(|it| it.to_string()), "measured at the start")),
+        format!(
+            "capacity: {}",
+            or(capacity.map(|capacity| capacity.to_string()), "measured at the start")
+        ),
         format!("coordinators: {coordinators}"),
         format!("relays on the opt-in list: {opted_in}"),
         format!(
@@ -506,7 +512,7 @@ fn server_options(path: &Path, checked: &Checked) -> Result<ServerOptions, Error
         sockets_max,
         members: Box::new(move || {
             let member = LocalMember::new(site_of_members.clone(), options.clone());
-            member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
+            member.map(|member| Box::new(member) as _).map_err(|error| MemberError::of(&error))
         }),
         site,
         pumps,

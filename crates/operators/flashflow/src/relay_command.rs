@@ -227,7 +227,7 @@ fn check(settings: &Settings, output: &Output) -> Result<Exit, Error> {
     let fingerprint = relay::keys::check(&settings.keys, &settings.family_ids)?;
     check_listen(settings.listen)?;
     settings.metrics.into_iter().try_for_each(check_listen)?;
-    let known = fingerprint.map(|it| it.to_string());
+    let known = fingerprint.map(|fingerprint| fingerprint.to_string());
     let identity = known.clone().unwrap_or_else(|| "a new one: the folder has no keys".to_owned());
     let address = SocketAddr::new(settings.address.into(), settings.listen.port());
     let authorities = settings.authorities.len();

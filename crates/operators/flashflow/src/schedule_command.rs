@@ -246,7 +246,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let period_slots = period.count - u32::try_from(period.closed.len()).unwrap_or(0);
     let machines = network.machines();
     let machine_count = machines.len();
-    let shared = machines.iter().filter(|it| it.count() > 1).count();
+    let shared = machines.iter().filter(|machine| machine.count() > 1).count();
     let short = Short::find(&network, &machines, teams, excess);
     let sufficient = sufficient_team(
         &machines,
@@ -314,7 +314,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         },
     );
     let kind = if is_greedy { "greedy" } else { "randomised" };
-    let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
+    let capacity: Rate = network.relays.iter().map(|relay| relay.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let traffic_tb = gbit / 8000.0 * f64::from(slot_s) * loads_of_relay;
     let in_words = format!(
@@ -389,13 +389,14 @@ impl Short {
     fn find(network: &Network, machines: &[Machine], teams: &[TeamRoom], excess: f64) -> Self {
         let team = teams.iter().map(|team| team.capacity).min().unwrap_or_default();
         let needs = |machine: &Machine| machine.guess().scaled(excess);
-        let mut short: Vec<&Machine> = machines.iter().filter(|it| needs(it) > team).collect();
+        let mut short: Vec<&Machine> =
+            machines.iter().filter(|machine| needs(machine) > team).collect();
         short.sort_by_key(|it| std::cmp::Reverse(it.guess()));
         let names = short.iter().flat_map(|it| it.relays()).filter_map(|id| network.relay(id));
         Self {
             relays: short.iter().map(|it| it.count() as usize).sum(),
             machines: short.len(),
-            names: names.map(|it| it.nickname.clone()).take(Self::NAMED).collect(),
+            names: names.map(|name| name.nickname.clone()).take(Self::NAMED).collect(),
             largest: machines.iter().map(needs).max().unwrap_or_default(),
             team,
         }
@@ -449,7 +450,7 @@ impl fmt::Display for Usage {
 
 /// Σ *f·c* divided by the capacity of the smallest team. If no machine needs more than that team, no plan has fewer slots.
 fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
-    let sum: f64 = network.relays.iter().map(|it| it.guess.as_mbit_per_s()).sum();
+    let sum: f64 = network.relays.iter().map(|relay| relay.guess.as_mbit_per_s()).sum();
     let of_team = |team: &TeamRoom| sum * excess / team.capacity.as_mbit_per_s();
     teams.iter().map(of_team).fold(0.0, f64::max)
 }

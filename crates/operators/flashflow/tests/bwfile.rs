@@ -228,7 +228,7 @@ fn a_refused_file_has_tors_warning_a_reason_and_a_check_of_the_rest() {
         // The line of the second relay has no number.
         let line = found.iter().find(|it| it["type"] == "skipped");
         assert_eq!(
-            line.map(|it| it["line"].as_u64()),
+            line.map(|line| line["line"].as_u64()),
             is_checked.then_some(Some(if name == "annotated" { 8 } else { 7 })),
             "{name}"
         );
@@ -287,8 +287,11 @@ fn authorities_do_not_count_as_voted_and_a_vote_is_not_accepted_as_consensus() {
     let scratch = Scratch::new();
     let text = fs::read(document("consensus-ns")).expect("a document");
     let consensus = netdoc::Consensus::parse(&text).expect("a consensus");
-    let lines: Vec<String> =
-        consensus.routers().iter().map(|it| format!("node_id={} bw=5", it.fingerprint)).collect();
+    let lines: Vec<String> = consensus
+        .routers()
+        .iter()
+        .map(|router| format!("node_id={} bw=5", router.fingerprint))
+        .collect();
     write(&scratch, "file", &lines);
     fs::write(scratch.path("consensus.gz"), gzip(&text)).expect("written");
     let check = |consensus: &Path| {
@@ -302,7 +305,7 @@ fn authorities_do_not_count_as_voted_and_a_vote_is_not_accepted_as_consensus() {
         let authorities = consensus
             .routers()
             .iter()
-            .filter(|it| it.flags.contains(netdoc::Flag::Authority))
+            .filter(|router| router.flags.contains(netdoc::Flag::Authority))
             .count();
         assert_eq!((authorities, &summary["authorities"]), (1, &json!(1)));
         assert_eq!(summary["relays"], lines.len() - 1);

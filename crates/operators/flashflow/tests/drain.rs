@@ -192,7 +192,8 @@ fn a_reloaded_configuration_applies_at_once_and_metrics_count_the_traffic() {
 #[test]
 fn relays_that_are_terminated_under_load_abort_no_transfer() {
     let terminations = std::env::var("FLASHFLOW_TERMINATIONS").ok();
-    let terminations = terminations.map_or(TERMINATIONS, |it| it.parse().expect("a number"));
+    let terminations =
+        terminations.map_or(TERMINATIONS, |terminations| terminations.parse().expect("a number"));
     let scratch = Scratch::new();
     let clock = Clock::start();
     let (_server, server_at) = serve(clock);

@@ -58,9 +58,9 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
         turns.entry((text(it, "nickname"), period)).or_default().push(it);
     }
     for ((name, period), turns) in &turns {
-        let finals = turns.iter().filter(|it| it["is_final"] == true).count();
+        let finals = turns.iter().filter(|turn| turn["is_final"] == true).count();
         assert!(finals <= 1, "{name} was measured twice in period {period}: {turns:#?}");
-        let numbers: BTreeSet<_> = turns.iter().map(|it| it["turn"].as_u64()).collect();
+        let numbers: BTreeSet<_> = turns.iter().map(|turn| turn["turn"].as_u64()).collect();
         assert_eq!(numbers.len(), turns.len(), "{turns:#?}");
     }
     // Some measurement was interrupted, so no completed one has its number.
@@ -81,7 +81,7 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     // The seed of a period is exported after the period. It was drawn during the first one.
     let now_unix_s = link::unix_time_s();
     let periods = export(&scratch, &["--what", "periods"]);
-    let first = periods.iter().filter_map(|it| it["begin_unix_s"].as_u64()).min();
+    let first = periods.iter().filter_map(|period| period["begin_unix_s"].as_u64()).min();
     for period in &periods {
         let begin = period["begin_unix_s"].as_u64().expect("a time");
         let is_on = begin + PERIOD_S > now_unix_s;
@@ -107,7 +107,10 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     );
     let seconds = export(&scratch, &["--what", "seconds"]);
     assert_eq!(csv.out.len(), seconds.len() + 1);
-    assert!(seconds.iter().any(|it| it["limiter"] != "unknown"), "the kernel reports limits");
+    assert!(
+        seconds.iter().any(|second| second["limiter"] != "unknown"),
+        "the kernel reports limits"
+    );
     let records = export(&scratch, &["--what", "records"]);
     assert_eq!(records.len(), all.len());
     let printed = scratch.run(&["bwfile", "explain", "slow", "--store", "bandwidth/store.db"]);

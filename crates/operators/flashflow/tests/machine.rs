@@ -88,7 +88,10 @@ fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
     assert_eq!(estimates.len(), 2);
     // Measured separately, each would have nearly the whole capacity.
     let sum: f64 = estimates.iter().sum();
-    assert!(estimates.iter().all(|it| *it > 0.0) && sum < 1.02 * MACHINE_MBIT_S, "{estimates:?}");
+    assert!(
+        estimates.iter().all(|estimate| *estimate > 0.0) && sum < 1.02 * MACHINE_MBIT_S,
+        "{estimates:?}"
+    );
     // The sum is that of the joint measurement, not only the larger share.
     assert!(sum > 0.7 * MACHINE_MBIT_S, "{estimates:?}");
 

@@ -209,8 +209,9 @@ fn a_coordinators_configuration_is_planned_as_it_would_measure() {
 
     let text = std::fs::read(small()).expect("the consensus");
     let consensus = netdoc::consensus::Consensus::parse(&text).expect("a consensus");
-    let measurable = consensus.routers().iter().filter(|it| it.is_measurable());
-    let all: Vec<String> = measurable.map(|it| it.fingerprint.to_string()).collect();
+    let measurable = consensus.routers().iter().filter(|router| router.is_measurable());
+    let all: Vec<String> =
+        measurable.map(|measurable| measurable.fingerprint.to_string()).collect();
     std::fs::write(scratch.path("list"), all.join("\n")).expect("space");
     let ended = config("seconds = 20\nperiod_s = 7200\nat_once_max = 3", 100_000);
     ended.assert_code(0);

@@ -165,7 +165,7 @@ fn a_team_measures_a_network_although_a_measurer_is_killed() {
     let paths = scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "paths"]);
     paths.assert_code(0);
     let paths = paths.values();
-    let measured: BTreeSet<&str> = paths.iter().map(|it| text(it, "fingerprint")).collect();
+    let measured: BTreeSet<&str> = paths.iter().map(|path| text(path, "fingerprint")).collect();
     assert_eq!(measured.len(), 3, "{paths:?}");
     for path in &paths {
         assert!([&one, &two].iter().any(|key| *key == text(path, "measurer")), "{path}");
@@ -202,13 +202,13 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
     let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
         let relays = period.iter().filter(|it| it["type"] == "relay");
-        let relays: Vec<&str> = relays.map(|it| text(it, "nickname")).collect();
+        let relays: Vec<&str> = relays.map(|relay| text(relay, "nickname")).collect();
         let names: BTreeSet<&str> = relays.iter().copied().collect();
         assert_eq!(relays.len(), names.len(), "twice in one period: {relays:?}");
     }
-    for summary in values.iter().filter(|it| it["type"] == "summary").skip(1) {
+    for summary in values.iter().filter(|value| value["type"] == "summary").skip(1) {
         let relays = summary["relays"].as_array().expect("a list");
-        let names: BTreeSet<&str> = relays.iter().map(|it| text(it, "nickname")).collect();
+        let names: BTreeSet<&str> = relays.iter().map(|relay| text(relay, "nickname")).collect();
         assert_eq!((relays.len(), names), (expected.len(), expected.clone()), "{}", ended.error);
     }
 
@@ -223,15 +223,15 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
         for name in &expected {
             let is_of_it = |it: &&Value| it["nickname"] == *name && period_of(it) == *period;
             let mut turns: Vec<&Value> = all.iter().filter(is_of_it).collect();
-            turns.sort_unstable_by_key(|it| it["turn"].as_u64());
-            let numbers: Vec<u64> = turns.iter().filter_map(|it| it["turn"].as_u64()).collect();
+            turns.sort_unstable_by_key(|turn| turn["turn"].as_u64());
+            let numbers: Vec<u64> = turns.iter().filter_map(|turn| turn["turn"].as_u64()).collect();
             assert!(numbers.iter().copied().eq(1..=turns.len() as u64), "{turns:#?}");
             let earlier = turns.split_last().map_or(&[][..], |(_, earlier)| earlier);
             assert!(earlier.iter().all(|it| it["is_final"] == false), "done twice: {turns:#?}");
-            let is_measured = turns.last().is_some_and(|it| it["capacity_byte_s"].is_number());
+            let is_measured = turns.last().is_some_and(|turn| turn["capacity_byte_s"].is_number());
             assert!(is_measured || !is_whole, "{name} in {period}: {turns:#?}\n{}", ended.error);
             let mode = if name.starts_with("echo") { "echo" } else { "transit" };
-            assert!(turns.iter().all(|it| it["mode"] == mode), "{turns:#?}");
+            assert!(turns.iter().all(|turn| turn["mode"] == mode), "{turns:#?}");
         }
     }
     // At most the number of simultaneous relays that the measurer accepts, although its capacity would suffice for all: no order is refused.

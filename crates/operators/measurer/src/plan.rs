@@ -125,8 +125,9 @@ impl Load {
         let (must_authenticate, second_tries, pace) = match order.mode {
             RoundMode::Transit { always_authenticate } => {
                 let all_circuits = own_circuits.saturating_mul(share);
-                let allowed =
-                    defences.max_client_circuits.map(|it| it.saturating_sub(RESERVED_FOR_OTHERS));
+                let allowed = defences.max_client_circuits.map(|max_client_circuit| {
+                    max_client_circuit.saturating_sub(RESERVED_FOR_OTHERS)
+                });
                 let is_too_many = allowed.is_some_and(|allowed| all_circuits > allowed);
                 let must_authenticate = always_authenticate || is_too_many;
                 let second_tries = match allowed {

@@ -106,10 +106,9 @@ impl Observer<Engine> for EngineObserver {
         });
         if has_counted {
             let now = drive.now();
-            let noted = self
-                .observations
-                .as_mut()
-                .and_then(|it| it.note(now, unix, seconds, drive.node().relay_links()).err());
+            let noted = self.observations.as_mut().and_then(|observations| {
+                observations.note(now, unix, seconds, drive.node().relay_links()).err()
+            });
             if let Some(error) = noted {
                 let problem = format!("machine: cannot write link observations: {error}");
                 self.emit(RelayEvent::Trouble(problem));

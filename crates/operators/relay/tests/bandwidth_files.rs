@@ -238,7 +238,8 @@ impl Vote {
             )]
             Some(found.parse::<i64>().expect("a number") as u32)
         };
-        let listed: Vec<Fingerprint> = parsed.routers().iter().map(|it| it.fingerprint).collect();
+        let listed: Vec<Fingerprint> =
+            parsed.routers().iter().map(|router| router.fingerprint).collect();
         let weights: Vec<Option<u32>> = weights.map(measured).collect();
         assert_eq!(weights.len(), listed.len());
         let pairs = listed.iter().zip(weights);
@@ -317,7 +318,7 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
         let expected: Vec<String> = netdoc::check_as_tor(bytes, unix_time_s())
             .warnings
             .into_iter()
-            .map(|it| it.text)
+            .map(|warning| warning.text)
             .collect();
         let found = logged(folder.path(), &path);
         let is_same =
@@ -336,7 +337,7 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
 fn authorities_vote_as_the_check_predicts() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let relays = publish_relays(&network);
-    let known: Vec<[u8; 20]> = relays.iter().map(|it| *it.as_bytes()).collect();
+    let known: Vec<[u8; 20]> = relays.iter().map(|relay| *relay.as_bytes()).collect();
     network.wait_until_running(&known, Duration::from_secs(100)).expect("listed");
 
     let rng = &mut StdRng::from_seed([3; 32]);

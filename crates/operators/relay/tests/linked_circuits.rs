@@ -155,7 +155,7 @@ fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
     stream.read_exact(&mut got).expect("it comes");
     let guards = guards_of_the_latest(&mut client);
     assert_eq!(guards.len(), 2, "{guards:?}");
-    let node = network.nodes().iter().find(|it| it.rsa_hex().eq_ignore_ascii_case(&guards[0]));
+    let node = network.nodes().iter().find(|node| node.rsa_hex().eq_ignore_ascii_case(&guards[0]));
     node.expect("a C tor relay").kill();
     got.extend(read_rest(&mut stream).expect("it ends"));
     let mut direct = TcpStream::connect(server.address()).expect("it listens");

@@ -67,7 +67,7 @@ impl RoundAccount {
     fn of(round: &RoundRecord, place: usize, measurer: usize) -> Option<Self> {
         let seconds = round.seconds.iter();
         let accounts: Vec<&Account> =
-            seconds.filter_map(|it| it.accounts.get(place)?.as_ref()).collect();
+            seconds.filter_map(|second| second.accounts.get(place)?.as_ref()).collect();
         let sum = |sum: Account, it: &&Account| sum.followed_by(it);
         let (first, rest) = accounts.split_first()?;
         let whole = rest.iter().fold(**first, sum);
@@ -78,8 +78,8 @@ impl RoundAccount {
             limited_by: round
                 .bottlenecks
                 .iter()
-                .find(|it| it.measurer.0 == measurer)
-                .map(|it| it.by),
+                .find(|bottleneck| bottleneck.measurer.0 == measurer)
+                .map(|bottleneck| bottleneck.by),
             waited: whole.waited(),
             seconds: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
             sockets: whole.sockets,

@@ -119,7 +119,9 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<ExperimentFigure> {
     figure = figure.with(Series::line("measured", Role::Measurement, measured.collect()));
     let fastest = relay.series.iter().map(|point| point.measured_mbit_per_s).fold(0.0, f64::max);
     // A level far above all seconds would flatten them.
-    let conclusive_limit = relay.conclusive_limit_mbit_per_s.filter(|it| *it < 3.0 * fastest);
+    let conclusive_limit = relay
+        .conclusive_limit_mbit_per_s
+        .filter(|conclusive_limit_mbit_per_s| *conclusive_limit_mbit_per_s < 3.0 * fastest);
     let levels = [
         ("median: the estimate", relay.estimate_mbit_per_s, Role::Sum),
         ("configured limit", relay.limit_mbit_per_s, Role::Truth),

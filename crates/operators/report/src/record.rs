@@ -27,7 +27,8 @@ impl From<&Record> for RelayReport {
             conclusive,
             inconclusive_reason,
             conclusive_limit_mbit_per_s: mbit(record.conclusive_limit()),
-            bounds_mbit_per_s: bounds.map(|it| (it.lower.as_mbit_per_s(), mbit(it.upper))),
+            bounds_mbit_per_s: bounds
+                .map(|bounds| (bounds.lower.as_mbit_per_s(), mbit(bounds.upper))),
             spread_mbit_per_s: record.spread().map(Spread::from),
             rounds: u32::try_from(record.rounds.len()).unwrap_or(u32::MAX),
             seconds: record.params.seconds,
@@ -67,12 +68,12 @@ fn series(record: &Record) -> Vec<SecondPoint> {
     let mut series = Vec::new();
     for round in &record.rounds {
         for totals in record.totals(round) {
-            let second = round.seconds.iter().find(|it| it.second == totals.second);
+            let second = round.seconds.iter().find(|second| second.second == totals.second);
             series.push(SecondPoint {
                 round: round.number,
                 second: totals.second,
                 measured_mbit_per_s: Rate::from_byte_per_s(totals.total()).as_mbit_per_s(),
-                relay_reported_mbit_per_s: mbit(second.and_then(|it| it.relay_reported)),
+                relay_reported_mbit_per_s: mbit(second.and_then(|second| second.relay_reported)),
             });
         }
     }

@@ -18,7 +18,8 @@ impl Reader {
         if target.symlink_metadata().is_ok() {
             return Err(StoreError::Exists { path: target.to_owned() });
         }
-        let folder = target.parent().filter(|it| *it != OsStr::new("")).unwrap_or(Path::new("."));
+        let folder =
+            target.parent().filter(|parent| *parent != OsStr::new("")).unwrap_or(Path::new("."));
         // An unfinished copy is always removed with its folder.
         let room = tempfile::Builder::new().prefix(".backup-").tempdir_in(folder);
         let room = room.map_err(failed("make a folder next to"))?;
@@ -66,7 +67,8 @@ mod tests {
         assert_eq!(copy.period(NOW).expect("read").len(), 20);
         assert_eq!(store.period(NOW).expect("read").len(), 30);
         let names = std::fs::read_dir(scratch.folder.path()).expect("listed");
-        let names = names.map(|it| it.expect("listed").file_name().into_string().expect("text"));
-        assert!(names.filter(|it| it.starts_with(".backup-")).count() == 0, "nothing is left");
+        let names =
+            names.map(|name| name.expect("listed").file_name().into_string().expect("text"));
+        assert!(names.filter(|name| name.starts_with(".backup-")).count() == 0, "nothing is left");
     }
 }

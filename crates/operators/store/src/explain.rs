@@ -145,7 +145,9 @@ fn explain(subject: &Subject<'_>) -> Vec<String> {
     text.extend(weight(subject));
     text.extend(remaining_estimate(subject));
     text.extend(repeated(subject));
-    if let Some(running) = subject.measurements.iter().find(|it| it.state == State::Running) {
+    if let Some(running) =
+        subject.measurements.iter().find(|measurement| measurement.state == State::Running)
+    {
         text.push(format!("It is being measured since {}.", utc(running.started_unix_s)));
     }
     text.push(outlook(subject));
@@ -154,7 +156,8 @@ fn explain(subject: &Subject<'_>) -> Vec<String> {
 
 /// The last measurement, and the last one with a result, which yielded the estimate; each with the start of a sentence.
 fn relevant_measurements<'s>(subject: &Subject<'s>) -> Vec<(&'static str, &'s Measurement)> {
-    let ended = || subject.measurements.iter().filter(|it| it.ended_unix_s.is_some());
+    let ended =
+        || subject.measurements.iter().filter(|measurement| measurement.ended_unix_s.is_some());
     let last = ended().next().map(|it| ("The last measurement", it));
     let has_result = ended().find(|it| it.state.has_result());
     let of = has_result.filter(|it| last.is_some_and(|(_, last)| !std::ptr::eq(*it, last)));
@@ -378,7 +381,7 @@ fn remaining_estimate(subject: &Subject<'_>) -> Option<String> {
     // Not necessarily the last measurement: a later interrupted one has no effect.
     let refutes =
         |it: &Measurement| it.is_about_relay() && it.ended_unix_s.is_some_and(|at| at > estimated);
-    let refuted = subject.measurements.iter().find(|it| refutes(it));
+    let refuted = subject.measurements.iter().find(|measurement| refutes(measurement));
     Some(if let Some(refuted) = refuted {
         let cause = match refuted.blame.as_deref() {
             Some("relay") => "the relay has failed since",

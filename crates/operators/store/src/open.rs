@@ -185,7 +185,7 @@ impl Reader {
 /// The mode of a store in this folder: it names the relays that are being measured, so only its owner may read it. In a
 /// folder with the set-group-ID bit the folder's group may, too: the administrator who set that bit chose this group.
 fn mode_in(folder: Option<&Path>) -> u32 {
-    let folder = folder.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_shared =
         fs::metadata(folder).is_ok_and(|it| it.permissions().mode() & SET_GROUP_ID != 0);
     if is_shared { 0o640 } else { 0o600 }

@@ -356,7 +356,7 @@ impl Reader {
             "{MEASUREMENTS} WHERE m.ended_unix_s >= ?1 AND (?2 IS NULL OR r.rsa = ?2) ORDER BY m.ended_unix_s, m.id"
         );
         let mut statement = self.db.prepare(&sql).map_err(of)?;
-        let relay = relay.map(|it| it.0.to_vec());
+        let relay = relay.map(|relay| relay.0.to_vec());
         let mut rows = statement.query(params![int(since_unix_s), relay]).map_err(of)?;
         while let Some(row) = rows.next().map_err(of)? {
             if !notify(measurement(row).map_err(of)?) {
@@ -435,7 +435,7 @@ pub(crate) fn rsa(row: &Row<'_>, column: usize) -> rusqlite::Result<RsaId> {
 
 pub(crate) fn maybe_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
     let value: Option<i64> = row.get(column)?;
-    Ok(value.map(|it| u64::try_from(it).unwrap_or_default()))
+    Ok(value.map(|value| u64::try_from(value).unwrap_or_default()))
 }
 
 pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {

@@ -255,7 +255,7 @@ mod tests {
         store.write([&ended]).expect("room");
         let found = |query: RelayQuery| {
             let page = store.relays(&RelayQuery { most: 4, ..query }).expect("read");
-            let names = page.relays.iter().map(|it| it.nickname.clone()).collect::<Vec<_>>();
+            let names = page.relays.iter().map(|relay| relay.nickname.clone()).collect::<Vec<_>>();
             (page.found, names.join(" "))
         };
         let all = RelayQuery::default();

@@ -175,7 +175,7 @@ impl From<&PathEntry> for PathLine {
             fingerprint: relay.to_string(),
             measurer: measurer.clone(),
             seen_unix_s: *seen_unix_s,
-            rtt_ms: path.rtt.map(|it| it.as_secs_f64() * 1000.0),
+            rtt_ms: path.rtt.map(|rtt| rtt.as_secs_f64() * 1000.0),
             loss_ppm: path.loss_ppm,
             held_back_byte_s: path.limit.map(Rate::as_byte_per_s),
         }

@@ -137,9 +137,16 @@ pub(crate) fn doubt(seconds: &[Second]) -> Option<Inconclusive> {
 }
 
 pub(crate) fn pack(seconds: &[Second]) -> Vec<u8> {
-    let stored = seconds.iter().map(|it| {
-        let counts = u8::from(it.counts);
-        Stored(it.round, it.second, it.bytes, it.client_bytes, counts, it.limiter.code())
+    let stored = seconds.iter().map(|second| {
+        let counts = u8::from(second.counts);
+        Stored(
+            second.round,
+            second.second,
+            second.bytes,
+            second.client_bytes,
+            counts,
+            second.limiter.code(),
+        )
     });
     deflate(&stored.collect::<Vec<_>>())
 }

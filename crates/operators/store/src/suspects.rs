@@ -100,7 +100,7 @@ impl Reader {
             let suspicion = Suspicion { relays, moves, alike, by_chance };
             Ok(Suspect { suspicion, nicknames: (row.get(5)?, row.get(6)?) })
         };
-        self.all(sql, params![relay.map(|it| it.0.to_vec())], suspect)
+        self.all(sql, params![relay.map(|relay| relay.0.to_vec())], suspect)
     }
 }
 

@@ -82,7 +82,7 @@ fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
     let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (begin_unix_s) DO UPDATE SET
                slot_s = max(slot_s, excluded.slot_s), seed = coalesce(seed, excluded.seed)";
-    let seed = seed.as_ref().map(|it| &it[..]);
+    let seed = seed.as_ref().map(|seed| &seed[..]);
     let values = params![int(*begin_unix_s), int(*length_s), int(*slot_s), seed];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
@@ -93,7 +93,7 @@ fn write_consensus(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<(
                (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers, weight_kb_s)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
                to_be_measured = excluded.to_be_measured, signers = excluded.signers, weight_kb_s = excluded.weight_kb_s";
-    let measured = relays.iter().filter(|it| it.left_out.is_none()).count();
+    let measured = relays.iter().filter(|relay| relay.left_out.is_none()).count();
     db.prepare_cached(sql)?.execute(params![
         int(*valid_after_unix_s),
         int(*at_unix_s),
@@ -101,7 +101,7 @@ fn write_consensus(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<(
         int(relays.len() as u64),
         int(measured as u64),
         signers,
-        int(relays.iter().filter_map(|it| it.weight_kb_s).map(u64::from).sum()),
+        int(relays.iter().filter_map(|relay| relay.weight_kb_s).map(u64::from).sum()),
     ])?;
     // A consensus from a clock that was ahead must not hide all later ones.
     let newest = "SELECT coalesce(max(valid_after_unix_s) <= ?1, TRUE) FROM consensus
@@ -174,10 +174,10 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
     let TurnIds { relay, unfinished } = write_started(db, begun)?;
     // Otherwise it was already written.
     let Some(measurement) = unfinished else { return Ok(()) };
-    paths.iter().try_for_each(|it| write_path(db, it))?;
+    paths.iter().try_for_each(|path| write_path(db, path))?;
     let state = State::of(record);
     let reason = Reason::of(record);
-    let capacity = record.capacity().map(|it| int(it.as_byte_per_s()));
+    let capacity = record.capacity().map(|capacity| int(capacity.as_byte_per_s()));
     let sql = "UPDATE measurement SET ended_unix_s = ?2, state = ?3, mode = ?4, capacity_byte_s = ?5,
                rounds = ?6, cause = ?7, reason = ?8, blame = ?9, is_final = ?10, follows = ?11, seconds = ?12
                WHERE id = ?1";
@@ -257,8 +257,8 @@ fn write_path(db: &Connection, path: &PathEntry) -> rusqlite::Result<()> {
                ON CONFLICT (relay, measurer) DO UPDATE SET
                seen_unix_s = excluded.seen_unix_s, rtt_us = excluded.rtt_us, loss_ppm = excluded.loss_ppm,
                held_back_byte_s = excluded.held_back_byte_s";
-    let rtt_us = path.rtt.map(|it| int(u64::try_from(it.as_micros()).unwrap_or(u64::MAX)));
-    let limit = path.limit.map(|it| int(it.as_byte_per_s()));
+    let rtt_us = path.rtt.map(|rtt| int(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX)));
+    let limit = path.limit.map(|limit| int(limit.as_byte_per_s()));
     let values = params![&relay.0[..], measurer, int(*seen_unix_s), rtt_us, path.loss_ppm, limit];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }

@@ -65,7 +65,10 @@ mod tests {
             ("[::1]:7001", "[::1]:7001"),
             ("localhost:7001", "127.0.0.1:7001"),
         ] {
-            assert_eq!(socket_address(text).map(|it| it.to_string()), Ok(expected.to_owned()));
+            assert_eq!(
+                socket_address(text).map(|socket_address| socket_address.to_string()),
+                Ok(expected.to_owned())
+            );
         }
         for text in ["example.org:7001", "localhost", "localhost:x", "127.0.0.1", "::1:7001:", ""] {
             let error = socket_address(text).expect_err(text);

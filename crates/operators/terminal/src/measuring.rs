@@ -225,7 +225,8 @@ impl<W: RelayWitness> Watch<W> {
             }
             coordinator::Progress::Second { round, index, .. } => {
                 self.processor.1 = self.witness.processor();
-                let ended = self.started.map(|it| it + Duration::from_secs(u64::from(index) + 1));
+                let ended =
+                    self.started.map(|started| started + Duration::from_secs(u64::from(index) + 1));
                 self.seconds.extend(ended.map(|ended| (round, index, ended)));
             }
         }

@@ -98,7 +98,7 @@ fn not_splittable(plan: &dyn ExecutionPlan) -> Option<&str> {
     if plan.name() == "ScalarSubqueryExec" || children.is_empty() && !is_known {
         return Some(plan.name());
     }
-    children.into_iter().find_map(|it| not_splittable(it.as_ref()))
+    children.into_iter().find_map(|child| not_splittable(child.as_ref()))
 }
 
 /// Restores the order of rows after an exchange between stages. The exchange loses it, and Ballista does not detect this in a plan whose
@@ -125,7 +125,7 @@ fn runtime() -> Result<Runtime, ArchiveError> {
         .enable_all()
         .thread_stack_size(16 << 20)
         .build();
-    runtime.map_err(|it| ArchiveError::Cluster(it.to_string()))
+    runtime.map_err(|error| ArchiveError::Cluster(error.to_string()))
 }
 
 fn failed(error: ballista_core::error::BallistaError) -> ArchiveError {

@@ -56,8 +56,8 @@ impl std::str::FromStr for Period {
             "year" => 365,
             other => {
                 let digits = other.strip_suffix('d').filter(|it| !it.starts_with('+'));
-                let number = digits.and_then(|it| it.parse::<u16>().ok());
-                let number = number.filter(|it| (1..=4000).contains(it));
+                let number = digits.and_then(|digits| digits.parse::<u16>().ok());
+                let number = number.filter(|number| (1..=4000).contains(number));
                 i64::from(number.ok_or_else(|| {
                     format!("`{other}` is not a period: use day, week, month, year or a number of days such as 14d, at most 4000d")
                 })?)

@@ -87,7 +87,7 @@ pub struct Errors {
 /// The dataset has no consensuses of this origin, or cannot be read.
 pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, ArchiveError> {
     let periods = &options.view.periods;
-    let longest = periods.iter().map(|it| it.length_s).max().unwrap_or_default();
+    let longest = periods.iter().map(|period| period.length_s).max().unwrap_or_default();
     let (first, last) = span(engine, &options.view.origin)?;
     let begin = |period: &Period| {
         let warm_up = if options.warm_up == WarmUp::Own { period.length_s } else { longest };
@@ -110,7 +110,8 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
     let times = integers(&network, "t")?;
     engine.keep("network", network.clone())?;
     let weights = engine.query(&weights_query(&names))?;
-    let begins: Vec<(&str, i64)> = periods.iter().map(|it| (it.name.as_str(), begin(it))).collect();
+    let begins: Vec<(&str, i64)> =
+        periods.iter().map(|period| (period.name.as_str(), begin(period))).collect();
     let relays = engine.query(&relays_query(&begins, until))?;
 
     let advertised = numbers(&network, "advertised")?;
@@ -127,7 +128,7 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
             let weight_error =
                 weight_errors.next_if(|(time, _)| *time == unix_s).and_then(|(_, it)| it);
             if (from_unix_s..until).contains(unix_s) {
-                let capacity = capacity.filter(|it| *it > 0.0);
+                let capacity = capacity.filter(|capacity| *capacity > 0.0);
                 let capacity_error = advertised.zip(capacity).map(|(a, c)| 1.0 - a / c);
                 hours.push(NetworkHour { unix_s: *unix_s, capacity_error, weight_error });
             }

@@ -105,7 +105,7 @@ impl Source {
                 let files: io::Result<Vec<PathBuf>> =
                     fs::read_dir(path)?.map(|it| Ok(it?.path())).collect();
                 let mut files = files?;
-                files.retain(|it| it.is_file());
+                files.retain(|file| file.is_file());
                 files.sort();
                 Ok(files)
             }
@@ -223,7 +223,7 @@ pub fn import(
         // A digest is needed only if a known source has the same size.
         if let Some(entries) = known.get(&bytes) {
             let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
-            if entries.iter().any(|it| it.sha256 == sha256) {
+            if entries.iter().any(|entry| entry.sha256 == sha256) {
                 importer.report.known += 1;
                 importer.read.total.fetch_add(bytes, Ordering::Relaxed);
                 continue;

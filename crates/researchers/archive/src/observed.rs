@@ -105,14 +105,15 @@ impl ObservedBandwidth {
 
     fn may_change(&self, now_s: u64, before: u32) -> bool {
         let is_young = now_s <= self.started_s + CHANGE_UPTIME_S;
-        let is_pause_over = self.changed_s.is_none_or(|it| now_s > it + CHANGE_PAUSE_S);
+        let is_pause_over =
+            self.changed_s.is_none_or(|changed_s| now_s > changed_s + CHANGE_PAUSE_S);
         is_young && (is_pause_over || before == 0)
     }
 
     /// The observed bandwidth in the newest descriptor, byte/s.
     #[must_use]
     pub(crate) fn published_byte_per_s(&self) -> u32 {
-        self.published.map_or(0, |it| it.1)
+        self.published.map_or(0, |published| published.1)
     }
 }
 

@@ -30,17 +30,20 @@ pub fn csv(batches: &[RecordBatch]) -> Result<String, ArchiveError> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     if let Some(first) = batches.first() {
         writer
-            .write_record(first.schema().fields().iter().map(|it| it.name().clone()))
+            .write_record(first.schema().fields().iter().map(|field| field.name().clone()))
             .map_err(impossible)?;
     }
     let options = FormatOptions::default();
     for batch in batches {
-        let columns: Result<Vec<_>, _> =
-            batch.columns().iter().map(|it| ArrayFormatter::try_new(it, &options)).collect();
+        let columns: Result<Vec<_>, _> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column, &options))
+            .collect();
         let columns = columns?;
         for row in 0..batch.num_rows() {
             writer
-                .write_record(columns.iter().map(|it| it.value(row).to_string()))
+                .write_record(columns.iter().map(|column| column.value(row).to_string()))
                 .map_err(impossible)?;
         }
     }

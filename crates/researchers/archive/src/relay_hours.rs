@@ -299,7 +299,7 @@ impl RelayHoursExec {
         let source = self.ranges.downcast_ref::<DataSourceExec>()?.data_source().as_ref();
         let source: &dyn std::any::Any = source;
         let source = source.downcast_ref::<MemorySourceConfig>()?;
-        Some(source.partitions().iter().flat_map(|it| numbers(it)).collect())
+        Some(source.partitions().iter().flat_map(|partition| numbers(partition)).collect())
     }
 
     /// The indexes of its columns in the table.
@@ -310,7 +310,7 @@ impl RelayHoursExec {
 
 impl DisplayAs for RelayHoursExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.periods.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = self.periods.iter().map(|period| period.name.as_str()).collect();
         let streams = |it: &Input| it.statuses.properties().partitioning.partition_count();
         let streams = self.inputs.values().map(streams).max().unwrap_or_default();
         write!(
@@ -442,7 +442,7 @@ impl Merge {
             self.statuses.advance();
             self.publish(time_s).await?;
             let total = self.totals.at(time_s);
-            let share = weight.filter(|_| total > 0).map(|it| it as f64 / total as f64);
+            let share = weight.filter(|_| total > 0).map(|weight| weight as f64 / total as f64);
             let columns = &mut self.columns;
             let advertised =
                 self.sliding.listed(time_s, share, |window, found| columns.window(window, found));
@@ -465,7 +465,7 @@ impl Merge {
             match relay.cmp(&self.relay) {
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal if published_s <= time_s => {
-                    let value = value.and_then(|it| u32::try_from(it).ok());
+                    let value = value.and_then(|value| u32::try_from(value).ok());
                     if let Some(value) = value {
                         self.sliding.published(published_s, value);
                     }

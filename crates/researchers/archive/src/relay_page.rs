@@ -31,7 +31,7 @@ pub fn report(
         let mut before: Option<i64> = None;
         for (time, value) in times.iter().zip(values) {
             // The line is interrupted where the relay was not listed for more than a day.
-            if before.is_some_and(|it| time - it > DAY_S) {
+            if before.is_some_and(|before| time - before > DAY_S) {
                 points.push((*time as f64, f64::NAN));
             }
             points.push((*time as f64, value.map_or(f64::NAN, |value| value * factor)));

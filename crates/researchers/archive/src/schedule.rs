@@ -124,13 +124,13 @@ pub(crate) fn plan(
     let plan = Plan::greedy(&[options.team], options.excess_factor, machines);
     let slots = plan.used_slots();
     let needs_more = |it: &&Expected| it.1.scaled(options.excess_factor) > options.team.capacity;
-    let capacity: Rate = relays.iter().map(|it| it.1).sum();
+    let capacity: Rate = relays.iter().map(|relay| relay.1).sum();
     PlannedNetwork {
         unix_s,
         relays: relays.len(),
         unknown_relays,
         capacity_gbit_per_s: capacity.as_mbit_per_s() / 1e3,
-        largest_mbit_per_s: relays.iter().map(|it| it.1.as_mbit_per_s()).fold(0.0, f64::max),
+        largest_mbit_per_s: relays.iter().map(|relay| relay.1.as_mbit_per_s()).fold(0.0, f64::max),
         lower_bound_relays: relays.iter().filter(needs_more).count(),
         slots,
         hours: f64::from(slots) * f64::from(options.slot_s) / 3600.0,
@@ -147,11 +147,12 @@ pub fn staged(
 ) -> Result<Vec<[PlannedNetwork; 2]>, ArchiveError> {
     let mut relays = Relays::default();
     let rows: Vec<Staged> = dataset.read_all(&mut relays)?;
-    let mut spans: Vec<u32> = rows.iter().map(|it| it.from_unix_s).collect();
+    let mut spans: Vec<u32> = rows.iter().map(|row| row.from_unix_s).collect();
     spans.sort_unstable();
     spans.dedup();
     let network = |span: u32, least: f64| {
-        let of_span = rows.iter().filter(|it| it.from_unix_s == span && it.running_share >= least);
+        let of_span =
+            rows.iter().filter(|row| row.from_unix_s == span && row.running_share >= least);
         let expected: Vec<Expected> = of_span
             .filter_map(|it| Some((id(&relays, it.relay)?, capacities::of_staged(it))))
             .collect();
@@ -161,5 +162,5 @@ pub fn staged(
 }
 
 pub(crate) fn id(relays: &Relays, relay: crate::rows::RelayId) -> Option<RsaId> {
-    relays.fingerprint(relay).map(|it| RsaId(*it.as_bytes()))
+    relays.fingerprint(relay).map(|fingerprint| RsaId(*fingerprint.as_bytes()))
 }

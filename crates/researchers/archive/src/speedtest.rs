@@ -104,12 +104,12 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
         let problem = "the dataset has no data of the authors' speed test; import their folder, or choose an interval with --from and --until";
         return Err(ArchiveError::Missing(problem.to_owned()));
     };
-    let changes = rows.iter().filter_map(|it| {
-        let before = f64::from(it.advertised_before_byte_per_s?);
-        let after = f64::from(it.advertised_after_byte_per_s?);
+    let changes = rows.iter().filter_map(|row| {
+        let before = f64::from(row.advertised_before_byte_per_s?);
+        let after = f64::from(row.advertised_after_byte_per_s?);
         Some(Change {
-            is_measured: it.is_measured,
-            weight_share: (Some(it.weight_share_before?), Some(it.weight_share_after?)),
+            is_measured: row.is_measured,
+            weight_share: (Some(row.weight_share_before?), Some(row.weight_share_after?)),
             advertised_byte_per_s: (before, after),
         })
     });
@@ -123,7 +123,7 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
     Ok(SpeedTest {
         from_unix_s: first.started_unix_s.into(),
         until_unix_s: first.ended_unix_s.into(),
-        measured_relays: rows.iter().filter(|it| it.is_measured).count(),
+        measured_relays: rows.iter().filter(|row| row.is_measured).count(),
         changes: changes.collect(),
         hours: hours.iter().map(hour).collect(),
         notes: vec![
@@ -137,7 +137,8 @@ impl SpeedTest {
     /// Computes the effect.
     #[must_use]
     pub fn effect(&self) -> Effect {
-        let measured: Vec<&Change> = self.changes.iter().filter(|it| it.is_measured).collect();
+        let measured: Vec<&Change> =
+            self.changes.iter().filter(|change| change.is_measured).collect();
         let sums = |changes: &mut dyn Iterator<Item = &Change>| {
             let (before, after) = changes.fold((0.0, 0.0), |sum, it| {
                 (sum.0 + it.advertised_byte_per_s.0, sum.1 + it.advertised_byte_per_s.1)
@@ -151,7 +152,7 @@ impl SpeedTest {
         differences.sort_by(f64::total_cmp);
         let rank = differences.len() * 9 / 10;
         let error = |weight: fn(&Change) -> Option<f64>, capacity: fn(&Change) -> f64| {
-            weight_error(self.changes.iter().map(|it| (weight(it), capacity(it))))
+            weight_error(self.changes.iter().map(|change| (weight(change), capacity(change))))
         };
         let (measured_before_gbit_per_s, measured_after_gbit_per_s) =
             sums(&mut measured.iter().copied());
@@ -176,25 +177,25 @@ impl SpeedTest {
 
     fn half_way(&self) -> Option<(f64, f64)> {
         let [before, ..] = self.medians();
-        let largest = self.hours.iter().map(|it| it.total_gbit_per_s).fold(0.0, f64::max);
+        let largest = self.hours.iter().map(|hour| hour.total_gbit_per_s).fold(0.0, f64::max);
         let half_way = f64::midpoint(before?, largest);
         let mut above = self
             .hours
             .iter()
-            .filter(|it| it.unix_s >= self.from_unix_s && it.total_gbit_per_s >= half_way)
-            .map(|it| (it.unix_s - self.from_unix_s) as f64 / 3600.0);
+            .filter(|hour| hour.unix_s >= self.from_unix_s && hour.total_gbit_per_s >= half_way)
+            .map(|hour| (hour.unix_s - self.from_unix_s) as f64 / 3600.0);
         let first = above.next()?;
         Some((first, above.next_back().unwrap_or(first)))
     }
 
     /// The first day is left out, because descriptors before the data are unknown.
     fn medians(&self) -> [Option<f64>; 3] {
-        let begin = self.hours.first().map_or(0, |it| it.unix_s + DAY_S);
+        let begin = self.hours.first().map_or(0, |hour| hour.unix_s + DAY_S);
         let (from, until) = (self.from_unix_s, self.until_unix_s);
         let later = from + MEMORY_S + (until - from);
         let median = |begin: i64, end: i64| {
-            let hours = self.hours.iter().filter(|it| (begin..end).contains(&it.unix_s));
-            let mut values: Vec<f64> = hours.map(|it| it.total_gbit_per_s).collect();
+            let hours = self.hours.iter().filter(|hour| (begin..end).contains(&hour.unix_s));
+            let mut values: Vec<f64> = hours.map(|hours| hours.total_gbit_per_s).collect();
             values.sort_by(f64::total_cmp);
             crate::percentile(&values, 0.5)
         };
@@ -208,7 +209,7 @@ impl SpeedTest {
         let points = |value: fn(&Hour) -> Option<f64>| -> Vec<(f64, f64)> {
             self.hours
                 .iter()
-                .filter_map(|it| Some((decimal_day(it.unix_s, self.from_unix_s), value(it)?)))
+                .filter_map(|hour| Some((decimal_day(hour.unix_s, self.from_unix_s), value(hour)?)))
                 .collect()
         };
         let (begin, end) = (0.0, decimal_day(self.until_unix_s, self.from_unix_s));
@@ -280,7 +281,7 @@ impl SpeedTest {
             ("against advertised bandwidths", |it| it.weight_error),
             ("against true capacities", |it| it.true_weight_error),
         ];
-        if self.hours.iter().any(|it| it.weight_error.is_some()) {
+        if self.hours.iter().any(|hour| hour.weight_error.is_some()) {
             let y = Axis { is_percent: true, ..Axis::new("error (NWE)") };
             let figure = ExperimentFigure::new(
                 "weight-error",

@@ -38,19 +38,20 @@ pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
             "the dataset has no staged network; import tornettools' relayinfo_staging_*.json";
         return Err(ArchiveError::Missing(problem.to_owned()));
     }
-    let relays = |least: f64| rows.iter().filter(move |it| it.running_share >= least);
-    Ok(PARTS
-        .map(|(_, least)| of(relays(least).map(|it| (it.weight_share, it.limited_byte_per_s())))))
+    let relays = |least: f64| rows.iter().filter(move |row| row.running_share >= least);
+    Ok(PARTS.map(|(_, least)| {
+        of(relays(least).map(|relay| (relay.weight_share, relay.limited_byte_per_s())))
+    }))
 }
 
 fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
     let (weights, capacities) =
         relays.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-    let mut sorted: Vec<f64> = relays.clone().map(|it| it.1).collect();
+    let mut sorted: Vec<f64> = relays.clone().map(|relay| relay.1).collect();
     sorted.sort_by(f64::total_cmp);
     let percentile = |share| crate::percentile(&sorted, share).unwrap_or_default() * 8e-6;
     let has_capacity = sorted.iter().filter(|capacity| **capacity > 0.0).count();
-    let under = relays.clone().filter(|it| it.0 / weights < it.1 / capacities).count();
+    let under = relays.clone().filter(|relay| relay.0 / weights < relay.1 / capacities).count();
     StagedErrors {
         relays: sorted.len(),
         capacity_gbit_per_s: capacities * 8e-9,

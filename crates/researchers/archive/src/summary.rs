@@ -45,7 +45,7 @@ pub fn days(engine: &Engine, view: View) -> Result<Vec<Day>, ArchiveError> {
             .get(first..)
             .unwrap_or_default()
             .iter()
-            .take_while(|it| it.div_euclid(DAY_S) == day)
+            .take_while(|time| time.div_euclid(DAY_S) == day)
             .count();
         let median = |column: &[Option<f64>]| {
             let views = column.iter().skip(first).take(len);
@@ -59,7 +59,7 @@ pub fn days(engine: &Engine, view: View) -> Result<Vec<Day>, ArchiveError> {
             views: len,
             relays: median(relays).unwrap_or_default(),
             published_relays: median(published).unwrap_or_default(),
-            advertised_gbit_per_s: median(advertised).map(|it| it * 8e-9),
+            advertised_gbit_per_s: median(advertised).map(|median| median * 8e-9),
             weight_kb_per_s: median(weight),
         });
         first += len;

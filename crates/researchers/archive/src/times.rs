@@ -39,8 +39,8 @@ pub fn parse(text: &str) -> Result<i64, String> {
         return Ok(timestamp.as_second());
     }
     let civil = text.parse::<jiff::civil::DateTime>();
-    let zoned = civil.and_then(|it| it.to_zoned(TimeZone::UTC));
-    zoned.map(|it| it.timestamp().as_second()).map_err(|_| {
+    let zoned = civil.and_then(|civil| civil.to_zoned(TimeZone::UTC));
+    zoned.map(|zoned| zoned.timestamp().as_second()).map_err(|_| {
         format!("`{text}` is not a date: write YYYY-MM-DD, YYYY-MM-DD HH:MM or Unix seconds")
     })
 }

@@ -189,7 +189,7 @@ fn member_names_are_only_printed_without_control_characters() {
     let before = place.files();
     let (report, problems) = place.import(&[archive]);
     assert_eq!((report.new_rows, report.imported[0].damaged), (1, 2));
-    assert!(problems.iter().all(|it| !it.contains(['\u{1b}', '\n'])), "{problems:?}");
+    assert!(problems.iter().all(|problem| !problem.contains(['\u{1b}', '\n'])), "{problems:?}");
     let dataset = place.folder.path().join("dataset");
     let after: Vec<_> =
         place.files().into_iter().filter(|(path, _)| !path.starts_with(&dataset)).collect();
@@ -206,7 +206,10 @@ fn a_truncated_archive_keeps_the_documents_before_its_end() {
     let archive = place.write("cut.tar", &whole[..whole.len() / 2]);
     let (report, problems) = place.import(std::slice::from_ref(&archive));
     assert!(report.imported[0].is_truncated);
-    assert!(problems.iter().any(|it| it.contains("documents before it are kept")), "{problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.contains("documents before it are kept")),
+        "{problems:?}"
+    );
     let documents = report.imported[0].documents["consensus"];
     assert!((5..15).contains(&documents), "{documents}");
     // A document that is truncated at the end of its file.
@@ -274,7 +277,7 @@ fn a_decompression_bomb_is_refused() {
     let before = peak_memory_kib();
     let (report, problems) = place.import(&[path]);
     assert!(report.unreadable == 1 && report.new_rows == 0);
-    assert!(problems.iter().any(|it| it.contains("bomb")), "{problems:?}");
+    assert!(problems.iter().any(|problem| problem.contains("bomb")), "{problems:?}");
     let more = peak_memory_kib().saturating_sub(before);
     assert!(more < 256 << 10, "{more} KiB more");
 }

@@ -39,7 +39,7 @@ fn the_authors_speed_test_has_the_papers_numbers() {
         assert_near(found.unwrap(), wanted, 0.05);
     }
     let rows: Vec<Variation> = dataset.read_all(&mut Relays::default()).unwrap();
-    let mut rsds: Vec<f64> = rows.iter().map(|it| it.advertised_rsd_week).collect();
+    let mut rsds: Vec<f64> = rows.iter().map(|row| row.advertised_rsd_week).collect();
     rsds.sort_by(f64::total_cmp);
     assert_eq!(rsds.len(), 22_051);
     for (share, wanted) in
@@ -121,8 +121,9 @@ fn imported_consensuses_have_the_counts_that_grep_finds() {
     assert_eq!(problems, [""; 0]);
     assert_eq!(report.imported.len(), 4);
     let (statuses, descriptors) = rows(&dataset);
-    assert_eq!(statuses.iter().filter(|it| month_of(it) == "2020-02").count(), 6433 + 6463);
-    let later: Vec<&Status> = statuses.iter().filter(|it| month_of(it) == "2022-11").collect();
+    assert_eq!(statuses.iter().filter(|status| month_of(status) == "2020-02").count(), 6433 + 6463);
+    let later: Vec<&Status> =
+        statuses.iter().filter(|status| month_of(status) == "2022-11").collect();
     let weights = later.iter().map(|it| u64::from(it.weight_kb_per_s.unwrap()));
     assert_eq!(
         (later.len(), weights.clone().sum::<u64>(), weights.max()),
@@ -145,9 +146,9 @@ fn lists_of_january_2019_expand_to_the_known_relays() {
     let (dataset, _, problems) = imported(&[real!("membership-2019-01")], folder.path());
     assert_eq!(problems, [""; 0]);
     let (statuses, _) = rows(&dataset);
-    let at = |time: u32| statuses.iter().filter(|it| it.valid_after_unix_s == time).count();
-    let times: BTreeSet<u32> = statuses.iter().map(|it| it.valid_after_unix_s).collect();
+    let at = |time: u32| statuses.iter().filter(|status| status.valid_after_unix_s == time).count();
+    let times: BTreeSet<u32> = statuses.iter().map(|status| status.valid_after_unix_s).collect();
     let ends = times.first().zip(times.last()).unwrap();
     assert_eq!((times.len(), at(*ends.0), at(*ends.1)), (744, 6075, 6453));
-    assert_eq!(statuses.iter().map(|it| it.relay).collect::<BTreeSet<_>>().len(), 9769);
+    assert_eq!(statuses.iter().map(|status| status.relay).collect::<BTreeSet<_>>().len(), 9769);
 }

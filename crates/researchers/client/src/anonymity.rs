@@ -159,7 +159,7 @@ impl<'a> Study<'a> {
         for (exit, share, guards) in &joined {
             let share = share / whole;
             exit_shares.insert(exit.fingerprint, share);
-            guard_given_exit += share * entropy_bits(guards.iter().map(|it| it.1));
+            guard_given_exit += share * entropy_bits(guards.iter().map(|guard| guard.1));
             for (guard, of) in guards {
                 *guard_shares.entry(guard.fingerprint).or_insert(0.0) += share * of;
             }
@@ -200,7 +200,7 @@ impl<'a> Study<'a> {
                 WeightedIndex::new(joined.iter().map(|it| it.1)).map_err(|_| NoPath::Exit)?;
             let of = |rng: &mut _| {
                 let (exit, _, guards) = &joined[exits.sample(rng)];
-                let places = WeightedIndex::new(guards.iter().map(|it| it.1)).ok()?;
+                let places = WeightedIndex::new(guards.iter().map(|guard| guard.1)).ok()?;
                 let (guard, _) = guards[places.sample(rng)];
                 Some((guard, *exit, 1.0 / self.pairs as f64))
             };
@@ -215,7 +215,7 @@ impl<'a> Study<'a> {
                 continue;
             }
             has_some += counts;
-            let bits = entropy_bits(middles.iter().map(|it| it.1));
+            let bits = entropy_bits(middles.iter().map(|middle| middle.1));
             found.bits += counts * bits;
             values.push(bits);
             for (middle, share) in middles {
@@ -229,7 +229,7 @@ impl<'a> Study<'a> {
         found.shares.values_mut().for_each(|share| *share /= has_some);
         if !is_exact && values.len() > 1 {
             let count = values.len() as f64;
-            let squares: f64 = values.iter().map(|it| (it - found.bits).powi(2)).sum();
+            let squares: f64 = values.iter().map(|value| (value - found.bits).powi(2)).sum();
             found.error = (squares / (count - 1.0) / count).sqrt();
         }
         Ok(found)

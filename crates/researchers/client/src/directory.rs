@@ -77,7 +77,7 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
             let found = self.fetcher.fetch(unix_time_s());
             let problems = [
                 found.is_new.err().map(|it| it.to_string()),
-                found.unstored.map(|it| it.to_string()),
+                found.unstored.map(|unstored| unstored.to_string()),
             ];
             problems
                 .into_iter()

@@ -262,7 +262,8 @@ impl fmt::Display for Event {
                 )
             }
             Self::RequestRefused { target, reason } => {
-                let target = target.as_deref().map(|it| format!(" to {it}")).unwrap_or_default();
+                let target =
+                    target.as_deref().map(|target| format!(" to {target}")).unwrap_or_default();
                 write!(f, "a SOCKS request{target} is refused: {reason}")
             }
             Self::Trouble { reason } => f.write_str(reason),

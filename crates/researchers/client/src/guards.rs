@@ -117,7 +117,8 @@ impl Guards {
             !is_lost && !is_worn
         });
         let all = netdir.relays().iter().filter(|relay| relay.may_be_guard()).count();
-        let listed = |guards: &[Guard]| guards.iter().filter(|it| it.unlisted.is_none()).count();
+        let listed =
+            |guards: &[Guard]| guards.iter().filter(|guard| guard.unlisted.is_none()).count();
         let is_large = |len: usize| {
             len >= SAMPLE_MAX || (len >= LISTED_MIN && len as f64 >= all as f64 * SAMPLE_MAX_SHARE)
         };
@@ -155,7 +156,7 @@ impl Guards {
     /// The primary guards that may be tried now, best first. Directories are reached through them.
     pub(crate) fn ready(&self, now: Instant) -> Vec<Fingerprint> {
         let is_ready = |it: &&Guard| it.failing.is_none_or(|it| it.retry_at(true) <= now);
-        self.primary().filter(is_ready).map(|it| it.fingerprint).collect()
+        self.primary().filter(is_ready).map(|primary| primary.fingerprint).collect()
     }
 
     /// The guard to use now among those that `allowed` permits; `None` if none may be tried.

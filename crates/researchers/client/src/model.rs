@@ -93,7 +93,7 @@ pub struct Model {
 
 /// A value within its limits, rounded to three digits.
 fn within(value: Option<f64>, most: f64) -> Option<f64> {
-    let possible = value.filter(|it| it.is_finite() && (0.0..=most).contains(it));
+    let possible = value.filter(|value| value.is_finite() && (0.0..=most).contains(value));
     possible.map(|it| (it * 1e3).round() / 1e3)
 }
 
@@ -134,7 +134,8 @@ impl Model {
         let mut sums: BTreeMap<Fingerprint, (f64, f64)> = BTreeMap::new();
         let mut fastest_kb_s: BTreeMap<Fingerprint, f64> = BTreeMap::new();
         for (relay, node) in &nodes {
-            fastest_kb_s.extend(node.throughput_kb_s.map(|it| (*relay, it)));
+            fastest_kb_s
+                .extend(node.throughput_kb_s.map(|throughput_kb_s| (*relay, throughput_kb_s)));
         }
         for (pair, link) in &links {
             for end in pair.ends() {

@@ -236,7 +236,7 @@ impl NetDir {
                 Position::Middle => true,
                 Position::Exit => flags.contains(Flag::Exit) && !flags.contains(Flag::BadExit),
             };
-            let known = self.relays.iter().map(|it| (it.flags, it.weight_kb_s));
+            let known = self.relays.iter().map(|relay| (relay.flags, relay.weight_kb_s));
             let known: Vec<_> = known.filter(|(flags, _)| is_fit(flags)).collect();
             let missing = self.unknown.iter().copied().filter(|(flags, _)| is_fit(flags));
             let missing: Vec<_> = missing.collect();

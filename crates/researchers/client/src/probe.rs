@@ -312,7 +312,7 @@ impl Prober {
             Stage::Asking { circuit, hop, stream, .. } => {
                 let (circuit, hop) = (*circuit, *hop + 1);
                 let figures = self.client.figures(*stream);
-                let was_let_out = figures.is_some_and(|it| it.connected_at.is_some());
+                let was_let_out = figures.is_some_and(|figures| figures.connected_at.is_some());
                 let why = if was_let_out {
                     format!(
                         "hop {hop} lets streams out to {}; give another --refused",

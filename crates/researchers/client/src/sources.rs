@@ -71,7 +71,7 @@ impl SharedGuards {
         let known = self.lock();
         let Some(consensus) = &known.consensus else { return Vec::new() };
         let find = |guard: &Fingerprint| {
-            let router = consensus.routers().iter().find(|it| it.fingerprint == *guard)?;
+            let router = consensus.routers().iter().find(|router| router.fingerprint == *guard)?;
             let ids = RelayIds { rsa: RsaId(*guard.as_bytes()), ed25519: None };
             Some(OnionDirectory { address: (router.address, router.or_port).into(), ids })
         };

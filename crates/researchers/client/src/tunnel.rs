@@ -78,7 +78,7 @@ impl Tunnels {
     /// The circuit to a directory, built if necessary.
     fn circuit(&mut self, directory: &NextHop) -> CircuitNumber {
         let standing = self.open.get(&directory.address).copied();
-        if let Some(circuit) = standing.filter(|it| self.driver.node().is_built(*it)) {
+        if let Some(circuit) = standing.filter(|standing| self.driver.node().is_built(*standing)) {
             return circuit;
         }
         // CREATE_FAST is enough, without an onion key: there is no other hop to protect against.

@@ -59,11 +59,17 @@ fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
         },
         identities: identities.clone().map(Fingerprint::from_bytes).collect(),
         directories: Directories {
-            authorities: authorities.iter().map(|it| (it.address, *it)).collect(),
+            authorities: authorities
+                .iter()
+                .map(|authority| (authority.address, *authority))
+                .collect(),
             fallbacks: vec![false_one],
             has_guards: true,
         },
-        ..Settings::new(authorities.iter().map(|it| it.address).collect(), data.to_owned())
+        ..Settings::new(
+            authorities.iter().map(|authority| authority.address).collect(),
+            data.to_owned(),
+        )
     };
     let settings = || settings_with(all.clone(), &data);
 

@@ -277,7 +277,7 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
             let number = client.last_circuit();
             // A leg whose guard was killed may not have been noticed yet.
             let mut guards = leg_paths(&client, number).into_iter().map(|path| path[0]);
-            let guard = guards.find(|it| !killed.contains(it)).expect("a leg that is left");
+            let guard = guards.find(|guard| !killed.contains(guard)).expect("a leg that is left");
             killed.insert(guard);
             let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
             node.expect("a C tor relay").kill();
@@ -332,7 +332,7 @@ struct Stopped(Vec<u32>);
 
 impl Stopped {
     fn stop(network: &Network, guards: &[Fingerprint]) -> Self {
-        let is_one = |node: &&lab::Node| guards.iter().any(|it| node.rsa() == *it.as_bytes());
+        let is_one = |node: &&lab::Node| guards.iter().any(|guard| node.rsa() == *guard.as_bytes());
         let stopped = Self(network.nodes().iter().filter(is_one).map(lab::Node::pid).collect());
         assert_eq!(stopped.0.len(), guards.len(), "C tor relays");
         stopped.signal("-STOP");

@@ -29,7 +29,7 @@ fn downloads_of_all_lengths_are_complete_one_by_one_and_in_parallel() {
                 scope.spawn(move || download(socks, ("127.0.0.1", port), content, &name, PATIENCE))
             })
             .collect();
-        downloads.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
+        downloads.into_iter().map(|download| download.join().expect("no panic")).collect::<Vec<_>>()
     });
     for done in all {
         let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.all_events()));

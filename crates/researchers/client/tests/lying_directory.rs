@@ -159,14 +159,14 @@ fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices()
     let folder = tempfile::tempdir().expect("a folder");
     let honest = network.directory_addrs()[0];
     let liars: Vec<Liar> = LIES.into_iter().map(|lie| Liar::start(lie, honest, false)).collect();
-    let addresses = |liars: &[Liar]| liars.iter().map(|it| it.address).collect::<Vec<_>>();
+    let addresses = |liars: &[Liar]| liars.iter().map(|liar| liar.address).collect::<Vec<_>>();
 
     // From lying directories alone, the client learns and stores nothing.
     let (before_kb, data) = (memory_kb("VmHWM"), folder.path().join("misled"));
     let mut misled = Ours::begin(settings(&network, addresses(&liars), &data));
     let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
     while !liars.iter().all(asked_twice) {
-        let asked: Vec<_> = liars.iter().map(|it| (it.lie, it.asked())).collect();
+        let asked: Vec<_> = liars.iter().map(|liar| (liar.lie, liar.asked())).collect();
         assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{asked:?}: {:#?}", misled.all_events());
         thread::park_timeout(Duration::from_millis(200));
     }

@@ -138,7 +138,10 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
                 })
             };
             let programs: Vec<_> = seeds.map(program).collect();
-            programs.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
+            programs
+                .into_iter()
+                .map(|program| program.join().expect("no panic"))
+                .collect::<Vec<_>>()
         }));
     }
     let (mut some, mut ended) = (0, 0);

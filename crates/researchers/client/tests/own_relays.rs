@@ -103,7 +103,7 @@ fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
         }
         assert!(clock.now() - started < PATIENCE, "{accounts:#?}");
     };
-    let ends = model.links().keys().flat_map(|pair| pair.ends().map(|it| *it.as_bytes()));
+    let ends = model.links().keys().flat_map(|pair| pair.ends().map(|end| *end.as_bytes()));
     assert!(ends.into_iter().all(|end| all.contains(&end)), "{model:?}");
 
     assert_eq!(resolve(socks, "a.test"), Ok([127, 0, 0, 1]));

@@ -220,7 +220,13 @@ impl Grid for AccuracyGrid {
             for run in 1..=self.runs {
                 for (relay, limit) in self.limits.iter().copied().enumerate() {
                     let teams = self.teams.iter();
-                    cells.extend(teams.map(|it| Cell { mode, limit, measurers: *it, run, relay }));
+                    cells.extend(teams.map(|team| Cell {
+                        mode,
+                        limit,
+                        measurers: *team,
+                        run,
+                        relay,
+                    }));
                 }
             }
         }
@@ -245,7 +251,7 @@ impl Grid for AccuracyGrid {
         for _ in 0..self.team_max() {
             testbed.add_measurer(self.capacity(), self.pumps())?;
         }
-        let limits: Vec<Option<Rate>> = self.limits.iter().map(|it| it.rate()).collect();
+        let limits: Vec<Option<Rate>> = self.limits.iter().map(|limit| limit.rate()).collect();
         let address = Ipv4Addr::LOCALHOST;
         let relays = Relays::start(cell.mode, &limits, address, &testbed, session.output)?;
         Ok(Some(Setup { relays, testbed }))

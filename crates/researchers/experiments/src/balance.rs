@@ -104,18 +104,18 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         let digest = batch.network.clone().weighted(&given).digest();
         batch.conditions.push_str(&format!(", weights {} (digest {digest})", path.display()));
     }
-    let names: Vec<&str> = balancers.iter().map(|it| it.name()).collect();
+    let names: Vec<&str> = balancers.iter().map(|balancer| balancer.name()).collect();
     let store = &Store::new(session.common.out.join("balance-runs"))?;
     let variants = names.iter().map(|name| (*name, &batch)).collect();
     let runner = Runner { variants, store, session };
     let seconds_max = options.measure_seconds;
     let Runs { runs, planned, .. } = runner.run_all(|batch, key| {
-        let balancer = balancers.iter().find(|it| it.name() == key.variant);
+        let balancer = balancers.iter().find(|balancer| balancer.name() == key.variant);
         let Some(balancer) = balancer else { return Ok(None) };
         let weigher = Weigher { batch, store, session };
         let weighing = weigher.weighing(&**balancer, key.seed, seconds_max)?;
         let network = batch.at_load(key.load_percent);
-        Ok(weighing.map(|it| network.weighted(&it.weights)))
+        Ok(weighing.map(|weighing| network.weighted(&weighing.weights)))
     })?;
     let results = Results::of_runs(&batch, store, runs)?;
     Ok(report(&batch, &names, &results, planned))

@@ -122,7 +122,7 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit> {
             let failed = |problem| Error::Failed(format!("{}: {problem}", folder.display()));
             let (variant, conditions) = (&run.key.variant, &run.conditions);
             let mut others = all.values().filter(|it| it.key.variant == *variant);
-            if let Some(other) = others.find(|it| it.conditions != *conditions) {
+            if let Some(other) = others.find(|other| other.conditions != *conditions) {
                 let other = &other.conditions;
                 return Err(failed(format!(
                     "runs of {variant} belong to different batches ({conditions}; {other})"
@@ -140,11 +140,11 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit> {
         }
     }
     let runs: Vec<RunResult> = all.into_values().collect();
-    let mut names: Vec<&str> = runs.iter().map(|it| it.key.variant.as_str()).collect();
+    let mut names: Vec<&str> = runs.iter().map(|run| run.key.variant.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     if let Some(first) = &options.first {
-        let Some(place) = names.iter().position(|it| it == first) else {
+        let Some(place) = names.iter().position(|name| name == first) else {
             let known = names.join(", ");
             return Err(Error::Usage(format!("--first {first}: not one of {known}")));
         };
@@ -206,7 +206,7 @@ fn batch_report(names: &[&str], all: &[RunResult], notes: Vec<String>) -> Experi
 }
 
 fn answer(names: &[&str], all: &[RunResult], loads: &[u32]) -> String {
-    let loads: Vec<String> = loads.iter().map(|it| format!("{it} %")).collect();
+    let loads: Vec<String> = loads.iter().map(|load| format!("{load} %")).collect();
     match all.len() {
         0 => "There are no runs yet.".to_owned(),
         count => format!("{count} runs of {} at {}.", names.join(", "), loads.join(", ")),
@@ -215,9 +215,9 @@ fn answer(names: &[&str], all: &[RunResult], loads: &[u32]) -> String {
 
 /// The name of a network: that of its file without the ending, or that of its folder.
 fn name_of(path: &Path) -> Result<String> {
-    let is_file = path.extension().is_some_and(|it| it == "toml");
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
     let name = if is_file { path.file_stem() } else { path.file_name() };
-    let name = name.and_then(|it| it.to_str()).filter(|it| !it.is_empty());
+    let name = name.and_then(|name| name.to_str()).filter(|it| !it.is_empty());
     name.map(str::to_owned).ok_or_else(|| {
         Error::Usage(format!("--network {}: the path does not end with a name", path.display()))
     })
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn found<'a>(report: &'a ExperimentReport, name: &str) -> &'a Case {
-        let case = report.cases.iter().find(|it| it.name.contains(name));
+        let case = report.cases.iter().find(|case| case.name.contains(name));
         case.unwrap_or_else(|| panic!("{name} in {:?}", report.cases))
     }
 

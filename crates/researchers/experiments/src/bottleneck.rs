@@ -125,7 +125,7 @@ fn grid(options: &Options, is_quick: bool) -> BottleneckGrid {
     let rate = Rate::from_mbit_per_s;
     let mut places = values_or_all(&options.places);
     // The first run determines what the relay carries.
-    places.retain(|it| *it != Place::Nowhere);
+    places.retain(|place| *place != Place::Nowhere);
     places.insert(0, Place::Nowhere);
     BottleneckGrid {
         seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
@@ -171,7 +171,7 @@ impl BottleneckGrid {
         run: impl FnOnce(Trial<'_, '_>) -> Result<Option<TrialResult>>,
     ) -> Result<Option<TrialResult>> {
         let team = |testbed: &Testbed| {
-            let shares = measurers.iter().map(|it| (*it, self.capacity()));
+            let shares = measurers.iter().map(|measurer| (*measurer, self.capacity()));
             Ok(Box::new(testbed.team_of(shares)) as Box<dyn Team>)
         };
         let measurement = Measurement {
@@ -279,7 +279,12 @@ impl Grid for BottleneckGrid {
             for mode in self.modes.iter().copied() {
                 for rtt_ms in self.rtts_ms.iter().copied() {
                     let places = self.places.iter().filter(|place| place.exists_in(mode));
-                    cells.extend(places.map(|it| Cell { mode, narrow: *it, rtt_ms, congestion }));
+                    cells.extend(places.map(|place| Cell {
+                        mode,
+                        narrow: *place,
+                        rtt_ms,
+                        congestion,
+                    }));
                 }
             }
         }

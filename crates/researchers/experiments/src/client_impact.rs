@@ -130,7 +130,7 @@ impl Grid for ClientImpactGrid {
         for place in self.places.iter().copied() {
             for rtt_ms in self.rtts_ms.iter().copied() {
                 let losses = self.losses_percent.iter();
-                cells.extend(losses.map(|it| Cell { place, rtt_ms, loss_percent: *it }));
+                cells.extend(losses.map(|loss| Cell { place, rtt_ms, loss_percent: *loss }));
             }
         }
         cells
@@ -177,7 +177,7 @@ impl Grid for ClientImpactGrid {
         let (held, open) =
             (report.count(CaseVerdict::Held), report.count(CaseVerdict::Inconclusive));
         let all = report.cases.len();
-        let ratio = median(report.cases.iter().filter_map(|it| it.ratio));
+        let ratio = median(report.cases.iter().filter_map(|case| case.ratio));
         report.answer = format!(
             "In {held} of {all} cases, downloads through our relay were not slower, and {open} cases decide nothing. In the median case, \
              their rate was {:.2} of the rate through C tor.",

@@ -17,6 +17,6 @@ pub(crate) fn with_interval(
     digits: i32,
 ) -> Case {
     case.column(name, rounded(value, digits))
-        .column(&format!("{name}_low"), interval.and_then(|it| rounded(it.0, digits)))
-        .column(&format!("{name}_high"), interval.and_then(|it| rounded(it.1, digits)))
+        .column(&format!("{name}_low"), interval.and_then(|interval| rounded(interval.0, digits)))
+        .column(&format!("{name}_high"), interval.and_then(|interval| rounded(interval.1, digits)))
 }

@@ -251,7 +251,8 @@ fn conclude(plan: &Plan, rows: &Rows<'_, Cell>, report: &mut ExperimentReport) {
     let suffix = format!(" on {}", Side::Ours.word());
     let (ours, others): (Vec<&Case>, Vec<&Case>) =
         report.cases.iter().partition(|case| case.name.ends_with(&suffix));
-    let held = |cases: &[&Case]| cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
+    let held =
+        |cases: &[&Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     report.answer = format!(
         "Our relay withstood {} of {} attacks, C tor {} of {}.",
         held(&ours),

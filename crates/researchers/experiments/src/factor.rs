@@ -18,8 +18,8 @@ impl Factor {
         let value = part.mean / whole.mean;
         let relative = |it: Interval| Some(it.half_width? / it.mean);
         let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
-        let width = width.filter(|it| it.is_finite());
-        Self { value, interval: width.map(|it| (value * (-it).exp(), value * it.exp())) }
+        let width = width.filter(|width| width.is_finite());
+        Self { value, interval: width.map(|width| (value * (-width).exp(), value * width.exp())) }
     }
 
     /// The geometric mean of the ratios of these pairs, numerator first. Variation that both of a pair share does not

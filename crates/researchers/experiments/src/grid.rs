@@ -325,7 +325,7 @@ pub(crate) fn run<G: Grid>(
         let places = start..start + sharing.len();
         start = places.end;
         let wanted: Vec<usize> =
-            places.filter(|it| is_in_shard[*it] && run.rows[*it].is_none()).collect();
+            places.filter(|place| is_in_shard[*place] && run.rows[*place].is_none()).collect();
         if !session.interrupt.is_requested() && !wanted.is_empty() {
             run.run_sharing(&wanted)?;
         }
@@ -367,7 +367,7 @@ fn of_shard<G: Grid>(grid: &G, cells: &[G::Cell], shard: Option<Shard>) -> Vec<b
     cells
         .iter()
         .map(|cell| (number(cell), shard))
-        .map(|(group, shard)| shard.is_none_or(|it| it.takes(group as u64)))
+        .map(|(group, shard)| shard.is_none_or(|shard| shard.takes(group as u64)))
         .collect()
 }
 
@@ -555,7 +555,7 @@ mod tests {
         shard: Option<&str>,
     ) -> Result<ExperimentReport> {
         let common = Common { out: out.to_owned(), quick: true };
-        let options = GridOptions { shard: shard.map(|it| it.parse().expect("a part")) };
+        let options = GridOptions { shard: shard.map(|shard| shard.parse().expect("a part")) };
         let (output, interrupt) = (Output::new(true), Interrupt::install().expect("signals"));
         let session = Session { common: &common, output: &output, interrupt: &interrupt };
         run(grid, options, session)
@@ -571,7 +571,7 @@ mod tests {
             report.notes,
             ["One note.", "Another.", "3 runs are missing: the same command performs them."]
         );
-        assert!(first.runs.borrow().iter().all(|it| it.starts_with("setup 1")));
+        assert!(first.runs.borrow().iter().all(|run| run.starts_with("setup 1")));
         let second = Sums::default();
         let report = run_grid(&second, folder.path(), None).expect("a report");
         let again = [
@@ -581,7 +581,7 @@ mod tests {
             "setup 1, number 2/x",
         ];
         assert_eq!(*second.runs.borrow(), again, "temporary rows are run again");
-        let truths: Vec<_> = report.cases.iter().filter_map(|it| it.truth_mbit_per_s).collect();
+        let truths: Vec<_> = report.cases.iter().filter_map(|case| case.truth_mbit_per_s).collect();
         assert_eq!(truths, [1.0, 3.0, 7.0, 1.0, 3.0, 7.0]);
         assert_eq!((report.question.as_str(), report.notes.len()), ("Is it the sum?", 2));
         let columns: Vec<&str> =

@@ -158,7 +158,8 @@ impl Grid for PaperHostsGrid {
 
     fn conditions(&self) -> String {
         let Self { congestion, loss_percent, seed, .. } = self;
-        let sockets = self.sockets.map_or_else(String::new, |it| format!("{it} sockets, "));
+        let sockets =
+            self.sockets.map_or_else(String::new, |sockets| format!("{sockets} sockets, "));
         let seconds = self.seconds;
         format!("t = {seconds} s, {sockets}{congestion}, {loss_percent} % lost, seed {seed}")
     }
@@ -194,7 +195,8 @@ impl Grid for PaperHostsGrid {
         for host in &HOSTS {
             measurer_at(wan.host(host.name)?, &mut testbed, host.rate(), || Ok(()))?;
         }
-        let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
+        let limits: Vec<Rate> =
+            self.limits.iter().map(|limit| Rate::from_mbit_per_s(*limit)).collect();
         Site::start(cell.mode, &limits, wan, RELAYS, testbed, session.output).map(Some)
     }
 
@@ -216,8 +218,8 @@ impl Grid for PaperHostsGrid {
         let case = result
             .case(cell.to_string(), truth, verdict, verdict)
             .column("sockets_in_the_end", result.sockets)
-            .column("conclusive", estimate.is_some_and(|it| it.is_conclusive()))
-            .column("rounds", estimate.map(|it| it.rounds))
+            .column("conclusive", estimate.is_some_and(|estimate| estimate.is_conclusive()))
+            .column("rounds", estimate.map(|estimate| estimate.rounds))
             .column("sent_mbit_per_s", result.sent_mbit());
         Ok(Some(result.with_loads(case).into()))
     }
@@ -243,7 +245,7 @@ impl Grid for PaperHostsGrid {
             parameter("lost in each direction, %", self.loss_percent),
             parameter(
                 "sockets, where not varied",
-                self.sockets.map_or_else(by_distance, |it| it.to_string()),
+                self.sockets.map_or_else(by_distance, |sockets| sockets.to_string()),
             ),
             parameter("seed", self.seed),
         ];

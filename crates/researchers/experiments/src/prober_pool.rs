@@ -59,7 +59,7 @@ impl ProberPool {
         let thread = Builder::new()
             .name(format!("prober{}", self.threads.len()))
             .spawn(move || run(&handle));
-        self.threads.push(thread.map_err(|it| ProbeError::Machine(it.to_string()))?);
+        self.threads.push(thread.map_err(|error| ProbeError::Machine(error.to_string()))?);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl ProberPool {
     }
 
     fn completed(&self) -> usize {
-        self.handle.results().iter().filter(|it| it.failure.is_none()).count()
+        self.handle.results().iter().filter(|result| result.failure.is_none()).count()
     }
 
     /// The number of completed circuits, and the age of the pool.

@@ -69,7 +69,7 @@ pub(super) fn parameter(name: &str, value: impl ToString) -> (String, String) {
 
 /// Whether at least one case held, and none missed or failed.
 pub(super) fn claim_holds<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
-    let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|it| it.verdict).collect();
+    let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|case| case.verdict).collect();
     let is_bad = |it: &CaseVerdict| matches!(it, CaseVerdict::Missed | CaseVerdict::Failed);
     verdicts.contains(&CaseVerdict::Held) && !verdicts.iter().any(is_bad)
 }

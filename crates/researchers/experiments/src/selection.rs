@@ -225,8 +225,8 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
     let last_hop = ProbePlan { only_last: true, ..bare };
     let lengths = probed(probe(subjects, &last_hop, ("lengths", probers))?);
     let mut strategies = NamedStrategy::all(&network, &model)?;
-    strategies.retain(|it| {
-        options.strategies.is_empty() || options.strategies.iter().any(|name| name == it.name)
+    strategies.retain(|strategy| {
+        options.strategies.is_empty() || options.strategies.iter().any(|name| name == strategy.name)
     });
     if strategies.is_empty() {
         return Err(Error::Usage(
@@ -254,7 +254,7 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
     }
     let user_downloads = users.map(Users::stop).transpose()?;
     let count = strategies.len();
-    let strategies = strategies.into_iter().map(|it| (it, Vec::new())).collect();
+    let strategies = strategies.into_iter().map(|strategy| (strategy, Vec::new())).collect();
     let mut measurements =
         Measurements { idle_links, user_downloads, bytes, learning, lengths, strategies, pages };
     for (place, probed) in all {

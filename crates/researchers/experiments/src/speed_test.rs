@@ -81,7 +81,7 @@ struct SpeedTest {
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let limits = values_or(&options.limits, session.common.quick, &LIMITS_QUICK, &LIMITS);
-    if let Some(low) = limits.iter().find(|it| **it < 20.0) {
+    if let Some(low) = limits.iter().find(|limit| **limit < 20.0) {
         return Err(Error::Usage(format!("--limits {low}: not 20 Mbit/s or more")));
     }
     grid::run_whole(&SpeedTest { limits, seconds: options.seconds }, session)
@@ -127,11 +127,15 @@ fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>>
     let (ours, subjects) = subjects(limits, &network, &testbed)?;
     let settled = testbed.clock().now() + SETTLED;
     output.doing("waiting for the consensus that lists all relays");
-    let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
+    let ids: Vec<[u8; 20]> = subjects.iter().map(|subject| subject.target.ids.rsa.0).collect();
     wait_until_known(&network, &ids, &ours, LISTED)?;
 
-    let clients = subjects.iter().map(|it| {
-        ClientLoad::start(it.target, ClientTraffic::at(it.limit.scaled(CLIENTS)), testbed.clock())
+    let clients = subjects.iter().map(|subject| {
+        ClientLoad::start(
+            subject.target,
+            ClientTraffic::at(subject.limit.scaled(CLIENTS)),
+            testbed.clock(),
+        )
     });
     let _clients = clients.collect::<Result<Vec<_>, _>>()?;
     let authority = network.directory_addrs().first().copied();
@@ -141,7 +145,7 @@ fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>>
     interrupt.wait(settled - testbed.clock().now());
     let before = observed(authority, &subjects)?;
     let mut estimates_mbit = BTreeMap::new();
-    for subject in subjects.iter().filter(|it| it.is_measured) {
+    for subject in subjects.iter().filter(|subject| subject.is_measured) {
         if interrupt.is_requested() {
             return Ok(None);
         }
@@ -260,7 +264,7 @@ struct Published {
 
 /// The newest descriptor of each relay that an authority has.
 fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaId, Published>> {
-    let all = subjects.iter().map(|it| Fingerprint::from_bytes(it.target.ids.rsa.0));
+    let all = subjects.iter().map(|subject| Fingerprint::from_bytes(subject.target.ids.rsa.0));
     let text = Fetcher::default().get(authority, &Resource::Descriptors(all.collect()))?;
     let published = |it: &descriptor::ServerDescriptor<'_>| Published {
         unix_s: it.published,
@@ -270,7 +274,7 @@ fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaI
     Ok(newest
         .descriptors
         .iter()
-        .map(|it| (RsaId(*it.fingerprint.as_bytes()), published(it)))
+        .map(|descriptor| (RsaId(*descriptor.fingerprint.as_bytes()), published(descriptor)))
         .collect())
 }
 

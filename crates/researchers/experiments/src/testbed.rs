@@ -203,7 +203,7 @@ impl Testbed {
 
     /// A team of the first `count` measurers.
     pub(crate) fn team(&self, count: usize) -> RemoteTeam {
-        let capacities = self.measurers.iter().map(|it| it.capacity).enumerate();
+        let capacities = self.measurers.iter().map(|measurer| measurer.capacity).enumerate();
         self.team_of(capacities.take(count))
     }
 

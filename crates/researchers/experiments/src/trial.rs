@@ -175,7 +175,8 @@ impl Trial<'_, '_> {
 impl TrialResult {
     /// The measured rates of all seconds of the measured round, its lead included: Mbit/s, separated by spaces.
     pub(super) fn seconds_text(&self) -> String {
-        let seconds = self.seconds.iter().map(|it| format!("{:.1}", it.measured.as_mbit_per_s()));
+        let seconds =
+            self.seconds.iter().map(|second| format!("{:.1}", second.measured.as_mbit_per_s()));
         seconds.collect::<Vec<_>>().join(" ")
     }
 }
@@ -183,7 +184,7 @@ impl TrialResult {
 /// The sockets of all measurers in this round, or in the last one if there is none with this number.
 fn sockets_of(record: &Record, number: u32) -> Option<u32> {
     let rounds = &record.rounds;
-    let round = rounds.iter().find(|it| it.number == number).or_else(|| rounds.last())?;
+    let round = rounds.iter().find(|round| round.number == number).or_else(|| rounds.last())?;
     Some(round.allocation.sockets())
 }
 
@@ -196,7 +197,7 @@ impl Round {
             return last;
         }
         // The last second of a round that is followed by another is not reported.
-        rounds.retain(|it| it.seconds.len() + 1 >= seconds as usize);
+        rounds.retain(|round| round.seconds.len() + 1 >= seconds as usize);
         rounds.push(last);
         let rate = |it: &Self| {
             median_or_mean(it.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()))
@@ -309,7 +310,7 @@ impl TrialResult {
     }
 
     fn quarters(&self) -> impl Iterator<Item = Quarter> {
-        self.seconds.iter().flat_map(|it| it.quarters)
+        self.seconds.iter().flat_map(|second| second.quarters)
     }
 
     /// The case of a run, which compares the estimate with what the relay carries, if that is known. `failed` is the verdict without an
@@ -327,7 +328,7 @@ impl TrialResult {
             None => Case::new(name, None, estimate)
                 .ended(CaseVerdict::Failed, "the relay's true capacity is not known"),
         };
-        match self.estimate().map(|it| it.inconclusive) {
+        match self.estimate().map(|estimate| estimate.inconclusive) {
             None => case.ended(failed, self.outcome.to_string()),
             Some(Some(reason)) => case.ended(lower_bound, reason.to_string()),
             Some(None) => case,

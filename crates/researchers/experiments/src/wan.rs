@@ -105,11 +105,11 @@ impl Cell {
     /// Each direction of the path, before it breaks.
     fn path(&self) -> WanPath {
         let path = path_with_rtt(self.rtt_ms, self.loss_percent);
-        self.fault.map_or(path, |it| it.permanent(path))
+        self.fault.map_or(path, |fault| fault.permanent(path))
     }
 
     fn fault_descriptions(&self) -> impl Iterator<Item = &'static str> {
-        let at = self.fault_at.filter(|it| *it != Moment::Middle);
+        let at = self.fault_at.filter(|fault_at| *fault_at != Moment::Middle);
         self.fault.map(Fault::description).into_iter().chain(at.map(Moment::description))
     }
 }
@@ -118,7 +118,8 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, rtt_ms, loss_percent, limit_mbit_per_s, congestion, .. } = self;
         write!(f, "{} {limit_mbit_per_s}, {rtt_ms} ms, {loss_percent} %", mode.name())?;
-        self.fault_descriptions().try_for_each(|it| write!(f, ", {it}"))?;
+        self.fault_descriptions()
+            .try_for_each(|fault_description| write!(f, ", {fault_description}"))?;
         write!(f, ", {congestion}")
     }
 }
@@ -251,7 +252,7 @@ impl WanGrid {
         relay_pid: u32,
         body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T>,
     ) -> Result<(T, Option<Instant>)> {
-        let actions = cell.fault.map(|it| it.actions(cell.path())).unwrap_or_default();
+        let actions = cell.fault.map(|fault| fault.actions(cell.path())).unwrap_or_default();
         let Some(moment) = cell.fault_at.filter(|_| !actions.is_empty()) else {
             return Ok((body(&mut |_| ())?, None));
         };
@@ -341,7 +342,8 @@ impl Grid for WanGrid {
         let mut spec = WanSpec::pair(cell.near().path()).with_seed(self.seed);
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
         let wan = Wan::start(&spec)?;
-        let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
+        let limits: Vec<Rate> =
+            self.limits.iter().map(|limit| Rate::from_mbit_per_s(*limit)).collect();
         Site::start(cell.mode, &limits, wan, FAR, Testbed::new()?, session.output).map(Some)
     }
 

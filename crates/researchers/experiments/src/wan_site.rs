@@ -220,7 +220,7 @@ pub(crate) fn enter(host: &Host) -> Result<()> {
 /// the permission to do so, nothing changes.
 fn raise_priority(pid: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-    let threads = tasks.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
+    let threads = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     for thread in threads.filter_map(Pid::from_raw) {
         let _unchanged = setpriority_process(Some(thread), PRIORITY);
     }

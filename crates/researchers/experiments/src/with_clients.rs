@@ -302,9 +302,8 @@ impl Grid for WithClients {
         );
         report.figures = LimitedBy::ALL.map(|it| figure(it, &all)).into();
         let held = report.count(CaseVerdict::Held);
-        report.promise = Self::promise(
-            held > 0 && f64_of(held) >= HELD_MIN * f64_of(report.cases.len()),
-        );
+        report.promise =
+            Self::promise(held > 0 && f64_of(held) >= HELD_MIN * f64_of(report.cases.len()));
     }
 }
 
@@ -344,7 +343,8 @@ fn judge(
     let truth = result.sent_mbit().filter(|mbit| *mbit > 0.0);
     let measured = result.estimate().map(|estimate| estimate.capacity);
     let observed = observed(result);
-    let estimates = measured.and_then(|it| Estimates::new(it, history, observed, params));
+    let estimates =
+        measured.and_then(|measured| Estimates::new(measured, history, observed, params));
     let Some((truth, estimates)) = truth.zip(estimates) else {
         let case = Case::named(cell.to_string());
         return Ok(case.ended(CaseVerdict::Failed, result.outcome.to_string()).into());

@@ -146,7 +146,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
         None => Vec::new(),
     };
     let view = NetDir::for_study(&consensus, &descriptors);
-    if view.relays().iter().all(|it| it.weight_kb_s == 0) {
+    if view.relays().iter().all(|relay| relay.weight_kb_s == 0) {
         output.step(
             "all relays weigh 0 in the consensus: strategies by weight choose uniformly, as tor does",
         );
@@ -182,7 +182,7 @@ impl AnonymityOptions {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut parties: Vec<Party> = Vec::new();
         let mut add = |draws: Vec<Adversary>| {
-            let name = draws.first().map(|it| it.name.clone()).unwrap_or_default();
+            let name = draws.first().map(|draw| draw.name.clone()).unwrap_or_default();
             parties.push(Party { name, draws });
         };
         for share in &self.adversary_relays {
@@ -218,7 +218,7 @@ fn means(parties: &[Party], found: &Anonymity) -> Vec<Share> {
     let mut shares = found.compromised.iter();
     let mean = |party: &Party| {
         let count = party.draws.len().max(1) as f64;
-        let relays = party.draws.iter().map(|it| it.len() as f64).sum::<f64>() / count;
+        let relays = party.draws.iter().map(|draw| draw.len() as f64).sum::<f64>() / count;
         let share = shares.by_ref().take(party.draws.len()).sum::<f64>() / count;
         Share { adversary: party.name.clone(), relays, compromised_share: share }
     };

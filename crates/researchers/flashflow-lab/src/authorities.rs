@@ -85,20 +85,20 @@ impl Authorities {
             Some(network) => of_lab(&lab::status(network)?),
             None if self.public => of_public(),
             None => Known {
-                authorities: self.authorities.iter().map(|it| it.address).collect(),
+                authorities: self.authorities.iter().map(|authority| authority.address).collect(),
                 identities: self.identities.iter().copied().collect(),
                 directories: Directories {
                     authorities: self
                         .authorities
                         .iter()
-                        .filter_map(|it| Some((it.address, it.onion()?)))
+                        .filter_map(|authority| Some((authority.address, authority.onion()?)))
                         .collect(),
                     ..Directories::default()
                 },
             },
         };
         let addresses = known.authorities.iter().copied();
-        let mut all = addresses.chain(self.fallbacks.iter().map(|it| it.address));
+        let mut all = addresses.chain(self.fallbacks.iter().map(|fallback| fallback.address));
         if let Some(address) = all.find(|it| !self.public && is_public(it.ip())) {
             return Err(Error::Usage(format!(
                 "--authority {address} is a public address: this client is for research, and uses \

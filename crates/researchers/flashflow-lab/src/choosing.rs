@@ -152,7 +152,7 @@ impl Choosing {
         let text = read(path, "read the bandwidth file")?;
         let parsed = BandwidthFile::parse(&text);
         let wrong = |problem: String| Error::Config { path: path.clone(), problem };
-        let measured = Measured::new(&parsed.map_err(|it| wrong(it.to_string()))?.file);
+        let measured = Measured::new(&parsed.map_err(|error| wrong(error.to_string()))?.file);
         if measured.is_empty() {
             return Err(wrong("it has no measurement".to_owned()));
         }

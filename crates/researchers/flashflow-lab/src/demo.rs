@@ -109,7 +109,7 @@ pub(crate) fn run(
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let config = authority::one_by_one(params, guess, team.configured(), ROUNDS_MAX)?;
     let limits = network.relays().iter().map(lab::Node::limit);
-    let limits = limits.chain(echoes.iter().map(|it| it.spec.limit));
+    let limits = limits.chain(echoes.iter().map(|echo| echo.spec.limit));
     let config = PeriodConfig {
         always_authenticate: options.team.authenticate,
         at_once_max: (!fit_together(limits, team.capacity())).then_some(1),

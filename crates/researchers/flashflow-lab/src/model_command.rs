@@ -200,8 +200,10 @@ fn in_words(model: &Model) -> String {
     );
     for (pair, link) in model.links() {
         let [a, b] = pair.ends();
-        let ms = link.rtt_ms.map_or("-".to_owned(), |it| format!("{it:.1} ms"));
-        let kb_s = link.throughput_kb_s.map_or("-".to_owned(), |it| format!("{it:.0} kB/s"));
+        let ms = link.rtt_ms.map_or("-".to_owned(), |rtt_ms| format!("{rtt_ms:.1} ms"));
+        let kb_s = link
+            .throughput_kb_s
+            .map_or("-".to_owned(), |throughput_kb_s| format!("{throughput_kb_s:.0} kB/s"));
         text += &format!("\n  {a} {b} {ms} {kb_s}");
     }
     text
@@ -243,7 +245,7 @@ fn serve(
     interrupt.wind_up_in_order();
     let key = SecretKey::read(key)?;
     let problem = |source| Error::File { what: "serve", path: file.to_owned(), source };
-    let modified = || fs::metadata(file).and_then(|it| it.modified()).ok();
+    let modified = || fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
     let document = || model::sign(&read_model(file)?, &key.seed()).map_err(problem);
     let mut seen = modified();
     let server = DirectoryServer::start(listen, document()?).map_err(problem)?;
@@ -321,8 +323,8 @@ fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
     let text = read(path, "read the bandwidth file")?;
     let wrong = |it: String| Error::Config { path: path.to_owned(), problem: it };
     let parsed = BandwidthFile::parse(&text).map_err(|it| wrong(it.to_string()))?;
-    let measured = parsed.file.relays.into_iter().filter(|it| !it.unmeasured);
-    Ok(measured.map(|it| (it.node_id, it.bw_kb_s as f64)).collect())
+    let measured = parsed.file.relays.into_iter().filter(|relay| !relay.unmeasured);
+    Ok(measured.map(|measured| (measured.node_id, measured.bw_kb_s as f64)).collect())
 }
 
 fn write_model(model: &Model, out: &Path) -> Result<(), Error> {

@@ -114,7 +114,8 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
     assert_eq!(sprinter["truth_mbit_per_s"], 40.0);
     assert!(number(sprinter, "ratio") <= 2.0 * 1.05, "{sprinter}");
 
-    let of_kind = |kind: &'static str| cases(&summary).iter().filter(move |it| it["kind"] == kind);
+    let of_kind =
+        |kind: &'static str| cases(&summary).iter().filter(move |case| case["kind"] == kind);
     let starved = case(&summary, "client-starves-transit-asserted");
     assert!(
         starved["conclusive"] != true || number(starved, "ratio") >= 0.9,
@@ -128,7 +129,7 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
     }
     // Independent of the machine, because of fixed seeds.
     let evasions: Vec<_> = of_kind("evasion").filter(|it| it.get("evasion").is_some()).collect();
-    let forged: Vec<f64> = evasions.iter().map(|it| number(it, "forged_cells")).collect();
+    let forged: Vec<f64> = evasions.iter().map(|evasion| number(evasion, "forged_cells")).collect();
     assert_eq!(forged, [1.0, 10.0, 25.0, 50.0, 125.0, 250.0, 400.0]);
     for (it, forged) in evasions.iter().zip(forged) {
         let (low, high) = (number(it, "evasion_low"), number(it, "evasion_high"));

@@ -46,8 +46,9 @@ fn shards_run_each_case_once_and_make_one_report() {
     assert!(answer.contains("Only 1 of 3 runs"), "{answer}");
     let path = out.join("balance-runs").join(ours[0]);
     let kept = std::fs::read(&path).expect("a run");
-    let changed =
-        |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).expect("a time");
+    let changed = |path: &Path| {
+        std::fs::metadata(path).and_then(|metadata| metadata.modified()).expect("a time")
+    };
     let before = changed(&path);
     let all = balance(out, &[]);
     assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
@@ -58,7 +59,7 @@ fn shards_run_each_case_once_and_make_one_report() {
     assert_eq!(printed.last().map(|it| it["type"].clone()), Some("summary".into()));
     let table = std::fs::read_to_string(out.join("balance.csv")).expect("a table");
     let claim = table.lines().find(|it| it.contains("network weight error is at most"));
-    assert!(claim.is_some_and(|it| it.contains("held")), "{table}");
+    assert!(claim.is_some_and(|claim| claim.contains("held")), "{table}");
     let page = std::fs::read_to_string(out.join("balance.html")).expect("a page");
     assert!(page.contains("Relay weight error") && page.contains("Time to the last byte of 1 MiB"));
     for figure in ["figure-8a", "figure-8b", "figure-9a-last-byte-1mib", "figure-9b", "figure-9c"] {

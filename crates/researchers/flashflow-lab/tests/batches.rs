@@ -113,7 +113,7 @@ fn an_interrupted_batch_resumes_and_a_changed_network_is_refused() {
     // A file that was incomplete at a crash has no name yet. Completed runs are not repeated.
     fs::write(out.join("batch-runs/.tmpAbCdEf"), "{\"condi").expect("a file");
     let kept = out.join("batch-runs/kist-100-1.json");
-    let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
+    let changed = || fs::metadata(&kept).and_then(|metadata| metadata.modified()).expect("a time");
     let before = changed();
     let all = batch(&networks, &out, &[]);
     assert_eq!(all.status.code(), Some(0), "{all:?}");

@@ -5,7 +5,7 @@ use testbin::{Scratch, lacking, number, text};
 
 fn case<'s>(summary: &'s Value, fault: &str) -> &'s Value {
     let cases = summary["cases"].as_array().expect("cases");
-    let found = cases.iter().find(|it| it["fault"] == fault);
+    let found = cases.iter().find(|case| case["fault"] == fault);
     found.unwrap_or_else(|| panic!("no case {fault} in {summary:#}"))
 }
 

@@ -14,8 +14,10 @@ fn windows_of_real_relays_are_compared_with_the_model() {
     let ended = scratch.run_experiment(arguments);
     let summary = ended.summary();
     let cases = summary["cases"].as_array().expect("cases");
-    let real: Vec<_> =
-        cases.iter().filter(|it| it["mode"] == "real" && it["distance_hops"].is_u64()).collect();
+    let real: Vec<_> = cases
+        .iter()
+        .filter(|case| case["mode"] == "real" && case["distance_hops"].is_u64())
+        .collect();
     assert_eq!(real.len(), 3, "{summary}");
     for (distance, case) in (1..).zip(real) {
         assert_eq!(case["distance_hops"], distance, "{case}");
@@ -27,7 +29,8 @@ fn windows_of_real_relays_are_compared_with_the_model() {
         assert!(number(case, "settled_kb") > 1.1 && largest > 1.1, "{case}");
         assert!(number(case, "simulated_kb") > 1.1, "{case}");
     }
-    let widened = cases.iter().filter(|it| it["mode"] == "real" && it["widened_hops"].is_u64());
+    let widened =
+        cases.iter().filter(|case| case["mode"] == "real" && case["widened_hops"].is_u64());
     assert_eq!(widened.count(), 3, "{summary}");
     assert_eq!(summary["traces"].as_array().map(Vec::len), Some(6), "{summary}");
 }

@@ -64,7 +64,7 @@ fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String>
     };
     thread::scope(|scope| {
         let programs: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(program)).collect();
-        programs.into_iter().flat_map(|it| it.join().expect("no panic")).collect()
+        programs.into_iter().flat_map(|program| program.join().expect("no panic")).collect()
     })
 }
 
@@ -117,7 +117,7 @@ fn curl_downloads_through_the_client_which_reports_events() {
     let ended = downloaded_by(&scratch, &arguments);
     assert!(scratch.path("data/client-state.json").is_file(), "guards are kept");
     let values = ended.values();
-    let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+    let of = |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
     assert_eq!(of("stream_opened").len(), usize::try_from(DOWNLOADS).expect("few"));
     let received_bytes: f64 =
         of("stream_closed").iter().map(|it| number(it, "received_bytes")).sum();
@@ -190,7 +190,7 @@ fn curl_downloads_through_three_of_our_relays() {
     ];
     let ended = downloaded_by(&scratch, &arguments);
     let values = ended.values();
-    let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+    let of = |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
     let used: BTreeSet<u64> =
         of("stream_opened").iter().filter_map(|it| it["circuit"].as_u64()).collect();
     assert!(used.len() >= 3, "a circuit for each name: {used:?}");
@@ -242,7 +242,8 @@ fn curl_downloads_over_linked_circuits() {
         let ended = client.end();
         ended.assert_code(0);
         let values = ended.values();
-        let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+        let of =
+            |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
         let is_linked = |it: &&Value| it["legs"] == legs;
         let built = of("circuit_built");
         assert!(!built.is_empty() && built.iter().all(is_linked), "{values:#?}");

@@ -19,7 +19,7 @@ fn a_c_tor_client_downloads_through_distant_relays_of_both_kinds_in_each_positio
     let scratch = Scratch::new();
     let cases =
         run(&scratch, "client-impact", "--rtts-ms 20 --losses-percent 0 --runs 1 --bytes 500000");
-    let places: Vec<&str> = cases.iter().map(|it| text(it, "place")).collect();
+    let places: Vec<&str> = cases.iter().map(|case| text(case, "place")).collect();
     assert_eq!(places, ["guard", "middle", "exit"]);
     for case in &cases {
         assert_ne!(text(case, "verdict"), "failed", "{case}");
@@ -40,7 +40,7 @@ fn the_papers_hosts_measure_a_relay_and_no_wrong_number_is_conclusive() {
     let scratch = Scratch::new();
     let cases =
         run(&scratch, "paper-hosts", "--vary multiplier --modes echo --limits 20 --seconds 8");
-    let multipliers: Vec<f64> = cases.iter().map(|it| number(it, "multiplier")).collect();
+    let multipliers: Vec<f64> = cases.iter().map(|case| number(case, "multiplier")).collect();
     assert_eq!(multipliers, [1.5, 2.25]);
     for case in &cases {
         assert_eq!(text(case, "hosts"), "US-NW+US-E+NL+IN");

@@ -144,8 +144,8 @@ impl Page {
                 last.push(' ');
             }
         }
-        let sentences = paragraphs.iter().flat_map(|it| {
-            it.split_inclusive([' ']).fold(vec![0], |mut counts, word| {
+        let sentences = paragraphs.iter().flat_map(|paragraph| {
+            paragraph.split_inclusive([' ']).fold(vec![0], |mut counts, word| {
                 if let Some(last) = counts.last_mut() {
                     *last += 1;
                 }
@@ -164,7 +164,7 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|it| it.expect("listed").path());
     let mut found: Vec<PathBuf> = entries
         .flat_map(|path| if path.is_dir() { pages_in(&path) } else { vec![path] })
-        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
     found.sort();
     found
@@ -197,7 +197,8 @@ fn pages() -> Vec<Page> {
 /// The pages under a heading of the table of contents, or all pages.
 fn listed(heading: Option<&str>) -> BTreeSet<String> {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("the table of contents");
-    let parts = text.split("\n# ").filter(|part| heading.is_none_or(|it| part.starts_with(it)));
+    let parts =
+        text.split("\n# ").filter(|part| heading.is_none_or(|heading| part.starts_with(heading)));
     let ends = parts.flat_map(|part| part.split("](").skip(1));
     ends.filter_map(|rest| rest.split(')').next()).map(|it| format!("docs/{it}")).collect()
 }
@@ -209,7 +210,8 @@ fn assert_none(problems: &[String]) {
 #[test]
 fn links_lead_to_existing_files_and_headings_within_the_manual() {
     let pages = pages();
-    let anchors: BTreeMap<_, _> = pages.iter().map(|it| (it.path.clone(), it.anchors())).collect();
+    let anchors: BTreeMap<_, _> =
+        pages.iter().map(|page| (page.path.clone(), page.anchors())).collect();
     let mut problems = Vec::new();
     for page in &pages {
         for (number, link) in page.links().filter(|(_, link)| !link.contains("://")) {
@@ -244,8 +246,8 @@ fn numbers(text: &str) -> Vec<String> {
         kept.push_str(part.split_once(')').map_or("", |(_, after)| after));
     }
     let words = kept.split(|it: char| !it.is_alphanumeric() && !matches!(it, '.' | ',' | '_'));
-    let numbers = words.map(|it| it.trim_matches(['.', ',']).replace(',', ""));
-    numbers.filter(|it| it.parse::<f64>().is_ok_and(f64::is_finite)).collect()
+    let numbers = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
+    numbers.filter(|number| number.parse::<f64>().is_ok_and(f64::is_finite)).collect()
 }
 
 /// Whether a result has this number, possibly with more digits.
@@ -263,13 +265,13 @@ fn quoted_numbers_agree_with_the_linked_result() {
     assert_eq!(found, ["19", "6433", "0.5", "4", "1999"]);
     assert!(has(&["19.34".to_owned()], "19.3") && !has(&["19.34".to_owned()], "19.4"));
     let pages = pages();
-    let by_path: BTreeMap<_, _> = pages.iter().map(|it| (it.path.clone(), it)).collect();
+    let by_path: BTreeMap<_, _> = pages.iter().map(|page| (page.path.clone(), page)).collect();
     let results = root().join("docs/results");
     let (mut count, mut problems) = (0, Vec::new());
-    for page in pages.iter().filter(|it| !it.is_dated()) {
+    for page in pages.iter().filter(|page| !page.is_dated()) {
         for (number, block) in page.statements() {
             let links = block.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-            let targets = links.filter(|it| !it.contains("://")).filter_map(|link| {
+            let targets = links.filter(|link| !link.contains("://")).filter_map(|link| {
                 let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let path = normal(&page.path.parent().expect("a folder").join(file));
                 by_path
@@ -308,7 +310,7 @@ fn pages_of_results_are_up_to_date() {
 #[test]
 fn every_page_is_in_the_table_of_contents() {
     let listed = listed(None);
-    let manual = pages().into_iter().filter(Page::is_manual).map(|it| it.name);
+    let manual = pages().into_iter().filter(Page::is_manual).map(|page| page.name);
     let missing = manual.filter(|name| name != "docs/SUMMARY.md" && !listed.contains(name));
     let problems = missing.map(|name| format!("docs/SUMMARY.md does not list {name}"));
     assert_none(&problems.collect::<Vec<_>>());
@@ -322,7 +324,7 @@ fn dates(line: &str) -> bool {
     let is_day = |word: &str| {
         let parts: Vec<&str> = word.split('-').collect();
         let are_numbers = parts.iter().all(|it| it.chars().all(|it| it.is_ascii_digit()));
-        are_numbers && parts.len() == 3 && parts.first().is_some_and(|it| it.len() == 4)
+        are_numbers && parts.len() == 3 && parts.first().is_some_and(|part| part.len() == 4)
     };
     let is_number = |word: &str| !word.is_empty() && word.chars().all(|it| it.is_ascii_digit());
     let is_hash = |word: &str| {
@@ -380,7 +382,9 @@ fn sentences_of_the_readme_and_of_the_guides_are_short() {
     let guides = listed(Some("Guides"));
     assert!(guides.len() > 8, "{guides:?}");
     let mut problems = Vec::new();
-    for page in pages().iter().filter(|it| it.name == "README.md" || guides.contains(&it.name)) {
+    for page in
+        pages().iter().filter(|page| page.name == "README.md" || guides.contains(&page.name))
+    {
         let mut sentences = page.sentences();
         sentences.sort_unstable();
         let median = sentences.get(sentences.len() / 2).copied().unwrap_or_default();
@@ -441,7 +445,7 @@ fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
             _ => {
                 let next = counts
                     .iter()
-                    .filter(|it| lines.get(**it).is_some_and(|line| fits(pattern, line)));
+                    .filter(|count| lines.get(**count).is_some_and(|line| fits(pattern, line)));
                 next.map(|it| it + 1).collect()
             }
         };

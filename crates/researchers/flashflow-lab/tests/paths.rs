@@ -54,7 +54,7 @@ fn an_interrupted_grid_resumes_without_repetitions_and_refuses_other_files() {
     scratch.wait_until_clean();
     let second = scratch.path("results/wan-runs/echo-40-20-ms-0.02-reno.json");
     assert!(!second.exists(), "it was interrupted before");
-    let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
+    let changed = || fs::metadata(&kept).and_then(|metadata| metadata.modified()).expect("a time");
     let before = changed();
 
     let whole = scratch.run(&grid("8"));
@@ -62,7 +62,7 @@ fn an_interrupted_grid_resumes_without_repetitions_and_refuses_other_files() {
     assert_eq!(changed(), before, "completed runs are not repeated");
     assert!(second.exists());
     let cases = whole.summary()["cases"].as_array().expect("cases").clone();
-    let losses: Vec<f64> = cases.iter().map(|it| number(it, "loss_percent")).collect();
+    let losses: Vec<f64> = cases.iter().map(|case| number(case, "loss_percent")).collect();
     assert_eq!(losses, [0.0, 0.02]);
     let then = &ended.summary()["cases"][0];
     for key in ["estimate_mbit_per_s", "truth_mbit_per_s", "ratio", "took_s"] {

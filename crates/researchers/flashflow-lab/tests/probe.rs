@@ -39,7 +39,7 @@ fn a_probed_model_is_served_by_a_directory_and_merged() {
     ]);
     probed.assert_code(0);
     let values = probed.values();
-    let circuits: Vec<&Value> = values.iter().filter(|it| it["type"] == "circuit").collect();
+    let circuits: Vec<&Value> = values.iter().filter(|value| value["type"] == "circuit").collect();
     assert_eq!(circuits.len(), 8);
     for circuit in circuits {
         assert!(circuit["failure"].is_null(), "{circuit}");
@@ -75,7 +75,7 @@ fn a_probed_model_is_served_by_a_directory_and_merged() {
     let links = merged["links"].as_array().expect("links");
     assert_eq!(Some(links.len() as u64), summary["links"].as_u64());
     let entries = merged["relays"].as_array().expect("relays");
-    assert!(entries.iter().all(|it| it["entry_rtt_ms"].is_null()), "nobody's business");
+    assert!(entries.iter().all(|entry| entry["entry_rtt_ms"].is_null()), "nobody's business");
     // A signature by another key is refused.
     let (address, _) = source.split_once('=').expect("both");
     let other = format!("{address}={}", "11".repeat(32));
@@ -98,7 +98,7 @@ fn a_probed_model_is_served_by_a_directory_and_merged() {
     probed.assert_code(0);
     let circuits: Vec<Value> =
         probed.values().into_iter().filter(|it| it["type"] == "circuit").collect();
-    let rates = circuits.iter().filter_map(|it| it["throughput_kb_s"].as_f64());
+    let rates = circuits.iter().filter_map(|circuit| circuit["throughput_kb_s"].as_f64());
     assert_eq!(rates.filter(|rate| *rate > 0.0).count(), 2, "{circuits:?}");
     server.stop();
 }

@@ -46,7 +46,7 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
     assert_eq!(text(&summary, "experiment"), "selection");
     let cases = summary["cases"].as_array().expect("cases");
     let case = |name: &str| {
-        let found = cases.iter().find(|it| text(it, "name") == name);
+        let found = cases.iter().find(|case| text(case, "name") == name);
         found.unwrap_or_else(|| panic!("no {name}: {summary}"))
     };
     let all = STRATEGIES.map(case);
@@ -145,7 +145,7 @@ fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays
     let summary = ended.summary();
     let cases = summary["cases"].as_array().expect("cases");
     let case = |name: &str| {
-        let found = cases.iter().find(|it| text(it, "name") == name);
+        let found = cases.iter().find(|case| text(case, "name") == name);
         found.unwrap_or_else(|| panic!("no {name}: {summary}"))
     };
     for (figure, others, levels) in [

@@ -117,7 +117,7 @@ fn hop_by_hop_windows_settle_at_the_optimum_for_any_position_of_the_bottleneck()
     let output = command.arg("--out").arg(folder.path()).output().expect("it starts");
     let summary = lines(&output).pop().expect("a summary");
     let cases = summary["cases"].as_array().expect("cases");
-    let traces: Vec<&Value> = cases.iter().filter(|it| it["distance_hops"].is_u64()).collect();
+    let traces: Vec<&Value> = cases.iter().filter(|case| case["distance_hops"].is_u64()).collect();
     assert_eq!(traces.len(), 3);
     for case in traces {
         let number = |name: &str| case[name].as_f64().expect("a number");
@@ -133,7 +133,7 @@ fn hop_by_hop_windows_settle_at_the_optimum_for_any_position_of_the_bottleneck()
     assert!(median("circuitstart") < 0.8 * median("backtap"), "{summary}");
     assert!(folder.path().join("circuitstart.html").is_file());
     // A doubled bottleneck rate is found soon, at any position.
-    let widened: Vec<&Value> = cases.iter().filter(|it| it["widened_hops"].is_u64()).collect();
+    let widened: Vec<&Value> = cases.iter().filter(|case| case["widened_hops"].is_u64()).collect();
     assert_eq!(widened.len(), 3);
     for case in widened {
         let round_trips = case["reached_after_round_trips"].as_f64().expect("a number");

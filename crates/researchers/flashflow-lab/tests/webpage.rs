@@ -159,7 +159,8 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     ended.assert_code(0);
     let values = ended.values();
     let target = server.to_string();
-    let over = values.iter().filter(|it| it["type"] == "stream_closed" && it["target"] == target);
+    let over =
+        values.iter().filter(|value| value["type"] == "stream_closed" && value["target"] == target);
     let received_bytes: f64 = over.map(|it| number(it, "received_bytes")).sum();
     let files: usize = images.iter().map(|image| image.file.len()).sum();
     assert_eq!(served.load(Ordering::Relaxed), usize::from(OBJECTS), "each was requested once");

@@ -169,7 +169,7 @@ impl Kind {
     /// A description of the attack for people.
     pub fn help(self) -> String {
         let value = clap::ValueEnum::to_possible_value(&self);
-        let help = value.and_then(|it| it.get_help().map(ToString::to_string));
+        let help = value.and_then(|value| value.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
 }

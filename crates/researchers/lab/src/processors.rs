@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let reading = Reading::take(std::process::id(), SECOND);
-        assert!(reading.threads.values().any(|it| it.ran > Duration::ZERO));
+        assert!(reading.threads.values().any(|thread| thread.ran > Duration::ZERO));
         assert!(reading.machine.all > reading.machine.idle);
         assert!(Reading::take(u32::MAX, SECOND).threads.is_empty());
     }

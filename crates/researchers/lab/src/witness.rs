@@ -354,7 +354,10 @@ mod tests {
         assert!(written > 100_000);
         // Other tests of this process have connections, too.
         let connection = connections(us).expect("this process").into_iter();
-        let ours = connection.filter(|it| it.peer == peer).map(|it| (us, it.inode)).next();
+        let ours = connection
+            .filter(|connection| connection.peer == peer)
+            .map(|connection| (us, connection.inode))
+            .next();
         let ours = ours.expect("still open");
         let seen = |except: Vec<u32>| {
             let count = Count::Written { by: us, except };

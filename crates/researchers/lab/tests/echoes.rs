@@ -37,7 +37,7 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
     }
     // The returned bytes that it reports have arrived, except for those in flight.
     for (sent, found) in sent_back.into_iter().zip(&report.measurers) {
-        let got: u64 = found.seconds.iter().map(|it| it.bytes).sum();
+        let got: u64 = found.seconds.iter().map(|second| second.bytes).sum();
         assert!(got <= sent && got + got / 5 >= sent, "{got} of {sent}");
     }
 }

@@ -110,7 +110,7 @@ fn a_lying_relay_on_its_own_thread_is_detected() {
     assert!(matches!(measure(&liar), Err(LoadFailure::CheckFailed { .. })));
     assert!(liar.totals().measured_bytes > 0);
     let events = liar.take_events();
-    assert!(events.iter().any(|it| matches!(it, RouterEvent::MeasurementAccepted(_))));
+    assert!(events.iter().any(|event| matches!(event, RouterEvent::MeasurementAccepted(_))));
     let address = liar.address();
     liar.stop().expect("it ran");
     assert!(std::net::TcpStream::connect(address).is_err(), "the listener is closed");

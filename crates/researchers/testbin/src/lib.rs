@@ -168,7 +168,8 @@ impl Scratch {
 
     /// The program that has the command in `arguments`, with them, in this folder.
     pub fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
-        let name = arguments.first().and_then(|it| it.as_ref().to_str()).unwrap_or_default();
+        let name =
+            arguments.first().and_then(|argument| argument.as_ref().to_str()).unwrap_or_default();
         let is_lab = LAB_COMMANDS.contains(&name);
         let mut command = Command::new(program(if is_lab { "flashflow-lab" } else { "flashflow" }));
         command.args(arguments);

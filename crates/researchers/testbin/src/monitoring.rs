@@ -12,7 +12,8 @@ pub fn assert_exported(text: &str, prefixes: &[&str]) {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
     let declared: BTreeSet<&str> = types.collect();
     let expected = expected();
-    let ours = expected.iter().filter(|name| prefixes.iter().any(|it| name.starts_with(it)));
+    let ours =
+        expected.iter().filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
     let ours: Vec<_> = ours.collect();
     assert!(!ours.is_empty(), "nothing in packaging/monitoring begins with {prefixes:?}");
     for name in ours {

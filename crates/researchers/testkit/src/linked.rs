@@ -223,7 +223,10 @@ impl LinkedPair {
     /// The numbers of transfers that were begun and completed.
     #[must_use]
     pub fn transfers(&self) -> (usize, usize) {
-        (self.transfers.len(), self.transfers.iter().filter(|it| it.is_complete).count())
+        (
+            self.transfers.len(),
+            self.transfers.iter().filter(|transfer| transfer.is_complete).count(),
+        )
     }
 
     /// The client begins a transfer.
@@ -300,7 +303,7 @@ impl LinkedPair {
         // The client opens the links of its legs in order.
         let is_common = |it: &LegFigures| {
             let link = self.links.get(usize::from(it.leg));
-            link.is_some_and(|it| it.client.is_some() && it.exit.is_some())
+            link.is_some_and(|link| link.client.is_some() && link.exit.is_some())
         };
         let is_closed = self.loss.is_some();
         self.was_disconnected |= self.cuts > 0 && !is_closed && !self.legs().iter().any(is_common);

@@ -206,7 +206,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// A connection is closed.
     fn forget(&mut self, conn: ConnId) {
-        self.destinations.retain(|it| it.conn != conn);
+        self.destinations.retain(|destination| destination.conn != conn);
         if let Some(link) = self.link_of(conn) {
             self.links[link].conn = None;
         }
@@ -220,7 +220,9 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     fn take(&mut self, conn: ConnId, most: u32) -> usize {
         let (relay, now) = (&mut self.relay, self.now);
         let taken = S::with_room(most, |room| relay.poll_stream_data(now, conn, room));
-        if let Some(destination) = self.destinations.iter_mut().find(|it| it.conn == conn) {
+        if let Some(destination) =
+            self.destinations.iter_mut().find(|destination| destination.conn == conn)
+        {
             destination.received_bytes += taken as u64;
         }
         taken
@@ -238,7 +240,8 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     /// The destination sends up to this number of bytes, as the relay accepts them. Returns the number sent.
     pub fn feed(&mut self, number: usize, bytes: u32) -> u32 {
         let mut fed = 0;
-        while let Some(destination) = self.destinations.get_mut(number).filter(|it| it.is_connected)
+        while let Some(destination) =
+            self.destinations.get_mut(number).filter(|destination| destination.is_connected)
         {
             let limit = self.relay.receive_limit(destination.conn).min(16_384);
             let len = u32::try_from(limit).unwrap_or(0).min(bytes - fed);

@@ -155,7 +155,7 @@ fn a_leg_that_is_silent_while_others_carry_data_is_closed_before_the_buffer_over
     let legs = linked.legs();
     let peak = linked.early_peak_cells();
     assert!(
-        legs.len() == 2 && legs.iter().all(|it| it.leg != 1),
+        legs.len() == 2 && legs.iter().all(|leg| leg.leg != 1),
         "{peak} messages buffered: {legs:?}"
     );
     assert!((128..256).contains(&peak), "{peak} messages buffered");

@@ -120,7 +120,7 @@ impl Side {
     fn new(runs: &[Times], bytes: u64) -> Self {
         let none = Downloads::default();
         let of_size: Vec<&Downloads> =
-            runs.iter().map(|it| it.get(&bytes).unwrap_or(&none)).collect();
+            runs.iter().map(|run| run.get(&bytes).unwrap_or(&none)).collect();
         let waits =
             |(over, longer): &(Vec<f64>, Vec<f64>)| Waits::new(over.clone(), longer.clone());
         let single = of_size.iter().map(|it| format!("{:.2}", quantile(&waits(&it.last), 0.5)));

@@ -9,12 +9,12 @@ use tornet::run::{Plan, run};
 
 fn main() -> Result<(), tornet::Error> {
     let arguments: Vec<String> = std::env::args().collect();
-    let number = |place: usize| arguments.get(place).and_then(|it| it.parse().ok());
+    let number = |place: usize| arguments.get(place).and_then(|argument| argument.parse().ok());
     let path = arguments.get(1).map_or(".", String::as_str);
     let seconds = number(2).unwrap_or(10);
     let threads = u16::try_from(number(3).unwrap_or(1)).unwrap_or(1);
     let network = Network::read(Path::new(path))?;
-    let scale: Option<f64> = arguments.get(5).and_then(|it| it.parse().ok());
+    let scale: Option<f64> = arguments.get(5).and_then(|argument| argument.parse().ok());
     let network = scale.map_or(network.clone(), |scale| network.scaled(scale));
     let seed = number(6).map_or(1, u64::from);
     let plan = Plan { seconds, warm_up_s: seconds / 3, threads, seed };
@@ -24,7 +24,7 @@ fn main() -> Result<(), tornet::Error> {
         }
     };
     let outcome = run(&network, &plan, &AtomicBool::new(false), &progress)?;
-    let folder = arguments.get(4).filter(|it| *it != "-").map(Path::new);
+    let folder = arguments.get(4).filter(|argument| *argument != "-").map(Path::new);
     let summary = tornet::results::finish(&network, &plan, &outcome, folder)?;
     println!("{}", serde_json::to_string_pretty(&summary).unwrap_or_default());
     Ok(())

@@ -48,8 +48,8 @@ pub(crate) fn id(place: usize) -> HostId {
 }
 
 pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Built, Error> {
-    let clients = network.clients.iter().map(|it| &it.site);
-    let relays = network.relays.iter().map(|it| &it.site);
+    let clients = network.clients.iter().map(|client| &client.site);
+    let relays = network.relays.iter().map(|relay| &relay.site);
     let scanners = guests.scanners.iter().map(|(site, _)| site);
     let own = relays.chain(&network.servers).chain(clients);
     let sites: Vec<&Site> = own.chain(scanners).chain(&guests.team).collect();
@@ -143,8 +143,8 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
 /// A cell passes three relays, a client and a server.
 #[expect(clippy::cast_precision_loss, reason = "weights and numbers are far below 2⁵³")]
 fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
-    let total: u64 = network.relays.iter().map(|it| it.weight).sum();
-    let relays = network.relays.iter().map(|it| 0.6 * it.weight as f64 / total.max(1) as f64);
+    let total: u64 = network.relays.iter().map(|relay| relay.weight).sum();
+    let relays = network.relays.iter().map(|relay| 0.6 * relay.weight as f64 / total.max(1) as f64);
     let servers = network.servers.iter().map(|_| 0.15 / network.servers.len() as f64);
     let clients = network.clients.iter().map(|_| 0.25 / network.clients.len() as f64);
     let guests = guests.scanners.len() + guests.team.len();

@@ -57,7 +57,11 @@ mod tests {
     #[test]
     fn an_underestimated_relay_has_a_positive_error() {
         assert_eq!(relay_capacity_error(75.0, 100.0), Some(0.25));
-        assert_eq!(relay_capacity_error(110.0, 100.0).map(|it| (it * 100.0).round()), Some(-10.0));
+        assert_eq!(
+            relay_capacity_error(110.0, 100.0)
+                .map(|relay_capacity_error| (relay_capacity_error * 100.0).round()),
+            Some(-10.0)
+        );
         assert_eq!(relay_capacity_error(1.0, 0.0), None);
     }
 
@@ -72,7 +76,7 @@ mod tests {
     #[test]
     fn weights_in_proportion_have_no_error_whatever_their_unit() {
         let capacities = [10.0, 30.0, 60.0];
-        let weights = capacities.map(|it| it * 12.5);
+        let weights = capacities.map(|capacity| capacity * 12.5);
         assert!(network_weight_error(&weights, &capacities).expect("there are some") < 1e-12);
         let each = relay_weight_errors(&weights, &capacities);
         assert!(each.iter().all(|it| it.is_some_and(|it| (it - 1.0).abs() < 1e-12)), "{each:?}");

@@ -49,8 +49,8 @@ impl Plan<'_> {
 
     /// All hosts: relays, servers, clients.
     fn sites(&self) -> Vec<&Site> {
-        let relays = self.relays.iter().map(|it| &it.site);
-        let clients = self.network.clients.iter().map(|it| &it.site);
+        let relays = self.relays.iter().map(|relay| &relay.site);
+        let clients = self.network.clients.iter().map(|client| &client.site);
         relays.chain(&self.network.servers).chain(clients).collect()
     }
 
@@ -92,11 +92,11 @@ pub fn write(
     names::make_legal(&mut network);
     let network = &network;
     let mut relays = network.relays.clone();
-    let named = relays.iter().filter(|it| Plan::is_authority(it)).count();
+    let named = relays.iter().filter(|relay| Plan::is_authority(relay)).count();
     let mut names = (1..).map(|number| format!("{AUTHORITY}{number}"));
     for _ in named..AUTHORITIES {
         let mut authority = network.relays[0].clone();
-        let is_free = |name: &String| relays.iter().all(|it| it.site.name != *name);
+        let is_free = |name: &String| relays.iter().all(|relay| relay.site.name != *name);
         let Some(name) = names.find(is_free) else { break };
         authority.site.name = name;
         (authority.weight, authority.is_guard, authority.is_exit) = (1, false, false);

@@ -20,7 +20,7 @@ impl Graph {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let document = Document::parse(text).map_err(|error| error.to_string())?;
         let all = |name: &'static str| {
-            document.descendants().filter(move |it| it.tag_name().name() == name)
+            document.descendants().filter(move |descendant| descendant.tag_name().name() == name)
         };
         let keys: BTreeMap<&str, &str> = all("key")
             .filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?)))
@@ -40,7 +40,7 @@ impl Graph {
 }
 
 fn attributes(keys: &BTreeMap<&str, &str>, node: Node<'_, '_>) -> Attributes {
-    let data = node.children().filter(|it| it.tag_name().name() == "data");
+    let data = node.children().filter(|child| child.tag_name().name() == "data");
     data.filter_map(|it| {
         let name = keys.get(it.attribute("key")?)?;
         Some(((*name).to_string(), it.text().unwrap_or_default().trim().to_string()))

@@ -30,9 +30,9 @@ impl<'a> HostPaths<'a> {
     pub(crate) fn new(network: &'a Network, sites: &[&'a Site]) -> Result<Self, Error> {
         let known = Places::new()?;
         let Some(map) = &network.map else {
-            let names: Vec<&str> = sites.iter().map(|it| it.country.as_str()).collect();
+            let names: Vec<&str> = sites.iter().map(|site| site.country.as_str()).collect();
             let (names, place_of) = numbered(&names);
-            let places = names.iter().map(|it| known.find(it)).collect::<Result<_, Error>>()?;
+            let places = names.iter().map(|name| known.find(name)).collect::<Result<_, Error>>()?;
             let loss_at_300_ms = network.choices.loss_at_300_ms;
             return Ok(Self {
                 spots: Spots::Countries { places, names, loss_at_300_ms },
@@ -41,7 +41,7 @@ impl<'a> HostPaths<'a> {
         };
         let node = |site: &&Site| {
             let node = site.node.or_else(|| map.nearest(&site.country, &known));
-            node.filter(|it| map.node(*it).is_some()).ok_or_else(|| {
+            node.filter(|node| map.node(*node).is_some()).ok_or_else(|| {
                 Error::Impossible(format!("{} is nowhere on the network's map", site.name))
             })
         };

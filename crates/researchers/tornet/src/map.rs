@@ -68,7 +68,7 @@ impl Map {
                 return Err(format!("the map has no edge from node {from} to node {to}"));
             }
         }
-        if let Some(end) = drawn.ends.iter().find(|it| !drawn.nodes.contains_key(it)) {
+        if let Some(end) = drawn.ends.iter().find(|end| !drawn.nodes.contains_key(end)) {
             return Err(format!("an edge leads from or to node {end}, which is not on the map"));
         }
         drawn.nodes.retain(|id, _| used.contains(id));
@@ -266,7 +266,7 @@ impl Drawn {
             let Some(place) = places.get(from) else { continue };
             let costs = dijkstra(&graph, *place, None, |edge| *edge.weight());
             for to in used.iter().filter(|to| *to != from) {
-                if let Some(cost) = places.get(to).and_then(|it| costs.get(it)) {
+                if let Some(cost) = places.get(to).and_then(|place| costs.get(place)) {
                     paths.insert((*from, *to), cost.path());
                 }
             }

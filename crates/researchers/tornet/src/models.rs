@@ -93,9 +93,11 @@ fn parse_named(text: &str) -> Result<(MarkovModel, Vec<String>), String> {
         }
     }
     for (id, state) in ids.iter().zip(&model.states) {
-        let all_zero = |weights: &[f64]| !weights.is_empty() && weights.iter().all(|it| *it <= 0.0);
-        let transitions: Vec<f64> = state.transitions.iter().map(|it| it.0).collect();
-        let emissions: Vec<f64> = state.emissions.iter().map(|it| it.0).collect();
+        let all_zero =
+            |weights: &[f64]| !weights.is_empty() && weights.iter().all(|weight| *weight <= 0.0);
+        let transitions: Vec<f64> =
+            state.transitions.iter().map(|transition| transition.0).collect();
+        let emissions: Vec<f64> = state.emissions.iter().map(|emission| emission.0).collect();
         if all_zero(&transitions) || all_zero(&emissions) {
             return Err(format!(
                 "state {id}: weight: all weights of its transitions or emissions are 0"

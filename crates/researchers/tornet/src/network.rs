@@ -226,7 +226,7 @@ impl Network {
     /// Whether it has clients with users by models, whose load can be changed.
     #[must_use]
     pub fn has_users(&self) -> bool {
-        self.clients.iter().any(|it| matches!(it.users, Users::Models(_)))
+        self.clients.iter().any(|client| matches!(client.users, Users::Models(_)))
     }
 
     fn check_load(&self) -> Result<(), Error> {
@@ -257,14 +257,14 @@ impl Network {
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rates are far below 2⁵³")]
     pub fn capacities(&self) -> Vec<f64> {
-        self.relays.iter().map(|it| it.capacity().as_bit_per_s() as f64).collect()
+        self.relays.iter().map(|relay| relay.capacity().as_bit_per_s() as f64).collect()
     }
 
     /// The error of its weights ([`network_weight_error`](crate::errors::network_weight_error)).
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "weights are far below 2⁵³")]
     pub fn weight_error(&self) -> Option<f64> {
-        let weights: Vec<f64> = self.relays.iter().map(|it| it.weight as f64).collect();
+        let weights: Vec<f64> = self.relays.iter().map(|relay| relay.weight as f64).collect();
         errors::network_weight_error(&weights, &self.capacities())
     }
 
@@ -281,16 +281,17 @@ impl Network {
     /// relays.
     #[must_use]
     pub fn without_authorities(mut self) -> Self {
-        self.relays.retain(|it| !it.site.name.starts_with("4uthority"));
+        self.relays.retain(|relay| !relay.site.name.starts_with("4uthority"));
         self
     }
 
     /// # Errors
     /// If it cannot work.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let has =
-            |what: &dyn Fn(&Relay) -> bool| self.relays.iter().any(|it| it.weight > 0 && what(it));
-        if let Some(it) = self.relays.iter().find(|it| it.weight > u64::from(u32::MAX)) {
+        let has = |what: &dyn Fn(&Relay) -> bool| {
+            self.relays.iter().any(|relay| relay.weight > 0 && what(relay))
+        };
+        if let Some(it) = self.relays.iter().find(|relay| relay.weight > u64::from(u32::MAX)) {
             let problem =
                 format!("a weight of {} for relay {:?} is no weight", it.weight, it.site.name);
             return Err(Error::Impossible(problem));

@@ -157,7 +157,7 @@ impl<'d> Shared<'_, 'd> {
             let SharedBalance { director, news, orders } = &mut *balance;
             let mut news = std::mem::take(news);
             // Stable: the reports of a host stay in order.
-            news.reports.sort_by_key(|it| (it.at_ns, it.from));
+            news.reports.sort_by_key(|report| (report.at_ns, report.from));
             orders.clear();
             if let Some(director) = director {
                 director.direct(part.now_ns(), news, orders);
@@ -192,9 +192,9 @@ fn gather(built: Built, ended: Vec<Ended>, began: Instant) -> Outcome {
         records.extend(part.records);
         figures.extend(part.figures);
     }
-    figures.sort_by_key(|it| it.host);
+    figures.sort_by_key(|figure| figure.host);
     // Stable: the transfers of a client stay in order.
-    records.sort_by_key(|it| it.client);
+    records.sort_by_key(|record| record.client);
     Outcome {
         names: built.names,
         records,

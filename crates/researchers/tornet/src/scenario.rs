@@ -63,7 +63,10 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
             sites("relay", table.count, &table.name, &table.country, mbit).map_err(malformed)?
         {
             let weight = table.weight.unwrap_or(site.up.as_byte_per_s() / 1000);
-            let limit = table.limit_mbit_per_s.map(|it| rate(it).map_err(malformed)).transpose()?;
+            let limit = table
+                .limit_mbit_per_s
+                .map(|limit_mbit_per_s| rate(limit_mbit_per_s).map_err(malformed))
+                .transpose()?;
             let (is_guard, is_exit) = (table.guard, table.exit);
             network.relays.push(Relay { site, weight, is_guard, is_exit, limit });
         }
@@ -105,8 +108,8 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
 
 /// Unused names.
 fn number(network: &mut Network) {
-    let relays = network.relays.iter_mut().map(|it| &mut it.site);
-    let clients = network.clients.iter_mut().map(|it| &mut it.site);
+    let relays = network.relays.iter_mut().map(|relay| &mut relay.site);
+    let clients = network.clients.iter_mut().map(|client| &mut client.site);
     for (place, site) in relays.chain(&mut network.servers).chain(clients).enumerate() {
         if site.name.ends_with('-') {
             site.name += &place.to_string();
@@ -143,7 +146,7 @@ fn seconds(value: f64, what: &str) -> Result<Duration, String> {
 
 fn fetch(table: &FetchTable) -> Result<Fetch, String> {
     let size = |it: &SizeTable| {
-        let timeout = it.timeout_s.map(|it| seconds(it, "a time-out")).transpose()?;
+        let timeout = it.timeout_s.map(|timeout_s| seconds(timeout_s, "a time-out")).transpose()?;
         let is_right = it.bytes > 0 && it.weight.is_finite() && it.weight >= 0.0;
         let problem = || "a size has bytes, and a weight that is not negative".to_string();
         let size = Size { weight: it.weight, bytes: it.bytes, timeout, stallout: None };
@@ -153,7 +156,7 @@ fn fetch(table: &FetchTable) -> Result<Fetch, String> {
     if sizes.is_empty() {
         return Err("nothing to fetch: sizes is empty".into());
     }
-    if sizes.iter().all(|it| it.weight <= 0.0) {
+    if sizes.iter().all(|size| size.weight <= 0.0) {
         return Err("nothing to fetch: all weights of sizes are 0".into());
     }
     let pauses = match &table.every_s {

@@ -65,7 +65,7 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     };
     let weights = weights(&reader.bandwidth_file(config.general.template()))?;
     let (guards, exits) = reader.flags()?;
-    let used = config.hosts.values().filter_map(|it| it.network_node_id).collect();
+    let used = config.hosts.values().filter_map(|host| host.network_node_id).collect();
     let map = config.network.map(&path, folder, &used)?;
     let mut network = Network::default();
     for (table, host) in &config.hosts {
@@ -246,7 +246,7 @@ impl Reader<'_> {
         if is_onion {
             return Ok(Role::OnionService);
         }
-        let is_benchmark = path.file_name().and_then(|it| it.to_str());
+        let is_benchmark = path.file_name().and_then(|file_name| file_name.to_str());
         let is_benchmark = is_benchmark.is_some_and(|it| it.starts_with(BENCHMARK));
         if !path.is_file() && !is_benchmark {
             return Ok(Role::Unknown);
@@ -259,7 +259,7 @@ impl Reader<'_> {
             Read::Downloads(fetch, delay) => Role::Benchmark(fetch, delay),
             Read::Traffic(files, delay) => {
                 let files = [&files.flow, &files.stream, &files.packet];
-                let files = files.map(|it| self.find(host, it));
+                let files = files.map(|file| self.find(host, file));
                 Role::Users(self.models(files)?, delay)
             }
         })

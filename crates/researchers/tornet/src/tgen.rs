@@ -54,7 +54,8 @@ impl Actions {
         let walk = Walk::new(&graph)?;
         let (delay, doing) = walk.doing()?;
         let peers = graph.nodes.iter().filter_map(|(_, of)| of.get("peers"));
-        let peers = peers.flat_map(|it| it.split(',')).map(str::trim).filter(|it| !it.is_empty());
+        let peers =
+            peers.flat_map(|peer| peer.split(',')).map(str::trim).filter(|it| !it.is_empty());
         Ok(Self { delay, peers: peers.map(str::to_owned).collect(), doing })
     }
 
@@ -219,7 +220,7 @@ impl<'a> Walk<'a> {
                     .iter()
                     .map(|(id, weight)| self.size(id, *weight))
                     .collect::<Result<Vec<Size>, String>>()?;
-                if sizes.as_ref().is_some_and(|it| *it != group) {
+                if sizes.as_ref().is_some_and(|sizes| *sizes != group) {
                     return Err(format!(
                         "node {at}: other downloads than before, which is not simulated"
                     ));
@@ -237,7 +238,7 @@ impl<'a> Walk<'a> {
                         ));
                     };
                     delay = delay.saturating_add(time);
-                } else if pauses.as_ref().is_some_and(|it| *it != times) {
+                } else if pauses.as_ref().is_some_and(|pauses| *pauses != times) {
                     return Err(format!(
                         "node {at}: another time than of the pause before, which is not simulated"
                     ));
@@ -263,7 +264,7 @@ impl<'a> Walk<'a> {
             }
         };
         let mut sizes = sizes.ok_or("there is no download: no stream follows")?;
-        sizes.sort_by_key(|it| it.bytes);
+        sizes.sort_by_key(|size| size.bytes);
         // A client with a single download has no pause and needs none.
         let pauses = pauses.unwrap_or_else(|| vec![Duration::from_mins(1)]);
         Ok((delay, Fetch { pauses, count: (!goes_round).then_some(count), sizes }))
@@ -328,7 +329,7 @@ impl<'a> Walk<'a> {
         if bytes == 0 {
             return Err(problem("nothing: only downloads are simulated"));
         }
-        let limit = |time: Option<Duration>| time.filter(|it| !it.is_zero());
+        let limit = |time: Option<Duration>| time.filter(|time| !time.is_zero());
         let timeout = limit(self.option(id, "timeout", tgen_time)?);
         let stallout = limit(Some(self.option(id, "stallout", tgen_time)?.unwrap_or(STALLOUT)));
         Ok(Size { weight, bytes, timeout, stallout })

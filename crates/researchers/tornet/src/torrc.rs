@@ -87,15 +87,15 @@ impl Torrc {
     pub(crate) fn limit(&self) -> Result<Option<Rate>, Error> {
         let rate = |option: Rates| {
             let line = self.0.iter().rev().find(|it| Rates::of(&it.name) == Some(option));
-            let Some(line) = line.filter(|it| !it.value.is_empty()) else { return Ok(None) };
+            let Some(line) = line.filter(|line| !line.value.is_empty()) else { return Ok(None) };
             let rate = tor_rate(&line.value).map_err(|problem| {
                 Error::malformed(&line.file, format!("{}: {problem}", line.name))
             })?;
             Ok((rate.as_byte_per_s() > 0).then_some(rate))
         };
-        let relayed =
-            rate(Rates::RelayRate)?.map_or_else(|| rate(Rates::RelayBurst), |it| Ok(Some(it)))?;
-        relayed.map_or_else(|| rate(Rates::Rate), |it| Ok(Some(it)))
+        let relayed = rate(Rates::RelayRate)?
+            .map_or_else(|| rate(Rates::RelayBurst), |rate| Ok(Some(rate)))?;
+        relayed.map_or_else(|| rate(Rates::Rate), |relayed| Ok(Some(relayed)))
     }
 }
 
@@ -198,9 +198,10 @@ fn included(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.into()];
     }
-    let pattern = path.file_name().and_then(|it| it.to_str()).filter(|it| it.contains('*'));
+    let pattern =
+        path.file_name().and_then(|file_name| file_name.to_str()).filter(|it| it.contains('*'));
     let folder = if pattern.is_some() { path.parent().unwrap_or(path) } else { path };
-    let fits = |name: &str| match pattern.and_then(|it| it.split_once('*')) {
+    let fits = |name: &str| match pattern.and_then(|pattern| pattern.split_once('*')) {
         Some((before, after)) => {
             name.len() >= before.len() + after.len()
                 && name.starts_with(before)
@@ -210,11 +211,11 @@ fn included(path: &Path) -> Vec<PathBuf> {
     };
     let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<PathBuf> = files
-        .filter_map(|it| Some(it.ok()?.path()))
+        .filter_map(|file| Some(file.ok()?.path()))
         .filter(|it| it.is_file())
         .filter(|it| {
             it.file_name()
-                .and_then(|it| it.to_str())
+                .and_then(|file_name| file_name.to_str())
                 .is_some_and(|it| !it.starts_with('.') && fits(it))
         })
         .collect();

@@ -135,7 +135,7 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<DownloadResult> {
         part.pass_window(|_| ());
         records.append(&mut part.take_records());
     }
-    records.sort_by_key(|it| it.size);
+    records.sort_by_key(|record| record.size);
     let result = |it: &sim::world::Record| DownloadResult {
         bytes: it.bytes,
         time: it.last_byte.unwrap_or(scene.timeout),

@@ -60,9 +60,9 @@ fn flashflow_finds_what_relays_can_and_torflow_comes_less_near() {
     assert_eq!(ours.not_measured, 0, "{:?}", ours.notes);
     assert!(nwe(&ours, &even) < 0.02, "{}", nwe(&ours, &even));
     let estimates = ours.estimates_bit_per_s.as_ref().expect("it estimates");
-    let estimates = estimates.iter().map(|it| it.expect("all were measured") / 1000);
+    let estimates = estimates.iter().map(|estimate| estimate.expect("all were measured") / 1000);
     let estimates = numbers(&estimates.collect::<Vec<_>>());
-    let capacities: Vec<f64> = even.capacities().iter().map(|it| it / 1000.0).collect();
+    let capacities: Vec<f64> = even.capacities().iter().map(|capacity| capacity / 1000.0).collect();
     let nce = network_capacity_error(&estimates, &capacities).expect("some capacity");
     // The share of headers is no capacity for cells.
     assert!((0.03..0.15).contains(&nce), "{nce}");
@@ -87,7 +87,7 @@ fn what_balancers_find_does_not_depend_on_threads() {
 #[test]
 fn flashflow_measures_again_what_was_expected_too_low() {
     let network = small();
-    let low: Vec<u64> = network.relays.iter().map(|it| (it.weight / 10).max(1)).collect();
+    let low: Vec<u64> = network.relays.iter().map(|relay| (relay.weight / 10).max(1)).collect();
     let low = network.weighted(&low);
     // In few seconds the first, in which TCP begins, would make them unsteady.
     let mut flashflow = flashflow();
@@ -163,7 +163,7 @@ fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn weights_come_from_tables_and_bandwidth_files_and_none_may_be_missing() {
     let network = small();
-    let names: Vec<&str> = network.relays.iter().map(|it| it.site.name.as_str()).collect();
+    let names: Vec<&str> = network.relays.iter().map(|relay| relay.site.name.as_str()).collect();
     let rows: String =
         names.iter().enumerate().map(|(n, it)| format!("{it},x,{}\n", n + 7)).collect();
     let (_folder, table) = file("weights.csv", &format!("relay,more,weight\n{rows}"));

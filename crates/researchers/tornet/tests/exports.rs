@@ -17,13 +17,13 @@ fn has_tor() -> bool {
 /// All that is to be the same; relays without the authorities. Where they are on the map is another test.
 fn content(network: &Network) -> (Vec<Relay>, Vec<String>, Vec<String>) {
     let mut network = network.clone();
-    network.relays.iter_mut().for_each(|it| it.site.node = None);
-    network.servers.iter_mut().for_each(|it| it.node = None);
-    network.clients.iter_mut().for_each(|it| it.site.node = None);
+    network.relays.iter_mut().for_each(|relay| relay.site.node = None);
+    network.servers.iter_mut().for_each(|server| server.node = None);
+    network.clients.iter_mut().for_each(|client| client.site.node = None);
     let is_authority = |it: &&Relay| it.site.name.starts_with("4uthority");
     let relays: Vec<Relay> =
-        network.relays.iter().filter(|it| !is_authority(it)).cloned().collect();
-    let servers = network.servers.iter().map(|it| format!("{it:?}")).collect();
+        network.relays.iter().filter(|relay| !is_authority(relay)).cloned().collect();
+    let servers = network.servers.iter().map(|server| format!("{server:?}")).collect();
     let client = |it: &Client| {
         let users = match &it.users {
             Users::Models(models) => format!("{models:?}"),
@@ -101,7 +101,7 @@ fn read_scenario(text: &str) -> Network {
 
 /// tor's nicknames have no hyphen.
 fn without_hyphens(mut network: Network) -> Network {
-    network.relays.iter_mut().for_each(|it| it.site.name = it.site.name.replace('-', ""));
+    network.relays.iter_mut().for_each(|relay| relay.site.name = relay.site.name.replace('-', ""));
     network
 }
 
@@ -116,8 +116,8 @@ fn an_exported_network_is_read_back_and_tor_accepts_its_files() {
     let again = Network::read(folder.path()).expect("a sample");
     assert_eq!(content(&again), content(&network));
     assert_eq!(again.relays.len(), network.relays.len() + 3, "there are authorities");
-    let relays = again.relays.iter().map(|it| it.site.name.as_str());
-    let clients = again.clients.iter().map(|it| it.site.name.as_str());
+    let relays = again.relays.iter().map(|relay| relay.site.name.as_str());
+    let clients = again.clients.iter().map(|client| client.site.name.as_str());
     for host in relays.chain(clients) {
         verify(folder.path(), host).unwrap_or_else(|problem| panic!("{host}: {problem}"));
     }
@@ -193,7 +193,11 @@ fn names_that_tor_refuses_are_changed_before_keys_are_generated() {
     write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
     let again = Network::read(folder.path()).expect("a sample");
     for host in ["nickname", "guard1"] {
-        assert!(again.relays.iter().any(|it| it.site.name == host), "{host}: {:?}", again.relays);
+        assert!(
+            again.relays.iter().any(|relay| relay.site.name == host),
+            "{host}: {:?}",
+            again.relays
+        );
         verify(folder.path(), host).unwrap_or_else(|problem| panic!("{host}: {problem}"));
     }
 }
@@ -225,7 +229,7 @@ fn an_exported_map_has_the_paths_of_the_simulated_world() {
     let read = |folder: &Path| {
         let network = Network::read(folder).expect("a sample");
         let host = |it: &tornet::network::Site| (it.name.clone(), it.country.clone());
-        let clients = network.clients.iter().map(|it| host(&it.site));
+        let clients = network.clients.iter().map(|client| host(&client.site));
         (clients.collect::<Vec<_>>(), network.map.expect("it is there").nodes().count())
     };
     assert_eq!(read(&second), read(&first));
@@ -316,13 +320,13 @@ fn models_of_users_are_exported_unchanged() {
     }
     // Some of its relays, so that their keys do not take long.
     let mut network = Network::read(&sample).expect("a sample");
-    network.relays.retain(|it| it.weight > 30_000);
+    network.relays.retain(|relay| relay.weight > 30_000);
     network.clients.truncate(10);
     let folder = tempfile::tempdir().expect("a folder");
     write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
     let again = Network::read(folder.path()).expect("a sample");
     assert!(content(&again) == content(&network), "another network");
-    assert!(again.clients.iter().any(|it| matches!(it.users, Users::Models(_))));
+    assert!(again.clients.iter().any(|client| matches!(client.users, Users::Models(_))));
     assert_eq!(again.models.packet, network.models.packet);
 }
 

@@ -122,7 +122,9 @@ fn a_host_has_the_rate_of_its_node_unless_it_has_one_of_its_own() {
     with_file(folder.path(), &map("latency \"20 ms\""), false);
     let network = Network::read(folder.path()).expect("a sample");
     let mbit = |rate: onion::Rate| rate.as_bit_per_s() / 1_000_000;
-    assert!(network.relays.iter().all(|it| mbit(it.site.up) == 50 && it.site.node == Some(3)));
+    assert!(
+        network.relays.iter().all(|relay| mbit(relay.site.up) == 50 && relay.site.node == Some(3))
+    );
     let client = &network.clients[0].site;
     assert_eq!((mbit(client.up), mbit(client.down), client.node), (100, 100, Some(7)));
 }

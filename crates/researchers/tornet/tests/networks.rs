@@ -120,7 +120,7 @@ fn a_shorter_run_has_the_same_downloads_some_unfinished() {
     let mut under_way = 0;
     let in_order = |records: &[Record]| {
         let mut records = records.to_vec();
-        records.sort_by_key(|it| (it.client, it.begun));
+        records.sort_by_key(|record| (record.client, record.begun));
         records
     };
     let known: Vec<Record> =
@@ -145,13 +145,15 @@ fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
     let mut network = Network::read(&path).expect("a sample");
     // 346 relays and three authorities.
     assert_eq!((network.relays.len(), network.servers.len()), (349, 40));
-    let of = |what: fn(&Users) -> bool| network.clients.iter().filter(|it| what(&it.users)).count();
+    let of = |what: fn(&Users) -> bool| {
+        network.clients.iter().filter(|client| what(&client.users)).count()
+    };
     assert_eq!(of(|it| matches!(it, Users::Models(_))), 396);
     assert_eq!(of(|it| matches!(it, Users::Fetch(_))), 40);
-    let guards = network.relays.iter().filter(|it| it.is_guard).count();
-    let exits = network.relays.iter().filter(|it| it.is_exit).count();
+    let guards = network.relays.iter().filter(|relay| relay.is_guard).count();
+    let exits = network.relays.iter().filter(|relay| relay.is_exit).count();
     assert_eq!((guards, exits), (170, 76));
-    let benchmark = network.clients.iter().find_map(|it| match &it.users {
+    let benchmark = network.clients.iter().find_map(|client| match &client.users {
         Users::Fetch(fetch) => Some(fetch.clone()),
         Users::Models(_) => None,
     });
@@ -159,7 +161,7 @@ fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
     let sizes: Vec<_> = fetch
         .sizes
         .iter()
-        .map(|it| (it.bytes, it.timeout.map(|it| it.as_secs()), it.weight))
+        .map(|size| (size.bytes, size.timeout.map(|timeout| timeout.as_secs()), size.weight))
         .collect();
     assert_eq!(
         sizes,

@@ -199,7 +199,8 @@ fn hosts_of_onion_services_and_their_clients_are_left_out_and_named() {
         .file("shadow.data.template/hosts/wine/torrc-defaults", "%include ../../../conf/hs.torrc\n")
         .file("conf/hs.torrc", "HiddenServiceDir hs\n");
     let network = folder.network();
-    let clients: Vec<&str> = network.clients.iter().map(|it| it.site.name.as_str()).collect();
+    let clients: Vec<&str> =
+        network.clients.iter().map(|client| client.site.name.as_str()).collect();
     assert_eq!((clients, network.servers.len()), (vec!["cider"], 1));
     let remark = network.remark().expect("something is left out");
     assert!(remark.starts_with("5 hosts of onion services left out"), "{remark}");
@@ -213,7 +214,7 @@ fn a_host_with_a_quantity_becomes_numbered_hosts() {
     let mut folder = with_downloads("", "time=60", "recvsize=1000");
     folder.host("press", "    quantity: 3\n", &[("tor", "-f torrc", "240"), ("tgen", PERF, "300")]);
     let network = folder.network();
-    let names: Vec<&str> = network.clients.iter().map(|it| it.site.name.as_str()).collect();
+    let names: Vec<&str> = network.clients.iter().map(|client| client.site.name.as_str()).collect();
     assert_eq!(names, ["cider", "press1", "press2", "press3"]);
 }
 
@@ -243,7 +244,7 @@ fn downloads_begin_at_the_start() {
     let begun: Vec<f64> = outcome
         .records
         .iter()
-        .map(|it| (it.begun - onion::Instant::ORIGIN).as_secs_f64())
+        .map(|record| (record.begun - onion::Instant::ORIGIN).as_secs_f64())
         .collect();
     assert!(begun.len() > 10 && begun.iter().all(|it| *it >= 20.0), "{begun:?}");
 }
@@ -483,7 +484,8 @@ fn a_client_has_the_models_and_the_delay_of_its_own_graph() {
         .file(&format!("conf/{other}"), &model(&PACED.replace("1e-6", "2e-6")));
     let network = folder.network();
     let rate = |name: &str| {
-        let client = network.clients.iter().find(|it| it.site.name == name).expect("it is there");
+        let client =
+            network.clients.iter().find(|client| client.site.name == name).expect("it is there");
         let Users::Models(models) = &client.users else { panic!("{client:?}") };
         (format!("{:?}", models.flow.states[1].emissions[0].2), client.begins.as_secs())
     };

@@ -100,11 +100,14 @@ mod tests {
         for socket in 0..20_000_usize {
             let flooder = u8::try_from(socket % 24).expect("few");
             let victim = arrive(&mut pending, [198, 51, 100, flooder], socket);
-            assert!(victim.is_none_or(|it| it < 100_000 && it + 48 > socket), "{victim:?}");
+            assert!(
+                victim.is_none_or(|victim| victim < 100_000 && victim + 48 > socket),
+                "{victim:?}"
+            );
         }
         for honest in 2..=200 {
             let victim = arrive(&mut pending, [192, 0, 2, honest], 100_000 + usize::from(honest));
-            assert!(victim.is_some_and(|it| it < 100_000), "a flooder's: {victim:?}");
+            assert!(victim.is_some_and(|victim| victim < 100_000), "a flooder's: {victim:?}");
         }
         assert_eq!(pending.by_socket.len(), PENDING_MAX);
         assert!((100_002..=100_200).all(|it| pending.by_socket.contains_key(&it)));
@@ -134,7 +137,7 @@ mod tests {
         // The same number again arrives and is slower than the connections already closed.
         for number in most..most * 2 - 3 {
             let victim = arrive(&mut pending, number.to_be_bytes(), number as usize);
-            assert!(victim.is_some_and(|it| it < 10_000_000), "{victim:?}");
+            assert!(victim.is_some_and(|victim| victim < 10_000_000), "{victim:?}");
         }
     }
 

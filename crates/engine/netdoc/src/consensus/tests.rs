@@ -324,7 +324,9 @@ fn an_archived_consensus_may_be_unsorted_or_lack_a_footer() {
     entries.reverse();
     let entries: Vec<String> = entries
         .iter()
-        .map(|it| format!("r {}\n", it.trim_start_matches("r ").trim_end_matches("r ").trim_end()))
+        .map(|entry| {
+            format!("r {}\n", entry.trim_start_matches("r ").trim_end_matches("r ").trim_end())
+        })
         .collect();
     let body = format!("{}{}", entries.concat(), entries[0]).replace("\ns ", "\nopt s ");
     let text = format!("{head}{body}{signatures}");

@@ -304,7 +304,11 @@ fn the_newest_descriptor_wins_and_the_first_of_equally_old_ones() {
         let text = format!("{}{}{}{}{}", order[0], parts[1], order[1], parts[2], order[2]);
         let found = newest(text.as_bytes());
         assert_eq!((found.descriptors.len(), found.replaced, found.bad.len()), (3, 2, 0));
-        let it = found.descriptors.iter().find(|it| it.fingerprint == fingerprint).unwrap();
+        let it = found
+            .descriptors
+            .iter()
+            .find(|descriptor| descriptor.fingerprint == fingerprint)
+            .unwrap();
         assert_eq!(it.bandwidth_avg_bytes_s, expected);
         assert_eq!(found.dropped(), None);
     }

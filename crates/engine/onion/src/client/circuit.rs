@@ -25,13 +25,13 @@ pub(super) struct Passage<S: CellModel> {
 impl<S: CellModel> Passage<S> {
     /// The circuit with this ID on this link.
     pub(super) fn place(&self, conn: ConnId, circ_id: CircId) -> Option<usize> {
-        self.legs.iter().position(|it| it.is(conn, circ_id))
+        self.legs.iter().position(|leg| leg.is(conn, circ_id))
     }
 
     /// Whether streams may begin.
     pub(super) fn is_ready(&self) -> bool {
         match &self.set {
-            None => self.legs.iter().any(|it| matches!(it.stage, Stage::Up(_))),
+            None => self.legs.iter().any(|leg| matches!(leg.stage, Stage::Up(_))),
             Some(set) => set.is_usable,
         }
     }

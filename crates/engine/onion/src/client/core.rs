@@ -113,14 +113,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             Stage::Up(_) => false,
         };
         let Some(passage) = self.passages.get(&circuit) else { return Vec::new() };
-        passage.legs.iter().filter(is_silent).map(|it| it.leg).collect()
+        passage.legs.iter().filter(is_silent).map(|leg| leg.leg).collect()
     }
 
     /// The time from a circuit's first cell to each hop's answer, first hop first.
     #[must_use]
     pub fn hop_times(&self, circuit: CircuitNumber) -> &[Duration] {
-        let leg = self.passages.get(&circuit).and_then(|it| it.legs.first());
-        leg.map_or(&[], |it| &it.hop_times)
+        let leg = self.passages.get(&circuit).and_then(|passage| passage.legs.first());
+        leg.map_or(&[], |leg| &leg.hop_times)
     }
 
     /// The number of circuits that are open or being built.
@@ -176,13 +176,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The application of a stream has more data to send.
     pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
-        let it = self.streams.get(&stream).filter(|it| it.is_connected && it.hop.is_none());
+        let it =
+            self.streams.get(&stream).filter(|stream| stream.is_connected && stream.hop.is_none());
         let passage = it.and_then(|it| self.passages.get_mut(&it.circuit));
         let Some(Passage { legs, streams, .. }) = passage else { return };
         if !streams.sending.contains(&stream) {
             streams.sending.push_back(stream);
         }
-        let conns: Vec<ConnId> = legs.iter().map(|it| it.conn).collect();
+        let conns: Vec<ConnId> = legs.iter().map(|leg| leg.conn).collect();
         conns.into_iter().for_each(|conn| self.wake(conn));
     }
 
@@ -258,7 +259,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Closes a stream from the client's side.
     pub(super) fn end_with(&mut self, number: StreamNumber, reason: EndReason) {
-        let hop = self.streams.get(&number).and_then(|it| it.hop);
+        let hop = self.streams.get(&number).and_then(|stream| stream.hop);
         if let Some((circuit, id)) = self.forget_stream(number) {
             self.queue_message_to(circuit, hop, RelayCommand::END, id, &[reason.0]);
         }
@@ -300,7 +301,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             Some(set) if command.is_multiplexed() => {
                 set.conflux.choose_for_message(|leg| leg_state(legs, leg))
             }
-            _ => legs.first().map(|it| it.leg),
+            _ => legs.first().map(|leg| leg.leg),
         };
         let circuit = legs.iter_mut().find(|it| Some(it.leg) == leg);
         let Some(circuit) = circuit else { return };

@@ -71,7 +71,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// A relay cell has arrived from the first hop.
     pub(super) fn note_received(&mut self, number: CircuitNumber, place: usize) {
-        let circuit = self.passages.get_mut(&number).and_then(|it| it.legs.get_mut(place));
+        let circuit =
+            self.passages.get_mut(&number).and_then(|passage| passage.legs.get_mut(place));
         let Some(circuit) = circuit else { return };
         let (conn, circ_id) = (circuit.conn, circuit.circ_id);
         let Some(account) = &mut circuit.account else { return };
@@ -103,6 +104,6 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     fn account_mut(&mut self, conn: ConnId, circ_id: CircId) -> Option<&mut HopAccount> {
         let number = self.links.get(&conn)?.circuits.get(&circ_id)?;
         let legs = &mut self.passages.get_mut(number)?.legs;
-        legs.iter_mut().find(|it| it.is(conn, circ_id))?.account.as_deref_mut()
+        legs.iter_mut().find(|leg| leg.is(conn, circ_id))?.account.as_deref_mut()
     }
 }

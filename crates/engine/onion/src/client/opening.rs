@@ -79,7 +79,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     fn handshake(&mut self, hop: &NextHop, request: Option<Request>) -> S::Handshake {
         let secret = self.random();
-        let newer = request.and_then(|it| S::Handshake::ntor_v3(hop, secret, it).ok());
+        let newer = request.and_then(|request| S::Handshake::ntor_v3(hop, secret, request).ok());
         newer.unwrap_or_else(|| S::Handshake::ntor(hop, secret))
     }
 

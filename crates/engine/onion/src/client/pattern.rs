@@ -202,7 +202,7 @@ mod tests {
             numbers in prop::array::uniform3(prop::sample::select(vec![0, 1, u64::MAX / 2, u64::MAX - 8, u64::MAX])),
             offset in prop::sample::select(vec![0, 24, u64::MAX / 2]),
         ) {
-            let bytes: Vec<u8> = numbers.iter().flat_map(|it| it.to_be_bytes()).collect();
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
             let transfer = Transfer::parse(&bytes.try_into().expect("24 bytes"));
             let mut out = vec![0; 600];
             for has_upload in [false, true] {

@@ -31,7 +31,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         // Cells of circuits that are gone, and cells that concern the link itself, are ignored.
         let Some(number) = link.circuits.get(&circ_id).copied() else { return };
         let passage = self.passages.get(&number);
-        let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
+        let place = passage
+            .and_then(|passage| passage.place(conn, circ_id).map(|at| (at, passage.legs[at].leg)));
         let Some((place, leg)) = place else { return };
         if has_feedback && command == Command::RELAY {
             self.note_received(number, place);
@@ -86,14 +87,15 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             return Ok(());
         };
         let (is_set, circuit) = (set.is_some(), legs.get_mut(place));
-        let leg = circuit.as_ref().map_or(0, |it| it.leg);
+        let leg = circuit.as_ref().map_or(0, |circuit| circuit.leg);
         let Some(up) = circuit.and_then(Circuit::up_mut) else { return Ok(()) };
         let lost = |error| Loss::Circuit(error);
         let mut plain = body.clone();
         let from = up.layers.open(&mut plain).map_err(|it| lost(CircuitError::Crypt(it)))?;
         let (format, last) = (up.layers.format(from), up.last);
         let is_last = from == last;
-        let message = plain.message(format).map_err(|it| lost(CircuitError::Malformed(it)))?;
+        let message =
+            plain.message(format).map_err(|error| lost(CircuitError::Malformed(error)))?;
         let is_data = message.command == RelayCommand::DATA && is_last;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
@@ -122,9 +124,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Whether a circuit's stream is at the hop with this index; also true if there is no such stream.
     fn is_at(&self, number: CircuitNumber, id: StreamId, hop: usize, last: usize) -> bool {
-        let stream = self.passages.get(&number).and_then(|it| it.streams.tunnel.find(id));
+        let stream = self.passages.get(&number).and_then(|passage| passage.streams.tunnel.find(id));
         let stream = stream.and_then(|stream| self.streams.get(&stream));
-        stream.is_none_or(|it| it.hop.unwrap_or(last) == hop)
+        stream.is_none_or(|stream| stream.hop.unwrap_or(last) == hop)
     }
 
     /// Handles the next multiplexed message in order.
@@ -134,7 +136,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         message: &Message<S::PayloadSlice<'_>>,
     ) -> Result<(), Loss> {
         let passage = self.passages.get(&number);
-        match passage.and_then(|it| it.streams.tunnel.find(message.stream_id)) {
+        match passage.and_then(|passage| passage.streams.tunnel.find(message.stream_id)) {
             Some(stream) => self.handle_stream(stream, message),
             // Messages for a closed stream may still be in flight; DROP is padding.
             None => Ok(()),
@@ -151,7 +153,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return Ok(()) };
         let Some(up) = legs.get_mut(place).and_then(Circuit::up_mut) else { return Ok(()) };
         let sendme = Sendme::parse(data);
-        let sendme = sendme.map_err(|it| Loss::Circuit(CircuitError::Malformed(it)))?;
+        let sendme = sendme.map_err(|error| Loss::Circuit(CircuitError::Malformed(error)))?;
         // Data is packaged when it can be sent: it is not queued.
         let path = up.leg.path(0);
         up.leg.flow.handle_sendme(self.now, &sendme, path).map_err(Loss::Flow)?;
@@ -224,7 +226,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     fn finish_stream(&mut self, number: StreamNumber, outcome: Outcome) {
-        let Some(figures) = self.streams.get_mut(&number).map(|it| it.last_figures(self.now))
+        let Some(figures) =
+            self.streams.get_mut(&number).map(|stream| stream.last_figures(self.now))
         else {
             return;
         };

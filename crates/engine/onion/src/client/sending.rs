@@ -72,7 +72,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 let chosen = set.conflux.choose(|leg| leg_state(legs, leg));
                 if chosen != Some(legs[place].leg) {
                     // The scheduler has chosen another leg, or none.
-                    let other = legs.iter().find(|it| Some(it.leg) == chosen).map(|it| it.conn);
+                    let other = legs.iter().find(|leg| Some(leg.leg) == chosen).map(|leg| leg.conn);
                     other.into_iter().for_each(|conn| self.wake(conn));
                     break;
                 }
@@ -86,7 +86,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             };
             let format = up.leg.format();
             let Some(stream) = streams.sending.pop_front() else { break };
-            let it = self.streams.get_mut(&stream).filter(|it| it.has_more_to_send::<S>());
+            let it = self.streams.get_mut(&stream).filter(|stream| stream.has_more_to_send::<S>());
             let Some(it) = it else { continue };
             streams.sending.push_back(stream);
             let body = out[cells].begin(circ_id, Command::RELAY);

@@ -125,7 +125,7 @@ impl Node for Server {
     }
 
     fn handle_bytes(&mut self, _now: Instant, conn: ConnId, plaintext: &[u8]) {
-        let Some(it) = self.conns.get_mut(&conn).filter(|it| !it.is_closing) else { return };
+        let Some(it) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else { return };
         self.received_bytes += plaintext.len() as u64;
         if it.receive(plaintext) {
             self.writable.push_back(conn);
@@ -155,7 +155,7 @@ impl Node for Server {
     }
 
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
-        let Some(it) = self.conns.get_mut(&conn).filter(|it| !it.is_closing) else { return 0 };
+        let Some(it) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else { return 0 };
         let Some(transfer) = it.transfer else { return 0 };
         let len = transfer.fill_response(it.sent_bytes, it.has_upload(&transfer), out);
         if it.sent_bytes == 0 && len > 0 {

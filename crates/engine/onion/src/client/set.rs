@@ -103,7 +103,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let set = LinkedSet {
             conflux: Conflux::new(nonce, plan.scheduler, plan.early_max_cells),
             // A retransmitted message must fit into the cells of any leg.
-            has_cgo: plan.legs.first().is_some_and(|it| it.has_cgo),
+            has_cgo: plan.legs.first().is_some_and(|leg| leg.has_cgo),
             offers_resumption: plan.resumes
                 && plan.legs.is_sorted_by(|one, other| one.has_cgo == other.has_cgo),
             desired: plan.desired,
@@ -157,14 +157,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// retransmission.
     #[must_use]
     pub fn resumes(&self, number: CircuitNumber) -> bool {
-        let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
+        let set = self.passages.get(&number).and_then(|passage| passage.set.as_ref());
         set.is_some_and(|set| set.conflux.resumes())
     }
 
     /// Maximum number of out-of-order messages that the set has buffered at once.
     #[must_use]
     pub fn early_peak_cells(&self, number: CircuitNumber) -> usize {
-        let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
+        let set = self.passages.get(&number).and_then(|passage| passage.set.as_ref());
         set.map_or(0, |set| set.conflux.early_peak())
     }
 
@@ -248,7 +248,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         // Streams may have begun, and none of the remaining legs can report it.
         let is_mute = set.is_usable && set.conflux.leg_count() == 0;
         let is_broken = removed == Removed::Broken || is_of_all || is_mute;
-        if self.passages.get(&number).is_some_and(|it| it.legs.is_empty()) || is_broken {
+        if self.passages.get(&number).is_some_and(|passage| passage.legs.is_empty()) || is_broken {
             self.end_legs(number);
             self.lose_circuit(number, cause);
             return;
@@ -298,7 +298,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Destroys all remaining legs.
     fn end_legs(&mut self, number: CircuitNumber) {
         let Some(passage) = self.passages.get(&number) else { return };
-        let all: Vec<_> = passage.legs.iter().map(|it| (it.conn, it.circ_id)).collect();
+        let all: Vec<_> = passage.legs.iter().map(|leg| (leg.conn, leg.circ_id)).collect();
         for (conn, circ_id) in all {
             self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
         }

@@ -166,13 +166,15 @@ where
         }
     }
     world.run();
-    let built = world.events.iter().filter(|it| matches!(it, ClientEvent::Built { .. })).count();
+    let built =
+        world.events.iter().filter(|event| matches!(event, ClientEvent::Built { .. })).count();
     let complete =
         |it: &&ClientEvent| matches!(it, ClientEvent::Over { outcome: Outcome::Complete, .. });
     let over = world.events.iter().filter(complete).count();
     assert_eq!((built, over), (circuits.len(), streams), "{:?}", world.events);
     assert_eq!((world.core.open_circuits(), world.core.open_streams()), (circuits.len(), 0));
-    let sent: u64 = plan.circuits.iter().flat_map(|it| &it.2).map(Transfer::response_bytes).sum();
+    let sent: u64 =
+        plan.circuits.iter().flat_map(|circuit| &circuit.2).map(Transfer::response_bytes).sum();
     assert_eq!(world.core.received_bytes(), sent);
     circuits.into_iter().for_each(|circuit| world.core.destroy(circuit));
     world.run();
@@ -350,7 +352,11 @@ where
     world.run();
     let drops = &world.seen[before..];
     assert_eq!(drops.len(), 1_200, "more than a window of data");
-    assert!(drops.iter().all(|it| (it.2, it.3) == (2, RelayCommand::DROP.0)), "{:?}", drops[0]);
+    assert!(
+        drops.iter().all(|drop| (drop.2, drop.3) == (2, RelayCommand::DROP.0)),
+        "{:?}",
+        drops[0]
+    );
     assert!(world.core.is_built(circuits[0]));
 }
 

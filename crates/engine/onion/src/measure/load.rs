@@ -260,7 +260,7 @@ impl<R: Rng> LoadGenerator<R> {
             counter: SecondCounter::new(start, self.config.seconds),
             bucket: TokenBucket::new(self.config.rate, RATE_BURST, one_record, start),
             has_begun: false,
-            held_back_until: self.config.held_back.map(|it| start + it.after),
+            held_back_until: self.config.held_back.map(|held_back| start + held_back.after),
             few_circuits_until: self.config.few_circuits.map(|few| start + few.time),
             silent_since: start,
         });

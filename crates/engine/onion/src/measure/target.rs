@@ -204,7 +204,7 @@ impl Target {
             .as_mut()
             .filter(|active| active.order.nonce == proof.nonce)
             .ok_or(Refusal::new(ErrorCode::NO_SUCH_MEASUREMENT))?;
-        let place = active.order.measurers.iter().position(|it| *it == proof.measurer);
+        let place = active.order.measurers.iter().position(|measurer| *measurer == proof.measurer);
         let place = place.ok_or(Refusal::new(ErrorCode::UNKNOWN_MEASURER))?;
         proof.verify(&self.ids, exported).map_err(|_| Refusal::new(ErrorCode::BAD_SIGNATURE))?;
         if active.measurers.len() >= usize::from(active.order.sockets) {
@@ -379,7 +379,7 @@ impl Target {
 
     fn end(&mut self, refusal: Option<Refusal>) {
         let Some(active) = self.active.take() else { return };
-        let is_gone = refusal.as_ref().is_some_and(|it| it.code == ErrorCode::CALLED_OFF);
+        let is_gone = refusal.as_ref().is_some_and(|refusal| refusal.code == ErrorCode::CALLED_OFF);
         let coordinator = (!is_gone).then_some(active.coordinator);
         let measurers = active.measurers.into_keys().collect();
         self.events.push_back(TargetEvent::Over { coordinator, measurers, refusal });

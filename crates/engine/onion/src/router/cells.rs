@@ -248,7 +248,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.count_data(index);
         }
         let circuit = self.circuits.get(index);
-        let is_linked = circuit.and_then(|it| it.end.as_ref()).is_some_and(|end| end.is_linked);
+        let is_linked =
+            circuit.and_then(|circuit| circuit.end.as_ref()).is_some_and(|end| end.is_linked);
         let message = Message { command: message, stream_id, data };
         if is_linked && message.command.is_multiplexed() {
             self.handle_set_message(index, command, body, &message);
@@ -349,7 +350,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return;
         }
         let set = circuit.end.as_ref().filter(|end| end.is_linked).map(|end| end.tunnel);
-        let is_kept = command.is_multiplexed() && set.is_some_and(|it| self.sets.resumes(it));
+        let is_kept = command.is_multiplexed() && set.is_some_and(|set| self.sets.resumes(set));
         let message = Message { command, stream_id, data: S::PayloadSlice::from_bytes(data) };
         let format = layer.format();
         let (id, mut copy) = (QueueId::backward(index), None);

@@ -149,7 +149,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return Err(ConfluxError::Handshake);
         }
         // A retransmitted message must fit into the cells of any leg.
-        let has_format = |leg| match self.circuits.get(leg).map(|it| &it.hop) {
+        let has_format = |leg| match self.circuits.get(leg).map(|circuit| &circuit.hop) {
             Some(Hop::Relay(layer)) => layer.format() == format,
             _ => false,
         };
@@ -236,7 +236,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         while let Some(Held { leg, format, body }) = self.sets.change(now, tunnel, next).flatten() {
             // The leg that the message arrived on may be gone, and its index reused.
             let leg = leg.filter(|leg| self.sets.has_leg(tunnel, *leg));
-            let lead = self.tunnels.get(tunnel).map(|it| it.circuit);
+            let lead = self.tunnels.get(tunnel).map(|tunnel| tunnel.circuit);
             // It was parsed when it arrived.
             if let (Some(leg), Ok(message)) = (leg.or(lead), body.message(format)) {
                 self.handle_message_in_turn(leg, Command::RELAY, &message);
@@ -285,7 +285,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Removes a leg. Returns the other legs to destroy if the set is broken by that; its tunnel then ends.
     pub(super) fn unlink(&mut self, index: CircuitIndex, end: &End) -> Vec<CircuitIndex> {
         let tunnel = end.tunnel;
-        let is_idle = self.tunnels.get(tunnel).is_none_or(|it| it.streams.is_empty());
+        let is_idle = self.tunnels.get(tunnel).is_none_or(|tunnel| tunnel.streams.is_empty());
         let in_flight_cells = end.leg.flow.state().in_flight_cells;
         let remove = |set: &mut Set<S>| {
             let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);

@@ -164,7 +164,7 @@ impl ClientAddresses {
     /// An admitted connection has become a link. Returns false, and does not count it, if there are too many by
     /// now.
     pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
-        let max = self.params.links.map_or(u32::MAX, |it| it.max.saturating_add(expected));
+        let max = self.params.links.map_or(u32::MAX, |links| links.max.saturating_add(expected));
         let neighbour = self.neighbour(now, from);
         let is_one_more = neighbour.links < max;
         neighbour.links += u32::from(is_one_more);

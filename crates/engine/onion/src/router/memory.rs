@@ -211,8 +211,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             if let Some(end) = &circuit.end {
                 let tunnel = self.tunnels.get(end.tunnel);
-                assert_eq!(tunnel.map(|it| it.is_set), Some(end.is_linked), "{index:?} in a set");
-                let is_leg = tunnel.is_some_and(|it| it.circuit == index)
+                assert_eq!(
+                    tunnel.map(|tunnel| tunnel.is_set),
+                    Some(end.is_linked),
+                    "{index:?} in a set"
+                );
+                let is_leg = tunnel.is_some_and(|tunnel| tunnel.circuit == index)
                     || self.sets.has_leg(end.tunnel, index);
                 assert!(is_leg, "a tunnel without its leg");
             }

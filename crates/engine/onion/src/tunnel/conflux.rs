@@ -155,7 +155,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// The legs, in the order in which they were added.
     pub fn legs(&self) -> impl Iterator<Item = L> {
-        self.legs.iter().map(|it| it.leg)
+        self.legs.iter().map(|leg| leg.leg)
     }
 
     /// The number of legs.
@@ -216,7 +216,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// between, and forgotten what it had received.
     pub fn set_first_leg(&mut self, number: u8) -> Result<(), ConfluxError> {
         // LINKEDs of a lost state may arrive late: each open leg confirms the state in which it was linked.
-        let is_known = self.legs.iter().any(|it| it.first_leg == number);
+        let is_known = self.legs.iter().any(|leg| leg.first_leg == number);
         if self.first_leg.is_some() && !is_known && self.has_carried() {
             return Err(ConfluxError::Desynchronised);
         }
@@ -313,14 +313,14 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             self.current = None;
         }
         let has_carried = it.sent_here + it.received_here > 0;
-        let others_sent = self.legs.iter().map(|it| it.sent).max().unwrap_or(0);
+        let others_sent = self.legs.iter().map(|leg| leg.sent).max().unwrap_or(0);
         let was_ahead = others_sent < it.sent || self.received() < it.received;
         let is_missed = in_flight_cells > 0 || was_current || was_ahead || !self.early.is_empty();
         if has_carried && (is_missed || !is_idle) { Removed::Broken } else { Removed::Spare }
     }
 
     fn received(&self) -> u64 {
-        self.legs.iter().map(|it| it.received).max().unwrap_or(0)
+        self.legs.iter().map(|leg| leg.received).max().unwrap_or(0)
     }
 }
 
@@ -346,7 +346,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// The leg for the next DATA cell; `None` if it has to wait.
     pub fn choose(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let place = self.with_states(state, |states| self.scheduler.choose(states))?;
-        self.legs.get(place).map(|it| it.leg)
+        self.legs.get(place).map(|leg| leg.leg)
     }
 
     /// The leg for a message other than data, which no window limits. If the scheduler chooses none, it is the
@@ -354,7 +354,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     pub fn choose_for_message(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let first = || {
             let of = |it: &&Sequence<L, M>| it.rtt.unwrap_or(Duration::MAX);
-            self.legs.iter().min_by_key(of).map(|it| it.leg)
+            self.legs.iter().min_by_key(of).map(|leg| leg.leg)
         };
         self.choose(state).or(self.current).or_else(first)
     }

@@ -84,8 +84,11 @@ fn circuits_share_a_node_equally() {
         star.add_circuit(StarCircuit { path, cells: 2_000, begins: Instant::ORIGIN, windows });
     }
     star.run(Instant::from_millis(60_000));
-    let took: Vec<f64> =
-        star.results().iter().map(|it| it.last_byte.expect("ended").as_secs_f64()).collect();
+    let took: Vec<f64> = star
+        .results()
+        .iter()
+        .map(|result| result.last_byte.expect("ended").as_secs_f64())
+        .collect();
     // 8,000 cells at 2,000 a second.
     assert!(took.iter().all(|took| (2.5..5.5).contains(took)), "{took:?}");
 }

@@ -241,7 +241,7 @@ impl Sender {
     pub(super) fn state(&self) -> SocketState {
         let segments =
             |bytes: u64| u32::try_from(bytes.div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
-        let rtt_us = self.round_trip.map_or(0, |it| it.as_micros());
+        let rtt_us = self.round_trip.map_or(0, |round_trip| round_trip.as_micros());
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(self.next - self.acked),

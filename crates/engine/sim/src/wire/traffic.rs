@@ -29,8 +29,9 @@ impl Wire {
                 Some(Action::Work(work)) => resident.node.handle_work(self.now, work.run()),
                 Some(Action::SocketState(conn)) => {
                     let end = resident.conns.get(&conn);
-                    let end = end
-                        .and_then(|(link, side)| self.links.get(link).and_then(|it| it.end(*side)));
+                    let end = end.and_then(|(link, side)| {
+                        self.links.get(link).and_then(|link| link.end(*side))
+                    });
                     let tcp = end.and_then(|end| end.tcp.as_ref());
                     let state = tcp.map(|tcp| tcp.sender.state());
                     resident.node.handle_socket_state(self.now, conn, state);

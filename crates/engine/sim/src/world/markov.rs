@@ -87,8 +87,8 @@ struct Totals {
 impl State {
     fn totals(&self) -> Totals {
         Totals {
-            transitions: self.transitions.iter().map(|it| it.0).sum(),
-            emissions: self.emissions.iter().map(|it| it.0).sum(),
+            transitions: self.transitions.iter().map(|transition| transition.0).sum(),
+            emissions: self.emissions.iter().map(|emission| emission.0).sum(),
         }
     }
 }
@@ -127,12 +127,12 @@ impl Walk {
     ) -> (Observation, Duration) {
         const OVER: (Observation, Duration) = (Observation::End, Duration::ZERO);
         let Some(state) = model.states.get(self.state) else { return OVER };
-        let weights = state.transitions.iter().map(|it| it.0);
+        let weights = state.transitions.iter().map(|transition| transition.0);
         let total = totals(self.state).transitions;
         let Some(place) = choose_of(&mut self.rng, total, weights) else { return OVER };
         self.state = state.transitions[place].1;
         let Some(state) = model.states.get(self.state) else { return OVER };
-        let weights = state.emissions.iter().map(|it| it.0);
+        let weights = state.emissions.iter().map(|emission| emission.0);
         let total = totals(self.state).emissions;
         let Some(place) = choose_of(&mut self.rng, total, weights) else { return OVER };
         let (_, observation, delay) = state.emissions[place];

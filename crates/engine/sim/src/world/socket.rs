@@ -82,7 +82,7 @@ impl Socket {
 
     /// Whether there is a FEEDBACK cell whose predecessors are all sent.
     pub(super) fn has_feedback_to_send(&self) -> bool {
-        self.feedback.as_ref().is_some_and(|it| it.has_any_before(self.tx.sent()))
+        self.feedback.as_ref().is_some_and(|feedback| feedback.has_any_before(self.tx.sent()))
     }
 
     /// Received and unread bytes.

@@ -178,7 +178,7 @@ impl Sender {
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
         if let Some(retransmits) = &mut self.retransmits {
             let acked = self.acked;
-            while retransmits.front().is_some_and(|it| it.0 + u64::from(it.1) <= acked) {
+            while retransmits.front().is_some_and(|front| front.0 + u64::from(front.1) <= acked) {
                 retransmits.pop_front();
             }
         }
@@ -279,7 +279,7 @@ impl Sender {
             self.forget_acknowledged();
         }
         while let Some(flight) =
-            self.flights.get(overlooked).copied().filter(|it| it.number <= number)
+            self.flights.get(overlooked).copied().filter(|flight| flight.number <= number)
         {
             if self.is_shadows() && flight.number < number && self.overlooks(&flight) {
                 overlooked += 1;
@@ -362,7 +362,7 @@ impl Sender {
         let packet = self.packet_bytes();
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(packet)).unwrap_or(u32::MAX);
         let retransmits = self.retransmits.iter().flat_map(|retransmits| retransmits.iter());
-        let retransmits: u64 = retransmits.map(|it| u64::from(it.1)).sum();
+        let retransmits: u64 = retransmits.map(|retransmit| u64::from(retransmit.1)).sum();
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(match self.control {

@@ -16,8 +16,8 @@ pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> f64 {
 
 /// Jain's index: 1 if all are equal, 1/n if one has everything.
 pub(crate) fn jain(values: &[u64]) -> f64 {
-    let sum: f64 = values.iter().map(|it| *it as f64).sum();
-    let squares: f64 = values.iter().map(|it| *it as f64 * *it as f64).sum();
+    let sum: f64 = values.iter().map(|value| *value as f64).sum();
+    let squares: f64 = values.iter().map(|value| *value as f64 * *value as f64).sum();
     sum * sum / (values.len() as f64 * squares)
 }
 

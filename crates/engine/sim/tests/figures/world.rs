@@ -122,7 +122,7 @@ impl World {
     pub(crate) fn build(&mut self, circuits: &[(NodeId, CircuitNumber)]) {
         let are_built = |wire: &mut Wire| {
             let is_built = |(client, circuit): &(NodeId, CircuitNumber)| {
-                wire.node::<Stock>(*client).is_some_and(|it| it.is_built(*circuit))
+                wire.node::<Stock>(*client).is_some_and(|node| node.is_built(*circuit))
             };
             circuits.iter().all(is_built)
         };
@@ -157,7 +157,7 @@ impl World {
         let to = SocketAddr::from(REFUSED).into();
         let stream = self.client(client).begin(begun_at, circuit, to, Transfer::download(0, 0));
         let is_over = |wire: &mut Wire| {
-            wire.node::<Stock>(client).is_some_and(|it| it.figures(stream).is_none())
+            wire.node::<Stock>(client).is_some_and(|node| node.figures(stream).is_none())
         };
         let deadline = begun_at + SOON;
         assert_eq!(self.wire.run_until(deadline, is_over), Ok(Ended::Satisfied));

@@ -70,7 +70,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         );
     }
     let mut keys = BTreeSet::from([config.secret.public()]);
-    if let Some(it) = authorities.others.iter().find(|it| !keys.insert(it.key)) {
+    if let Some(it) = authorities.others.iter().find(|other| !keys.insert(other.key)) {
         return Err(format!("two authorities have the key {}, or it is our own", it.key));
     }
     let group = agreeing::group(config, authorities).map_err(|error| error.to_string())?;

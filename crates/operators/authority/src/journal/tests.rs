@@ -87,7 +87,7 @@ fn observations_of_paths_follow_their_measurers_to_other_places_in_the_team() {
         let history = journal.history(team).expect("read");
         let expectations = history.expectations(HistoryPolicy::default(), NOW + 100);
         let paths = expectations.paths(rsa, &[]).into_iter();
-        paths.map(|(id, path)| (id.0, path.rtt.map(|it| it.as_millis()))).collect()
+        paths.map(|(id, path)| (id.0, path.rtt.map(|rtt| rtt.as_millis()))).collect()
     };
     assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
     assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200))], "another place, and a new one");
@@ -112,8 +112,14 @@ fn only_seeds_of_finished_periods_are_published() {
         journal.note(Entry::Period(period));
     }
     journal.publish_seeds(NOW + 150, |begin| Some([u8::from(begin == NOW); 32])).expect("read");
-    let seeds: Vec<Option<[u8; 32]>> =
-        journal.inner().store.periods(9).expect("read").iter().map(|it| it.period.seed).collect();
+    let seeds: Vec<Option<[u8; 32]>> = journal
+        .inner()
+        .store
+        .periods(9)
+        .expect("read")
+        .iter()
+        .map(|period| period.period.seed)
+        .collect();
     assert_eq!(seeds, [None, Some([1; 32])]);
 }
 

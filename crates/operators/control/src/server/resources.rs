@@ -476,7 +476,7 @@ mod tests {
                     let taken = resources.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1, &[]);
                     let fits = used + rate <= 100 && held.len() < ROUNDS_MAX as usize;
                     prop_assert_eq!(taken.is_ok(), fits);
-                    held.extend(taken.ok().map(|it| (it, rate)));
+                    held.extend(taken.ok().map(|taken| (taken, rate)));
                 } else if !held.is_empty() {
                     held.swap_remove(usize::try_from(rate).unwrap() % held.len());
                 }

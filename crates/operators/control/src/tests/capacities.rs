@@ -35,11 +35,11 @@ fn daemons_measure_each_others_capacities() {
     let daemons = [Daemon::start(), Daemon::start(), Daemon::start()];
     let at = daemons.each_ref().map(Daemon::address);
     let reports = test(COORDINATOR, &at, PLAN, RATE);
-    let reports: Vec<_> = reports.into_iter().map(|it| it.expect("a report")).collect();
-    let traffic: Vec<_> = reports.iter().map(|it| it.traffic()).collect();
+    let reports: Vec<_> = reports.into_iter().map(|report| report.expect("a report")).collect();
+    let traffic: Vec<_> = reports.iter().map(|report| report.traffic()).collect();
     for found in team_capacities(PLAN.seconds, &traffic) {
         assert!(found.missing.is_empty(), "{reports:?}");
-        assert!(found.capacity.is_some_and(|it| it > Rate::ZERO));
+        assert!(found.capacity.is_some_and(|capacity| capacity > Rate::ZERO));
     }
     assert!(daemons.iter().all(Daemon::is_quiet), "members get no commands");
 }

@@ -62,17 +62,17 @@ pub(super) fn of(agreement: &Agreement) -> Outcome {
     let parts: BTreeMap<AuthorityKey, Part> =
         agreement.group.keys().map(|key| (key, part(agreement, key))).collect();
     let members: Vec<Member<'_>> = parts.keys().filter_map(|key| member(agreement, *key)).collect();
-    let own = members.iter().position(|it| it.key == agreement.own);
+    let own = members.iter().position(|member| member.key == agreement.own);
     let agreed = own.filter(|_| members.len() > 1).map(|own| {
         let shared_random =
-            most_frequent(members.iter().filter_map(|it| it.commitment.shared_random));
+            most_frequent(members.iter().filter_map(|member| member.commitment.shared_random));
         let room = |it: &Commitment| TeamRoom {
             capacity: Rate::from_bit_per_s(it.capacity_bit_per_s),
             at_once_max: it.at_once_max,
         };
         Agreed {
             seed: seed(agreement, shared_random, &members),
-            teams: members.iter().map(|it| (it.key, room(it.commitment))).collect(),
+            teams: members.iter().map(|member| (member.key, room(member.commitment))).collect(),
             own,
             shared_random,
         }
@@ -140,7 +140,8 @@ mod tests {
 
     #[test]
     fn the_most_frequent_shared_random_value_counts() {
-        let of = |values: &[u8]| most_frequent(values.iter().map(|it| [*it; 32])).map(|it| it[0]);
+        let of =
+            |values: &[u8]| most_frequent(values.iter().map(|value| [*value; 32])).map(|it| it[0]);
         assert_eq!(of(&[]), None, "no value");
         assert_eq!(of(&[7, 9, 9]), Some(9));
         assert_eq!(

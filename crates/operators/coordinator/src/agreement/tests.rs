@@ -63,7 +63,8 @@ fn all_connected_authorities_agree_on_one_seed_and_know_their_own_teams() {
     (0..6).for_each(|round| step(&mut all, round, &[]));
     assert!(all.iter_mut().all(|it| it.handle_step(6)));
     let outcomes: Vec<Outcome> = all.iter().map(Agreement::outcome).collect();
-    let agreed: Vec<&Agreed> = outcomes.iter().filter_map(|it| it.agreed.as_ref()).collect();
+    let agreed: Vec<&Agreed> =
+        outcomes.iter().filter_map(|outcome| outcome.agreed.as_ref()).collect();
     assert_eq!(agreed.len(), 4);
     for (agreed, party) in agreed.iter().zip(&all) {
         let first = outcomes[0].agreed.as_ref().expect("agreed");
@@ -73,7 +74,7 @@ fn all_connected_authorities_agree_on_one_seed_and_know_their_own_teams() {
     }
     let rooms: Vec<TeamRoom> = (0..4).map(|party| offer(party, 0).room).collect();
     assert!(rooms.iter().all(|room| agreed[0].teams.iter().any(|(_, it)| it == room)));
-    assert!(outcomes.iter().all(|it| it.unconfirmed.is_empty()));
+    assert!(outcomes.iter().all(|outcome| outcome.unconfirmed.is_empty()));
     // Another period has another seed, even from the same contributions.
     let mut later: Vec<_> = (0..4)
         .map(|it| Agreement::new(group(4), &key_seed(it), BEGIN_UNIX_S + 86_400, offer(it, 0)))
@@ -92,10 +93,12 @@ fn an_authority_that_is_lost_in_the_middle_is_named_and_excluded() {
         let outcomes: Vec<Outcome> = all.iter().map(Agreement::outcome).collect();
         assert_eq!(outcomes[0].parts[&key(2)], part);
         assert_eq!(outcomes[0].parts, outcomes[1].parts);
-        let seeds: Vec<_> =
-            outcomes[..2].iter().map(|it| it.agreed.as_ref().map(|it| &it.seed)).collect();
+        let seeds: Vec<_> = outcomes[..2]
+            .iter()
+            .map(|outcome| outcome.agreed.as_ref().map(|agreed| &agreed.seed))
+            .collect();
         assert!(seeds[0].is_some() && seeds[0] == seeds[1]);
-        let members = outcomes[0].agreed.as_ref().map(|it| it.teams.len());
+        let members = outcomes[0].agreed.as_ref().map(|agreed| agreed.teams.len());
         assert_eq!(members, Some(if part == Part::Took { 3 } else { 2 }));
         // An authority that was lost before it received two reveals has its own seed.
         assert_eq!(outcomes[2].agreed.is_some(), part == Part::Took);
@@ -219,7 +222,7 @@ fn lie(lies: &[Lie], at: (u32, bool), all: &mut [Agreement], parties: usize, kno
         }
         statement
     };
-    for Lie { to, kind, .. } in lies.iter().filter(|it| (it.step, it.is_late) == at) {
+    for Lie { to, kind, .. } in lies.iter().filter(|lie| (lie.step, lie.is_late) == at) {
         let statement = match kind {
             LieKind::Own { author, version, reveals, signers } => {
                 let author = honest + author % liars.len();

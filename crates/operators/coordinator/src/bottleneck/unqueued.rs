@@ -89,7 +89,7 @@ impl MeasurerResult {
         };
         let of = product(other.per_socket(), others);
         let percent = product(self.per_socket(), own).saturating_mul(100).checked_div(of);
-        percent.and_then(|it| u32::try_from(it).ok()).unwrap_or(u32::MAX)
+        percent.and_then(|percent| u32::try_from(percent).ok()).unwrap_or(u32::MAX)
     }
 
     /// Whether the difference between its loss and another's is too large for a common bottleneck. A measurer whose own
@@ -123,7 +123,10 @@ pub(crate) fn own_losses(
             && it.lost_segments >= LOST_MIN
             && results.iter().any(|other| other.id() != it.id() && it.loses_more_than(other))
     };
-    results.iter().filter(is_it).map(|it| (it.id(), Bottleneck::Loss { loss_ppm: it.loss_ppm() }))
+    results
+        .iter()
+        .filter(is_it)
+        .map(|result| (result.id(), Bottleneck::Loss { loss_ppm: result.loss_ppm() }))
 }
 
 /// The measurers that got less back, per socket, than one that was fully served; with their share of it as the cause.

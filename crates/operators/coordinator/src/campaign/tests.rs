@@ -170,7 +170,7 @@ fn old_relays_come_first_the_largest_before_the_others() {
 /// The participants of a launch, each with its Mbit/s.
 fn shares(launch: &Launch) -> Vec<(usize, f64)> {
     let shares = launch.allocation.assignments.iter();
-    shares.map(|it| (it.measurer.0, it.rate.as_mbit_per_s())).collect()
+    shares.map(|share| (share.measurer.0, share.rate.as_mbit_per_s())).collect()
 }
 
 /// A measurer's observation of a path of this length, and its returned rate if the path limited it.
@@ -189,7 +189,8 @@ fn a_relay_known_to_be_distant_gets_two_measurers_at_different_hosts_in_its_firs
         }
         campaign.add(RelayIndex(1), Priority::Known, mbit(20.0), 1);
         let launch = campaign.poll_launch().expect("room");
-        let rtts = launch.vantages.iter().map(|it| it.path.rtt.map(|it| it.as_millis()));
+        let rtts =
+            launch.vantages.iter().map(|vantage| vantage.path.rtt.map(|rtt| rtt.as_millis()));
         (shares(&launch), rtts.collect::<Vec<_>>())
     };
     let alone = |rtt| (vec![(0, 40.0)], vec![rtt]);
@@ -478,7 +479,7 @@ proptest! {
             }
             for (index, capacity) in team.iter().enumerate() {
                 let assignments = running.iter().flat_map(|it| &it.allocation.assignments);
-                let used = assignments.filter(|it| it.measurer.0 == index).map(|it| it.rate);
+                let used = assignments.filter(|assignment| assignment.measurer.0 == index).map(|assignment| assignment.rate);
                 let left = Rate::from_bit_per_s(*capacity).saturating_sub(used.sum());
                 prop_assert_eq!(campaign.residuals()[index], left);
             }

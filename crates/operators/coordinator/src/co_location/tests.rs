@@ -57,7 +57,7 @@ fn relays_of_one_machine_are_found_and_no_others() {
 #[test]
 fn chance_alone_yields_hardly_any_suspicion() {
     let networks = (0..60).map(|seed| network(seed, 60, 0, 64, 0.3));
-    let found: usize = networks.map(|it| it.suspicions(|_, _| false).len()).sum();
+    let found: usize = networks.map(|network| network.suspicions(|_, _| false).len()).sum();
     assert!(found <= 4, "{found}");
 }
 

@@ -103,7 +103,7 @@ fn a_relay_that_answers_not_now_keeps_its_estimate_for_a_limited_time() {
 fn only_failures_that_show_nothing_about_the_relay_keep_its_estimate() {
     let history = history(&[(5.0, HOUR)]);
     let keeps = |failure: Option<Failure>| {
-        let failure = failure.as_ref().map(|it| (it, NOW));
+        let failure = failure.as_ref().map(|failure| (failure, NOW));
         history.kept_for(&HistoryPolicy::default(), relay(0), failure, NOW).is_some()
     };
     let detail = String::new;

@@ -138,7 +138,8 @@ impl Measurement {
     }
 
     fn set_open(&mut self, place: usize, open: u32) -> Result<(), Failure> {
-        let assigned = self.allocation.assignments.get(place).map_or(0, |it| it.sockets);
+        let assigned =
+            self.allocation.assignments.get(place).map_or(0, |assignment| assignment.sockets);
         if open > assigned {
             let violation = Violation::TooManySockets { open, assigned };
             return Err(Failure::MeasurerViolation(violation));
@@ -263,7 +264,7 @@ impl Measurement {
         let doubt = if has_next { doubt } else { self.doubt_of_fall().or(doubt) };
         let estimate = self.estimate(series, self.turn.passed, seconds, doubt);
         self.bottlenecks = bottlenecks;
-        match doubt.and_then(|it| it.next_turn()) {
+        match doubt.and_then(|doubt| doubt.next_turn()) {
             Some(next) => self.continue_with(now, estimate, next),
             None => self.finish(Outcome::Measured(estimate)),
         }

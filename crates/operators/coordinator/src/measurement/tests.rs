@@ -149,7 +149,10 @@ fn all_measurers_start_at_once_when_the_last_is_ready() {
         (assignments.len(), seconds, check_share.to_bits()),
         (2, 30, crate::CHECK_SHARE.to_bits())
     );
-    assert_eq!(assignments.iter().map(|it| it.sockets).collect::<Vec<_>>(), [80, 80]);
+    assert_eq!(
+        assignments.iter().map(|assignment| assignment.sockets).collect::<Vec<_>>(),
+        [80, 80]
+    );
     measurement.handle_ready(Instant::from_millis(5), MeasurerId(0), 1, 80);
     assert_eq!(measurement.poll_action(), None);
     measurement.handle_ready(Instant::from_millis(900), MeasurerId(1), 1, 80);

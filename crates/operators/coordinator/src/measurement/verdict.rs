@@ -72,11 +72,14 @@ impl Measurement {
         seconds: &[SecondTotals],
     ) -> Result<Option<Inconclusive>, Fault> {
         // The share of a measurer that got nothing back was no load: it must not make an estimate look conclusive.
-        let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
-            self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
+        let (working, silent): (Vec<Assignment>, Vec<Assignment>) = self
+            .allocation
+            .assignments
+            .iter()
+            .partition(|assignment| series.got_anything(assignment.measurer));
         if let Some(first) = bottlenecks.first() {
             // The traffic of limited measurers counts like that of clients. The others must show the relay's limit.
-            let theirs: Rate = bottlenecks.iter().map(|it| it.got).sum();
+            let theirs: Rate = bottlenecks.iter().map(|bottleneck| bottleneck.got).sum();
             let load = load_without(bottlenecks, &working);
             if capacity.saturating_sub(theirs) >= self.params.conclusive_limit(load) {
                 let next = self.turn_of_others(bottlenecks, capacity);
@@ -187,9 +190,9 @@ impl Measurement {
             // The campaign assigns a larger load to the others. If it has already done so, and that was not enough, the
             // whole load is doubled.
             let is_known = |it: &MeasurerBottleneck| {
-                self.vantages.get(it.measurer.0).is_some_and(|it| it.path.limit.is_some())
+                self.vantages.get(it.measurer.0).is_some_and(|vantage| vantage.path.limit.is_some())
             };
-            let is_new = bottlenecks.iter().any(|it| !is_known(it));
+            let is_new = bottlenecks.iter().any(|bottleneck| !is_known(bottleneck));
             let next = if is_new { self.turn.compared(seen) } else { self.turn.enlarged(seen) };
             return next.map(Attempt::by_two);
         }
@@ -204,7 +207,9 @@ impl Measurement {
     fn queue_of_one(&self, series: &Series) -> Option<Queue> {
         let is_alone = self.allocation.assignments.len() == 1;
         let has_others = match self.scope {
-            Scope::AllRounds => self.residuals.iter().filter(|it| **it > Rate::ZERO).count() > 1,
+            Scope::AllRounds => {
+                self.residuals.iter().filter(|residual| **residual > Rate::ZERO).count() > 1
+            }
             Scope::OneTurn { has_others, .. } => has_others,
         };
         series.queues().into_iter().find(|_| is_alone && has_others)
@@ -227,7 +232,7 @@ impl Measurement {
 fn load_without(bottlenecks: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
     let is_free =
         |it: &&Assignment| bottlenecks.iter().all(|limited| limited.measurer != it.measurer);
-    assignments.iter().filter(is_free).map(|it| it.rate).sum()
+    assignments.iter().filter(is_free).map(|assignment| assignment.rate).sum()
 }
 
 /// By how many percent a quotient exceeds one, rounded.

@@ -151,7 +151,7 @@ pub(super) fn repeat_together(settled: &mut [Finished]) {
 
 impl Group {
     fn has_waiting(&self) -> bool {
-        self.members.values().any(|it| it.readiness == Readiness::Waiting)
+        self.members.values().any(|member| member.readiness == Readiness::Waiting)
     }
 
     fn is_complete(&self) -> bool {
@@ -175,7 +175,8 @@ impl Group {
         }
         let readiness = if self.has_started { Readiness::Late } else { Readiness::OnTime };
         self.has_started = true;
-        let waiting = self.members.iter_mut().filter(|it| it.1.readiness == Readiness::Waiting);
+        let waiting =
+            self.members.iter_mut().filter(|member| member.1.readiness == Readiness::Waiting);
         let start = |(relay, member): (&RelayIndex, &mut Member)| {
             member.readiness = readiness;
             *relay
@@ -188,13 +189,13 @@ impl Group {
     fn settle(self) -> Vec<Finished> {
         let Self { members, mut finished, .. } = self;
         let is_on_time = |relay: &RelayIndex| {
-            members.get(relay).is_some_and(|it| it.readiness == Readiness::OnTime)
+            members.get(relay).is_some_and(|member| member.readiness == Readiness::OnTime)
         };
         let together = finished.iter_mut().filter(|it| is_on_time(&it.relay));
-        share_aligned(&mut together.map(|it| &mut it.record).collect::<Vec<_>>());
+        share_aligned(&mut together.map(|together| &mut together.record).collect::<Vec<_>>());
         let mut hosts: BTreeMap<Option<RsaId>, Vec<(&mut Record, bool)>> = BTreeMap::new();
         for it in &mut finished {
-            let host = members.get(&it.relay).map(|it| it.host);
+            let host = members.get(&it.relay).map(|member| member.host);
             let is_on_time = is_on_time(&it.relay);
             hosts.entry(host).or_default().push((&mut it.record, is_on_time));
         }

@@ -141,7 +141,7 @@ impl Measurers {
     /// The number of relays that the team measures at once: the minimum of the measurers' limits and the operator's,
     /// since each measurer may take part in any measurement. A measurer that has not answered sets no limit.
     pub(super) fn at_once_max(&self, configured: Option<u32>) -> u32 {
-        let reported = self.answers.values().map(|it| it.at_once_max);
+        let reported = self.answers.values().map(|answer| answer.at_once_max);
         reported.chain(configured).min().unwrap_or(u32::MAX)
     }
 

@@ -149,7 +149,8 @@ impl NetworkView {
     /// Checks that the relays that the operator names have consented to be measured.
     pub(super) fn check_named(&self, consent: ConsentNow<'_>) -> Result<(), ConsentError> {
         let named = self.named.iter().flatten();
-        let routers = named.filter_map(|id| self.routers.iter().find(|it| it.ids.rsa == *id));
+        let routers =
+            named.filter_map(|id| self.routers.iter().find(|router| router.ids.rsa == *id));
         routers.into_iter().try_for_each(|router| consent.check(router))
     }
 
@@ -172,7 +173,7 @@ impl NetworkView {
         expectations: &Expectations<'_>,
         team: &[Rate],
     ) -> Vec<Relay> {
-        let wanted = self.routers.iter().filter(|it| self.exclusion(it, consent).is_none());
+        let wanted = self.routers.iter().filter(|router| self.exclusion(router, consent).is_none());
         let relay = |router: &Router| {
             let id = router.ids.rsa;
             Relay {

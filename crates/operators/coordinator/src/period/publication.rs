@@ -70,7 +70,7 @@ pub(super) fn publication<'r>(
             (None, None) => continue,
         };
         // A relay that was measured at another address, and has moved since, shows nothing about its new host.
-        let measured_at = record.filter(|_| kept.is_none()).map(|it| it.relay.address.ip());
+        let measured_at = record.filter(|_| kept.is_none()).map(|record| record.relay.address.ip());
         if measured_at.is_none_or(|at| at == relay.address.ip()) {
             hosts.entry(relay.host).or_default().push(all.len());
         }

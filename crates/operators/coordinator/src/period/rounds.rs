@@ -126,7 +126,7 @@ impl Period {
         change: impl FnOnce(&mut TeamMeasurement, MeasurerId),
     ) {
         let running = self.running.get(&measurement);
-        let place = running.and_then(|it| it.allocation().place(measurer));
+        let place = running.and_then(|running| running.allocation().place(measurer));
         if let Some(place) = place {
             self.with_team(now, measurement, |team| change(team, MeasurerId(place)));
         }
@@ -139,7 +139,7 @@ impl Period {
         change: impl FnOnce(&mut TeamMeasurement),
     ) {
         let running = self.running.get_mut(&measurement);
-        if let Some(team) = running.and_then(|it| it.team.as_mut()) {
+        if let Some(team) = running.and_then(|running| running.team.as_mut()) {
             change(team);
             self.act(now, measurement);
             self.advance(now);
@@ -183,7 +183,7 @@ impl Period {
             self.running.iter().filter(|(_, it)| is_due(it)).map(|(id, _)| *id).collect();
         for measurement in due {
             let running = self.running.get_mut(&measurement);
-            if let Some(team) = running.and_then(|it| it.team.as_mut()) {
+            if let Some(team) = running.and_then(|running| running.team.as_mut()) {
                 team.handle_timeout(now.instant);
                 self.act(now, measurement);
             }
@@ -412,7 +412,7 @@ impl Period {
     /// Ends a measurement early.
     pub(super) fn cancel(&mut self, now: Now, measurement: MeasurementId) {
         let running = self.running.get_mut(&measurement);
-        match running.and_then(|it| it.team.as_mut()) {
+        match running.and_then(|running| running.team.as_mut()) {
             Some(team) => {
                 team.cancel(now.instant);
                 self.act(now, measurement);

@@ -34,7 +34,7 @@ impl Period {
         if self.slots.is_none() && !self.is_winding_up {
             repeat_together(&mut settled);
             let priority = |relay: RelayIndex| {
-                self.relays.get(relay.0).map_or(Priority::New, |it| it.guess.priority())
+                self.relays.get(relay.0).map_or(Priority::New, |relay| relay.guess.priority())
             };
             let next_turn = |it: &Finished| {
                 let (relay, turn) = (it.relay, it.follows?);

@@ -78,9 +78,9 @@ impl Period {
                 relay: relay.id(),
                 together: relay.together,
                 priority: relay.guess.priority(),
-                turn: past.and_then(|it| it.follows).unwrap_or(first),
-                is_done: past.is_some_and(|it| it.is_done),
-                is_pending: past.is_some_and(|it| !it.is_done),
+                turn: past.and_then(|past| past.follows).unwrap_or(first),
+                is_done: past.is_some_and(|past| past.is_done),
+                is_pending: past.is_some_and(|past| !past.is_done),
                 due_by: due_by(relay),
             }
         };

@@ -32,7 +32,7 @@ fn check(world: &World) {
                 let key = (begun.period_unix_s, begun.relay().0);
                 open.remove(&key);
                 let expected = follows.remove(&key);
-                let round = record.rounds.first().map(|it| it.number);
+                let round = record.rounds.first().map(|round| round.number);
                 let is_next = expected.is_none() || round.is_none() || round == expected;
                 assert!(is_next, "round {round:?} where {expected:?} was to follow");
                 if let Some(next) = finished.follows.filter(|_| record.capacity().is_some()) {
@@ -105,7 +105,7 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
         let is_whole = world.group_size(relay.ids.rsa) > 1 || share > 0.95;
         assert!(is_whole && share <= 1.01, "{share} of {relay:?}");
     }
-    let honest = world.relays.iter().filter(|it| it.conduct == Conduct::Honest).count();
+    let honest = world.relays.iter().filter(|relay| relay.conduct == Conduct::Honest).count();
     // A new relay whose first guess was too low may find no second slot.
     assert!(conclusive.len() * 10 > honest * 9, "{} of {honest}", conclusive.len());
 }
@@ -156,7 +156,7 @@ fn a_restarted_process_continues_with_the_recorded_state() {
     let mut world = World::new(&WorldOptions::undisturbed(9));
     world.run_until(PERIOD_S / 2);
     let known: BTreeMap<_, Record> =
-        world.period.records().map(|it| (it.relay.ids.rsa, it.clone())).collect();
+        world.period.records().map(|record| (record.relay.ids.rsa, record.clone())).collect();
     assert!(known.len() > 50);
     let pasts = world.journal.pasts(world.bounds.begin_unix_s);
     let recorded: BTreeMap<_, Record> =
@@ -336,7 +336,7 @@ fn a_relay_whose_consent_is_withdrawn_is_no_longer_measured() {
             Entry::Started(started) => Some(started.relay()),
             _ => None,
         });
-        started.filter(|it| world.conduct(*it) == Conduct::NotAsked).count()
+        started.filter(|started| world.conduct(*started) == Conduct::NotAsked).count()
     };
     world.run_until(PERIOD_S / 2);
     let before = public(&world);

@@ -83,10 +83,11 @@ fn check(plan: &Plan, teams: &[TeamRoom], machines: &[Machine]) {
         assert!(*rate <= team.capacity && *relays <= team.at_once_max, "{slot}: {rate} {relays}");
         assert_eq!(plan.used(*number)[*slot as usize], *rate);
     }
-    let once: BTreeSet<(usize, RsaId)> = places.iter().map(|it| (it.team, it.relay)).collect();
+    let once: BTreeSet<(usize, RsaId)> =
+        places.iter().map(|place| (place.team, place.relay)).collect();
     assert_eq!(once.len(), places.len(), "a relay twice by one team");
-    assert!(places.iter().all(|it| it.slot < plan.slots()));
-    assert_eq!(plan.used_slots(), places.last().map_or(0, |it| it.slot + 1));
+    assert!(places.iter().all(|place| place.slot < plan.slots()));
+    assert_eq!(plan.used_slots(), places.last().map_or(0, |place| place.slot + 1));
 }
 
 fn relays() -> impl Strategy<Value = Vec<(u16, u8)>> {

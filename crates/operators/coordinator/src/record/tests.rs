@@ -89,7 +89,7 @@ fn a_relay_starved_by_its_machine_has_a_lower_bound_in_all_representations() {
     let Verdict::LowerBound(reason) = starved.verdict() else { panic!("{starved:?}") };
     assert!(reason.to_string().contains("got only 40 % of a core"), "{reason}");
     assert_eq!(starved.capacity(), Some(mbit(50.0)));
-    assert_eq!(starved.bounds().map(|it| it.upper), Some(None));
+    assert_eq!(starved.bounds().map(|bounds| bounds.upper), Some(None));
     assert_eq!(crate::PastEstimate::of(&starved).and_then(|it| it.is_conclusive), Some(false));
 }
 
@@ -208,7 +208,8 @@ fn a_turn_is_reported_with_the_teams_numbers() {
     let place = MeasurerId(1);
     let lost = Failure::MeasurerLost { detail: "gone".to_string() };
     let end = End::Failed { reason: lost, measurer: Some(place), round: 1, second: Some(2) };
-    let shares: Vec<Rate> = allocation.assignments.iter().map(|it| it.rate).collect();
+    let shares: Vec<Rate> =
+        allocation.assignments.iter().map(|assignment| assignment.rate).collect();
     let mut turn = record(end);
     turn.rounds[0].allocation = crate::allocate(mbit(150.0), &shares, 160);
     let converted = turn.in_team(&allocation);

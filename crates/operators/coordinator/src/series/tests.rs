@@ -48,7 +48,7 @@ fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
     assert_eq!(series.account(B, 1), Some(&account));
     let others = [(A, 1), (B, 0), (B, 2), (B, 3), (MeasurerId(1), 1)];
     assert!(others.iter().all(|(measurer, second)| series.account(*measurer, *second).is_none()));
-    let accounts: Vec<_> = series.records().into_iter().map(|it| it.accounts).collect();
+    let accounts: Vec<_> = series.records().into_iter().map(|record| record.accounts).collect();
     assert_eq!(accounts, [vec![], vec![None, Some(account)]]);
     // A report that does not count changes nothing.
     let again = Account { sockets: 6, ..account };

@@ -58,7 +58,8 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
         end: End::Measured { capacity: Rate::ZERO, round: 1, inconclusive: None },
     };
     // The estimate alone: the median of its seconds, or their mean if that is less. Missing seconds count as zero.
-    let mut totals: Vec<u64> = record.totals(&record.rounds[0]).map(|it| it.total()).collect();
+    let mut totals: Vec<u64> =
+        record.totals(&record.rounds[0]).map(|total| total.total()).collect();
     let mean = totals.iter().sum::<u64>() / SECONDS as u64;
     totals.sort_unstable();
     let alone = Rate::from_byte_per_s(median(&totals).unwrap_or(0).min(mean));
@@ -74,7 +75,7 @@ fn share(records: &mut [Record], on_time: &[bool]) {
 }
 
 fn bytes(records: &[Record]) -> Vec<u64> {
-    records.iter().map(|it| it.capacity().map_or(0, Rate::as_byte_per_s)).collect()
+    records.iter().map(|record| record.capacity().map_or(0, Rate::as_byte_per_s)).collect()
 }
 
 fn sum(records: &[Record]) -> f64 {
@@ -118,7 +119,7 @@ fn relays_that_did_not_start_together_get_the_largest_result() {
         let mut records = alternating(starts);
         share(&mut records, &[true, is_together]);
         assert!(sum(&records) <= 1.0 + 1e-6);
-        assert!(records.iter().all(|it| !it.shared.expect("shared").is_aligned));
+        assert!(records.iter().all(|record| !record.shared.expect("shared").is_aligned));
     }
 }
 
@@ -180,7 +181,9 @@ fn relays_on_time_keep_their_results_and_a_late_one_gets_the_rest() {
     let alone = bytes(&records)[2];
     share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
     assert_eq!(bytes(&records), [4_000_000, 4_000_000, alone]);
-    assert!(records[2].shared.is_none() && records[1].shared.is_some_and(|it| it.relays == 2));
+    assert!(
+        records[2].shared.is_none() && records[1].shared.is_some_and(|shared| shared.relays == 2)
+    );
 }
 
 /// A machine that is limited on average, such as by a token bucket, and carries everything in 16 of 30 seconds. Both
@@ -296,7 +299,7 @@ proptest! {
             let had = |second: usize| {
                 // In the time of the machine, which carries nothing after its last second.
                 let at = second + usize::try_from(late_s).expect("few");
-                let all: f64 = shares.iter().map(|it| it[at.min(SECONDS - 1)]).sum();
+                let all: f64 = shares.iter().map(|share| share[at.min(SECONDS - 1)]).sum();
                 let bytes = machine.get(at).map_or(0, |it| Rate::from_byte_per_s(*it).scaled(own[at] / all).as_byte_per_s());
                 (bytes, Some(if claims { u64::MAX } else { 0 }))
             };

@@ -55,7 +55,7 @@ pub(crate) struct TeamRequest {
 impl TeamRequest {
     pub(super) fn vantages(&self) -> Vec<MeasurerPath> {
         let first = |address: &Option<IpAddr>| {
-            let found = self.members.iter().position(|it| it.address == *address);
+            let found = self.members.iter().position(|member| member.address == *address);
             found.and_then(|place| u32::try_from(place).ok())
         };
         let vantage = |(place, member): (usize, &TeamMember)| {
@@ -66,7 +66,7 @@ impl TeamRequest {
     }
 
     pub(super) fn capacities(&self) -> Vec<Rate> {
-        self.members.iter().map(|it| it.capacity).collect()
+        self.members.iter().map(|member| member.capacity).collect()
     }
 
     /// The parameters for this distance and these defences.
@@ -81,14 +81,14 @@ impl TeamRequest {
         let is_here = self.target.address.ip().is_loopback();
         let distance =
             if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
-        let team: Rate = self.members.iter().map(|it| it.capacity).sum();
+        let team: Rate = self.members.iter().map(|member| member.capacity).sum();
         let rate = self.launch.turn.guess.scaled(params.excess_factor()).min(team);
         let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
         Params { path: self.path.unwrap_or_else(by_distance), ..params }
     }
 
     fn address(&self, measurer: MeasurerId) -> Option<IpAddr> {
-        self.members.get(measurer.0).and_then(|it| it.address)
+        self.members.get(measurer.0).and_then(|member| member.address)
     }
 
     /// The order of one measurer of a round.

@@ -94,21 +94,21 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorRe
         broken_off: overview.broken_off,
         figures: figures.into_iter().flatten().collect(),
         causes: overview.causes.iter().map(of_cause).collect(),
-        consensus: overview.consensus.map(|it| Consensus {
-            valid_after: time(Some(it.valid_after_unix_s)),
-            relays: it.relays,
-            to_be_measured: it.to_be_measured,
-            signers: it.signers.map_or_else(
+        consensus: overview.consensus.map(|consensus| Consensus {
+            valid_after: time(Some(consensus.valid_after_unix_s)),
+            relays: consensus.relays,
+            to_be_measured: consensus.to_be_measured,
+            signers: consensus.signers.map_or_else(
                 || "signatures not verified".to_owned(),
                 |count| format!("valid signatures of {count} authorities"),
             ),
-            source: it.source,
+            source: consensus.source,
         }),
-        file: overview.file.map(|it| File {
-            created: time(Some(it.created_unix_s)),
-            path: it.path,
-            lines: it.lines,
-            voted: it.voted,
+        file: overview.file.map(|file| File {
+            created: time(Some(file.created_unix_s)),
+            path: file.path,
+            lines: file.lines,
+            voted: file.voted,
         }),
         gate: Published::read(&shared.options.file).gate.as_ref().map(in_words),
     })
@@ -130,7 +130,8 @@ fn progress(overview: &Overview, now: u64) -> Option<Progress> {
     let reported = overview.progress?;
     let counts = reported.counts;
     let all = counts.waiting + counts.running + counts.done;
-    let end = overview.period.as_ref().map(|it| it.begin_unix_s.saturating_add(it.length_s));
+    let end =
+        overview.period.as_ref().map(|period| period.begin_unix_s.saturating_add(period.length_s));
     let expected = match end {
         _ if counts.waiting + counts.running == 0 => "All relays are measured".to_owned(),
         Some(end) if end > now => format!(
@@ -203,7 +204,7 @@ pub(crate) async fn measurers(State(shared): App) -> Result<Html<String>, ErrorR
         losses: it.losses,
         detail: it.detail.clone(),
     };
-    let capacity: Rate = rows.iter().map(|it| it.capacity).sum();
+    let capacity: Rate = rows.iter().map(|row| row.capacity).sum();
     let measurers = rows.iter().map(measurer).collect();
     page(&Team { here: "measurers", measurers, capacity: large(capacity) })
 }
@@ -243,7 +244,7 @@ pub(crate) async fn measurer(
     let (team, paths) =
         shared.read(move |store| Ok((store.measurers(now)?, store.paths_of(&wanted)?))).await?;
     let Some(row) = team.into_iter().find(|it| it.key == key) else { return Err(unknown) };
-    let mut rtts: Vec<_> = paths.iter().filter_map(|it| it.path.rtt).collect();
+    let mut rtts: Vec<_> = paths.iter().filter_map(|path| path.path.rtt).collect();
     rtts.sort_unstable();
     page(&Paths {
         here: "",
@@ -252,7 +253,7 @@ pub(crate) async fn measurer(
         key,
         count: paths.len(),
         median_rtt: milliseconds(rtts.get(rtts.len() / 2).copied()),
-        held_back: paths.iter().filter(|it| it.path.limit.is_some()).count(),
+        held_back: paths.iter().filter(|path| path.path.limit.is_some()).count(),
         rows: paths.iter().take(PATHS).map(path_cells).collect(),
     })
 }

@@ -68,7 +68,7 @@ pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorRes
     let (periods, weeks) = shared.read(read).await?;
     page(&All {
         here: "periods",
-        periods: periods.iter().map(|it| period_row(it, now)).collect(),
+        periods: periods.iter().map(|period| period_row(period, now)).collect(),
         weeks: weeks.iter().map(WeekRow::of).collect(),
     })
 }

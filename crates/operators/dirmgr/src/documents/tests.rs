@@ -103,8 +103,11 @@ fn the_latest_certificates_of_an_authority_are_kept() {
         documents.certificates.insert((first.identity, signing_key), other);
     }
     documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::All);
-    let kept: Vec<_> =
-        documents.certificates.values().map(|it| first.published - it.published).collect();
+    let kept: Vec<_> = documents
+        .certificates
+        .values()
+        .map(|certificate| first.published - certificate.published)
+        .collect();
     assert_eq!(kept.len(), CERTIFICATES_OF_ONE_MAX);
     assert!(kept.iter().all(|age| *age < CERTIFICATES_OF_ONE_MAX as u64), "{kept:?}");
     assert!(documents.certificates.contains_key(&a.name()));

@@ -32,7 +32,7 @@ fn certificates_of_unmodified_tor_prove_its_families_until_they_expire() {
     assert!(problems(member, THEN).is_empty());
     assert_eq!(names(member, END - 1).len(), 2);
     assert!(names(member, END).is_empty());
-    assert!(problems(member, END).iter().all(|it| it.contains("expired")));
+    assert!(problems(member, END).iter().all(|problem| problem.contains("expired")));
     assert_eq!(problems(member, END).len(), 2);
 }
 
@@ -43,7 +43,9 @@ fn the_certificate_of_another_relay_proves_nothing() {
     let copycat = ServerDescriptor { family_certs: member.family_certs.clone(), ..other.clone() };
     assert!(names(&copycat, THEN).is_empty());
     assert_eq!(problems(&copycat, THEN).len(), 2);
-    assert!(problems(&copycat, THEN).iter().all(|it| it.contains("is for another relay")));
+    assert!(
+        problems(&copycat, THEN).iter().all(|problem| problem.contains("is for another relay"))
+    );
     // A relay without an Ed25519 identity is in no family.
     assert!(names(&ServerDescriptor { ed25519: None, ..member.clone() }, THEN).is_empty());
 }

@@ -74,7 +74,7 @@ impl Countries {
         for path in paths {
             let unreadable = |source| CountriesError::Unreadable { path: path.clone(), source };
             let bytes = fs::read(path).map_err(unreadable)?;
-            if path.extension().is_some_and(|it| it.eq_ignore_ascii_case("mmdb")) {
+            if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mmdb")) {
                 let problem = |it: maxminddb::MaxMindDbError| it.to_string();
                 let reader = maxminddb::Reader::from_source(bytes).map_err(|it| {
                     CountriesError::MaxMind { path: path.clone(), problem: problem(it) }

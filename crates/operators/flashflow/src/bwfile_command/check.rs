@@ -157,7 +157,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     };
     let context = Context {
         consensus: consensus.as_ref(),
-        limits_bytes_s: limits.as_ref().map(|it| &it.by_relay),
+        limits_bytes_s: limits.as_ref().map(|limit| &limit.by_relay),
     };
     let verdict = verdict(&report, &bytes);
     if !is_read {
@@ -181,7 +181,8 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     };
     let number_from = remedied.as_ref().map_or(0, |it| it.skipped_lines);
     print_lines(rest, number_from, output);
-    let authorities = consensus.as_ref().map(|it| rest.authorities(it)).unwrap_or_default();
+    let authorities =
+        consensus.as_ref().map(|consensus| rest.authorities(consensus)).unwrap_or_default();
     for relay in &authorities {
         output.result(
             format!(
@@ -254,7 +255,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
 /// Prints the lines that tor skips, with the reason of each.
 fn print_lines(report: &Report, number_from: usize, output: &Output) {
     let warnings: BTreeMap<usize, &str> =
-        report.warnings.iter().map(|it| (it.line, it.text.as_str())).collect();
+        report.warnings.iter().map(|warning| (warning.line, warning.text.as_str())).collect();
     for (number, verdict) in &report.lines {
         let LineVerdict::Skipped { reason, warns } = verdict else { continue };
         let warning = warnings.get(number);
@@ -315,7 +316,10 @@ impl Limits {
     fn read(path: &Path) -> Result<Self, Error> {
         let text = documents::read(path, "read the descriptors")?;
         let found = documents::newest(path, &text)?;
-        let limits = found.descriptors.iter().map(|it| (it.fingerprint, it.bandwidth_avg_bytes_s));
+        let limits = found
+            .descriptors
+            .iter()
+            .map(|descriptor| (descriptor.fingerprint, descriptor.bandwidth_avg_bytes_s));
         Ok(Self { by_relay: limits.collect(), unreadable: found.bad.len() })
     }
 }

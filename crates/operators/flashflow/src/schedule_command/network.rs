@@ -236,7 +236,7 @@ pub(super) fn relays(
         guess: Rate::from_byte_per_s(u64::from(router.bandwidth_kb_s.unwrap_or(0)) * 1000),
     };
     let relays: Vec<Relay> =
-        consensus.routers().iter().filter(|it| it.is_measurable()).map(relay).collect();
+        consensus.routers().iter().filter(|router| router.is_measurable()).map(relay).collect();
     if relays.is_empty() {
         return Err(Error::Failed(format!("{what} has no relay that is up")));
     }

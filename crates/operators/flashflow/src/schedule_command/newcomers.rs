@@ -77,7 +77,7 @@ impl Newcomers {
         };
         let from = u32::try_from(passed_s.div_ceil(u64::from(settings.slot_s))).unwrap_or(u32::MAX);
         plan.extend_to(settings.period_s / settings.slot_s);
-        let mut known: Vec<Rate> = network.relays.iter().map(|it| it.guess).collect();
+        let mut known: Vec<Rate> = network.relays.iter().map(|relay| relay.guess).collect();
         known.sort_unstable();
         let guess = Percentile::P75.of(&known).unwrap_or_default();
         let here: BTreeSet<_> = later.iter().map(|it| it.id).collect();
@@ -92,7 +92,7 @@ impl Newcomers {
         let before = plan.places();
         let mut found = Self {
             new: new.len(),
-            gone: network.relays.iter().filter(|it| !here.contains(&it.id)).count(),
+            gone: network.relays.iter().filter(|relay| !here.contains(&relay.id)).count(),
             guess,
             waits_s: Vec::new(),
             joined: 0,

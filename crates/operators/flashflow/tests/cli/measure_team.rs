@@ -19,7 +19,7 @@ fn measurers_on_loopback_are_measured() {
         assert!(number(member, "capacity_mbit_per_s") > 0.0);
         assert_eq!(member["stranger_connections"], 0);
         let peers = member["peers"].as_array().expect("a list");
-        let counts = peers.iter().map(|it| it["received_bytes"].as_array().map(Vec::len));
+        let counts = peers.iter().map(|peer| peer["received_bytes"].as_array().map(Vec::len));
         assert_eq!(counts.collect::<Vec<_>>(), [Some(2), Some(2)]);
     }
 }

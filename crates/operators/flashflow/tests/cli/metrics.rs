@@ -14,7 +14,7 @@ fn exported(address: &str) -> BTreeSet<String> {
         format!("flashflow_build_info{{version=\"{}\",commit=\"", env!("CARGO_PKG_VERSION"));
     assert!(answer.lines().any(|line| line.starts_with(&build)), "no {build}: {answer}");
     let names = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-    names.filter(|it| *it != "flashflow_build_info").map(ToOwned::to_owned).collect()
+    names.filter(|name| *name != "flashflow_build_info").map(ToOwned::to_owned).collect()
 }
 
 /// The names in the table of a section of the page that has this first column.

@@ -269,7 +269,7 @@ mod tests {
     }
 
     fn ports(lease: &Lease) -> Vec<u16> {
-        lease.landings.iter().map(|it| it.address.port()).collect()
+        lease.landings.iter().map(|landing| landing.address.port()).collect()
     }
 
     #[test]

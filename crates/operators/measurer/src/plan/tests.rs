@@ -141,8 +141,8 @@ fn no_order_causes_a_flood_of_connections_to_a_public_address() {
             // Not even with many pumps, each with a separate pace.
             let pumps = load.pumps(64, greedy.target.address);
             let shares: Vec<Load> = load.split(pumps).collect();
-            assert!(shares.iter().map(|it| it.pace.burst).sum::<u32>() <= PUBLIC_PACE.burst);
-            let per_s = shares.iter().map(|it| it.pace.per_s.get()).sum::<u32>();
+            assert!(shares.iter().map(|share| share.pace.burst).sum::<u32>() <= PUBLIC_PACE.burst);
+            let per_s = shares.iter().map(|share| share.pace.per_s.get()).sum::<u32>();
             assert!(per_s <= PUBLIC_PACE.per_s.get(), "{per_s} a second");
         }
     }

@@ -80,7 +80,7 @@ pub(super) fn link_observations(
     let Some(every_s) = every_s else { return Ok(None) };
     let key = "link_observations_every_s";
     let (public, _) = public::authorities();
-    if authorities.iter().any(|it| public.contains(it)) {
+    if authorities.iter().any(|authority| public.contains(authority)) {
         let reason = "observations of links in the public network help to trace its users: remove this setting";
         return Err(invalid(key, reason));
     }

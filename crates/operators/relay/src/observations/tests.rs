@@ -94,7 +94,7 @@ proptest! {
         let reported = |seconds: &[u64]| observed(CIRCUITS_MIN, seconds).first().map_or(0, |it| it.received_kb_s);
         let before = reported(&seconds);
         prop_assert!(before <= most && (before == 0 || before.is_power_of_two()));
-        let added: Vec<u64> = seconds.iter().map(|it| it + it * more / 1000).collect();
+        let added: Vec<u64> = seconds.iter().map(|second| second + second * more / 1000).collect();
         prop_assert!(reported(&added) <= before.max(1) * 2);
     }
 }

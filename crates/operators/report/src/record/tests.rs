@@ -84,7 +84,11 @@ fn a_report_has_the_reason_of_an_inconclusive_record() {
     let record = Record { processor: Some(processor), ..record(measured(Some(reason))) };
     let report = RelayReport::from(&record);
     assert!(!report.conclusive && report.estimate_mbit_per_s == Some(50.0));
-    assert!(report.inconclusive_reason.is_some_and(|it| it.contains("only 25 % of a core")));
+    assert!(
+        report
+            .inconclusive_reason
+            .is_some_and(|inconclusive_reason| inconclusive_reason.contains("only 25 % of a core"))
+    );
     assert_eq!(report.bounds_mbit_per_s.map(|(_, upper)| upper), Some(None));
     assert_eq!(report.relay_cpu_share, Some(0.25));
 }

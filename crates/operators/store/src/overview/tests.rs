@@ -33,17 +33,19 @@ fn days_and_periods_add_up() {
     assert_eq!(store.running().expect("read").len(), 1);
     store.close_unfinished().expect("room");
     let periods = store.periods(9).expect("read");
-    let counts =
-        periods.iter().map(|it| (it.measurements, it.relays, it.failed)).collect::<Vec<_>>();
+    let counts = periods
+        .iter()
+        .map(|period| (period.measurements, period.relays, period.failed))
+        .collect::<Vec<_>>();
     assert_eq!(counts, [(6, 5, 1), (5, 4, 1)]);
     let overview = store.overview(NOW).expect("read");
     assert_eq!((overview.relays, overview.capacity.as_byte_per_s()), (4, 4_000_000));
     assert_eq!(overview.broken_off, 1);
     let weeks = store.weeks(NOW, 2).expect("read");
-    let sum = |place: usize| weeks.iter().map(|it| it.endings[place]).sum::<u64>();
+    let sum = |place: usize| weeks.iter().map(|week| week.endings[place]).sum::<u64>();
     assert_eq!([0, 1, 2].map(sum), [8, 0, 2]);
-    let begins: Vec<u64> = weeks.iter().map(|it| it.begin_unix_s).collect();
-    assert!(begins.iter().all(|it| it % (7 * DAY_S) == 0), "{begins:?}");
+    let begins: Vec<u64> = weeks.iter().map(|week| week.begin_unix_s).collect();
+    assert!(begins.iter().all(|begin| begin % (7 * DAY_S) == 0), "{begins:?}");
     assert_eq!(store.weeks(NOW + 21 * DAY_S, 2).expect("read"), [], "they are older");
     assert_eq!(store.measurements_in(today, 0, 100).expect("read").len(), 6);
     assert_eq!(store.measurements_in(today, 4, 100).expect("read").len(), 2);

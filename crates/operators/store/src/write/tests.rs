@@ -292,7 +292,7 @@ fn a_turn_belongs_to_the_period_in_which_it_began_and_an_import_to_the_period_of
     store.write(&[late, imported(2, NOW + 3), imported(3, NOW - 3)]).expect("room");
     let pasts = store.period(NOW).expect("read");
     let done: Vec<onion::identity::RsaId> =
-        pasts.into_iter().filter_map(|it| it.1.is_done.then_some(it.0)).collect();
+        pasts.into_iter().filter_map(|past| past.1.is_done.then_some(past.0)).collect();
     assert_eq!(done, [relay(2).rsa]);
 }
 

@@ -40,7 +40,7 @@ fn broken(error: impl std::fmt::Display) -> DataFusionError {
 
 impl Codec {
     fn encode(&self, node: &RelayHoursExec, buf: &mut Vec<u8>) -> Result<()> {
-        let periods = node.periods.iter().map(|it| (it.name.clone(), it.length_s));
+        let periods = node.periods.iter().map(|period| (period.name.clone(), period.length_s));
         let mut inputs = (*node.inputs).clone();
         if let Some(numbers) = node.numbers() {
             inputs.retain(|number, _| numbers.contains(number));
@@ -54,8 +54,9 @@ impl Codec {
         buf.extend_from_slice(MARK);
         serde_json::to_writer(&mut *buf, &head).map_err(broken)?;
         buf.push(b'\n');
-        let plans = inputs.values().flat_map(|it| [&it.statuses, &it.descriptors]);
-        let plans = plans.map(|it| PhysicalPlanNode::try_from_physical_plan(Arc::clone(it), self));
+        let plans = inputs.values().flat_map(|input| [&input.statuses, &input.descriptors]);
+        let plans =
+            plans.map(|plan| PhysicalPlanNode::try_from_physical_plan(Arc::clone(plan), self));
         let union = UnionExecNode { inputs: plans.collect::<Result<_>>()? };
         PhysicalPlanNode { physical_plan_type: Some(PhysicalPlanType::Union(union)) }
             .try_encode(buf)

@@ -374,7 +374,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
     let words = text.lines().filter_map(|line| line.split_whitespace().next());
     let parsed = words.map(|word| {
         let parsed = word.parse::<Fingerprint>().map(|it| it.to_string());
-        parsed.map_err(|it| Error::Config { path: path.to_owned(), problem: it.to_string() })
+        parsed.map_err(|error| Error::Config { path: path.to_owned(), problem: error.to_string() })
     });
     parsed.collect()
 }
@@ -424,7 +424,7 @@ impl SummaryCommand {
                 day.relays,
                 day.published_relays,
                 number(day.advertised_gbit_per_s),
-                number(day.weight_kb_per_s.map(|it| it / 1000.0)),
+                number(day.weight_kb_per_s.map(|weight_kb_per_s| weight_kb_per_s / 1000.0)),
             );
             output.result(text, || Line::Day(&day));
         }

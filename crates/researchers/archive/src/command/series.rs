@@ -135,7 +135,7 @@ impl ScheduleCommand {
         for day in &series.days {
             output.record(|| ScheduleLine::Day(day));
         }
-        for it in series.arrivals.iter().filter(|it| it.new_relays > 0) {
+        for it in series.arrivals.iter().filter(|arrival| arrival.new_relays > 0) {
             output.record(|| ScheduleLine::Arrivals(it));
         }
         let ends = series.days.first().zip(series.days.last());

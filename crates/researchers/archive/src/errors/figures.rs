@@ -47,7 +47,7 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
         over_time("figure-2", "Network capacity error", "error (NCE)", |it| it.capacity_error)
             .caption("Share of the network's capacity that advertised bandwidths miss. Points are medians of neighbouring hours."),
         distribution("figure-3", "Relay weight error", Axis::new("log10 of the mean weight over capacity (RWE)").showing(-2.0, 2.0), |it| {
-            it.weight_errors.iter().filter(|it| **it > 0.0).map(|it| libm::log10(*it)).collect()
+            it.weight_errors.iter().filter(|weight_error| **weight_error > 0.0).map(|weight_error| libm::log10(*weight_error)).collect()
         })
         .caption("Below 0, the weight is too small for the capacity. Relays whose weight is always 0 are left out."),
         over_time("figure-4", "Network weight error", "error (NWE)", |it| it.weight_error)
@@ -62,12 +62,12 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
     // A dataset without weights has no figures about weights.
     let figures = figures
         .into_iter()
-        .filter(|it| it.series.iter().any(|series| !series.points.is_empty()))
+        .filter(|figure| figure.series.iter().any(|series| !series.points.is_empty()))
         .collect();
     let (first, last) = errors.span_unix_s;
-    let answer = errors.periods.iter().filter_map(|it| {
-        let median = crate::percentile(&it.capacity_errors, 0.5)?;
-        Some(format!("{:.1} % ({})", median * 100.0, it.period.name))
+    let answer = errors.periods.iter().filter_map(|period| {
+        let median = crate::percentile(&period.capacity_errors, 0.5)?;
+        Some(format!("{:.1} % ({})", median * 100.0, period.period.name))
     });
     ExperimentReport {
         name: "archive-errors".into(),
@@ -89,7 +89,7 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
         notes: errors
             .periods
             .iter()
-            .map(|it| format!("{}: errors count from {} on.", it.period.name, minute(it.from_unix_s)))
+            .map(|period| format!("{}: errors count from {} on.", period.period.name, minute(period.from_unix_s)))
             .collect(),
         ..ExperimentReport::default()
     }
@@ -111,7 +111,7 @@ fn cases(errors: &Errors) -> Vec<Case> {
 
 /// Rounds to a hundredth, because the last digits depend on the number of threads.
 fn rounded(value: Option<f64>) -> serde_json::Value {
-    value.map_or(serde_json::Value::Null, |it| ((it * 100.0).round() / 100.0).into())
+    value.map_or(serde_json::Value::Null, |value| ((value * 100.0).round() / 100.0).into())
 }
 
 /// Every nth point, and the last.

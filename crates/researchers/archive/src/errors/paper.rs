@@ -118,7 +118,7 @@ pub fn lines(errors: &Errors) -> Vec<Line> {
                     quantity,
                     period: name.clone(),
                     statistic,
-                    here_percent: percentile(&values, share).map(|it| it * 100.0),
+                    here_percent: percentile(&values, share).map(|percentile| percentile * 100.0),
                     paper_percent: known.map(|it| it.2),
                 });
             }
@@ -126,7 +126,7 @@ pub fn lines(errors: &Errors) -> Vec<Line> {
     }
     for period in &errors.periods {
         let share = |values: &[f64], counts: fn(f64) -> bool| {
-            let count = values.iter().filter(|it| counts(**it)).count();
+            let count = values.iter().filter(|value| counts(**value)).count();
             (!values.is_empty()).then(|| 100.0 * count as f64 / values.len() as f64)
         };
         for (figure, statistic, here_percent) in [

@@ -104,14 +104,14 @@ fn naive(world: &World, length: i64, from: i64) -> Naive {
     };
     let values = |time: u32, relay: u8| -> Vec<f64> {
         let window = published.iter().filter(|it| it.1 == relay && is_in(it.0, time));
-        let values: Vec<f64> = window.map(|it| f64::from(it.2)).collect();
+        let values: Vec<f64> = window.map(|window| f64::from(window.2)).collect();
         if values.is_empty() { advertised(time, relay).into_iter().collect() } else { values }
     };
     let capacity = |time: u32, relay: u8| values(time, relay).into_iter().reduce(f64::max);
     let rsd = |values: &[f64]| {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance =
-            values.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / values.len() as f64;
+            values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
         (mean > 0.0).then(|| variance.sqrt() / mean)
     };
     let mut means: BTreeMap<u8, [Vec<f64>; 4]> = BTreeMap::new();
@@ -164,7 +164,7 @@ fn naive(world: &World, length: i64, from: i64) -> Naive {
             }
         }
     }
-    relays.iter_mut().for_each(|it| it.sort_by(f64::total_cmp));
+    relays.iter_mut().for_each(|relay| relay.sort_by(f64::total_cmp));
     Naive { relays, network }
 }
 

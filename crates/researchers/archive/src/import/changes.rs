@@ -121,7 +121,7 @@ impl ChangeTables {
             history.guards.sort_unstable();
             history.exits.sort_unstable();
             history.advertised.sort_by_key(|it| it.0);
-            history.weights.sort_by_key(|it| it.0);
+            history.weights.sort_by_key(|weight| weight.0);
         }
         Ok(tables)
     }
@@ -147,7 +147,7 @@ impl ChangeTables {
 
     /// The sum of the numbers of relays in these snapshots.
     pub(super) fn count(&self, snapshots: &Range<u32>) -> u64 {
-        let runs = self.histories.iter().flat_map(|it| &it.presence);
+        let runs = self.histories.iter().flat_map(|history| &history.presence);
         let within = runs.map(|(first, last)| {
             (*last + 1).min(snapshots.end).saturating_sub(*first.max(&snapshots.start))
         });
@@ -237,7 +237,7 @@ fn each(
     };
     let opened = source::open(&path, Arc::default()).map_err(ArchiveError::file("read", &path))?;
     let mut reader = ReaderBuilder::new().from_reader(source::ShortLines::new(opened.stream));
-    let header = reader.headers().map_err(|it| wrong(1, it.to_string()))?;
+    let header = reader.headers().map_err(|error| wrong(1, error.to_string()))?;
     let mut places = Vec::new();
     for column in columns {
         let place = header.iter().position(|it| it == *column);
@@ -254,7 +254,7 @@ fn each(
         if line > LINES_MAX {
             return Err(wrong(line, format!("there are more than {LINES_MAX} lines")));
         }
-        row(&cells).map_err(|it| wrong(line, it.to_owned()))?;
+        row(&cells).map_err(|error| wrong(line, error.to_owned()))?;
     }
     Ok(())
 }

@@ -211,7 +211,7 @@ pub(super) fn parse(
     if body.trim_ascii_start().starts_with(b"{") {
         return json::parse(body, context.places, relays, rows);
     }
-    let annotated = |kind: &str| annotation.is_none_or(|it| it == kind);
+    let annotated = |kind: &str| annotation.is_none_or(|annotation| annotation == kind);
     let words = first_words(body);
     match (words[0], words[1]) {
         ("network-status-version", "3") if words[2] == "microdesc" => {
@@ -309,7 +309,8 @@ fn consensus(
     let Ok(valid_after_unix_s) = u32::try_from(consensus.valid_after) else {
         return Kind::Damaged("`valid-after` is after the year 2106".to_owned());
     };
-    if let Some(Err(problem)) = verifier.map(|it| it.check(body, consensus.valid_after)) {
+    if let Some(Err(problem)) = verifier.map(|verifier| verifier.check(body, consensus.valid_after))
+    {
         return Kind::Damaged(problem);
     }
     rows.statuses.extend(consensus.routers().iter().map(|router| Status {

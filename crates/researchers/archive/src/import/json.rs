@@ -78,11 +78,11 @@ pub(super) fn parse(text: &[u8], places: &Places, relays: &mut Relays, rows: &mu
 
 fn staged(staging: Staging, relays: &mut Relays, rows: &mut Rows) -> Kind {
     let times = [staging.min_unix_time, staging.max_unix_time];
-    if times.iter().any(|it| !(0.0..=f64::from(u32::MAX)).contains(it)) {
+    if times.iter().any(|time| !(0.0..=f64::from(u32::MAX)).contains(time)) {
         return Kind::Damaged("`min_unix_time` or `max_unix_time` is not a Unix time".to_owned());
     }
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
-    let [from_unix_s, until_unix_s] = times.map(|it| it as u32);
+    let [from_unix_s, until_unix_s] = times.map(|time| time as u32);
     rows.staged.extend(staging.relays.into_iter().map(|(fingerprint, it)| Staged {
         relay: relays.id(fingerprint),
         from_unix_s,
@@ -103,7 +103,7 @@ fn detailed(details: Details, places: &Places, relays: &mut Relays, rows: &mut R
     let Some(time_s) = time else {
         return Kind::Damaged("`relays_published` is not a time".to_owned());
     };
-    for it in details.relays.iter().filter(|it| it.running) {
+    for it in details.relays.iter().filter(|relay| relay.running) {
         let relay = relays.id(it.fingerprint);
         let names = it.flags.iter().filter_map(|name| Flag::from_name(name.as_bytes()));
         let mut flags: Flags = names.collect();

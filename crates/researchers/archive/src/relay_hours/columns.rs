@@ -141,12 +141,18 @@ impl Columns {
                 None => common.get(*column).cloned(),
                 Some(place) => {
                     self.windows.get_mut(place / EACH).and_then(|window| match place % EACH {
-                        0 => window.capacity.as_mut().map(|it| Arc::new(it.finish()) as ArrayRef),
+                        0 => window
+                            .capacity
+                            .as_mut()
+                            .map(|capacity| Arc::new(capacity.finish()) as ArrayRef),
                         1 => window
                             .advertised_rsd
                             .as_mut()
-                            .map(|it| Arc::new(it.finish()) as ArrayRef),
-                        _ => window.weight_rsd.as_mut().map(|it| Arc::new(it.finish()) as ArrayRef),
+                            .map(|advertised_rsd| Arc::new(advertised_rsd.finish()) as ArrayRef),
+                        _ => window
+                            .weight_rsd
+                            .as_mut()
+                            .map(|weight_rsd| Arc::new(weight_rsd.finish()) as ArrayRef),
                     })
                 }
             };

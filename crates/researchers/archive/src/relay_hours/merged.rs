@@ -153,9 +153,9 @@ mod tests {
             Field::new("value", DataType::Int64, true),
         ]));
         let batch = |rows: &[Row]| {
-            let relays: StringViewArray = rows.iter().map(|it| Some(&it.0)).collect();
-            let times = Int64Array::from_iter_values(rows.iter().map(|it| it.1));
-            let values: Int64Array = rows.iter().map(|it| it.2).collect();
+            let relays: StringViewArray = rows.iter().map(|row| Some(&row.0)).collect();
+            let times = Int64Array::from_iter_values(rows.iter().map(|row| row.1));
+            let values: Int64Array = rows.iter().map(|row| row.2).collect();
             let columns = vec![Arc::new(relays) as _, Arc::new(times) as _, Arc::new(values) as _];
             RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()
         };
@@ -186,7 +186,7 @@ mod tests {
             batch_rows in 1_usize..8,
         ) {
             let key = |row: &Row| (row.0.clone(), row.1);
-            partitions.iter_mut().for_each(|it| it.sort_by_key(key));
+            partitions.iter_mut().for_each(|partition| partition.sort_by_key(key));
             let mut expected = partitions.concat();
             expected.sort_by_key(key);
             let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -115,8 +115,10 @@ impl Relays {
         for id in ids {
             if last != Some(id) {
                 last = Some(id);
-                let fingerprint =
-                    self.fingerprints.get(id.0 as usize).map_or([0; 20], |it| *it.as_bytes());
+                let fingerprint = self
+                    .fingerprints
+                    .get(id.0 as usize)
+                    .map_or([0; 20], |fingerprint| *fingerprint.as_bytes());
                 // Both have the same fixed size.
                 let _cannot_fail = hex::encode_to_slice(fingerprint, &mut digits);
                 digits.make_ascii_uppercase();
@@ -215,7 +217,7 @@ impl Cell for Option<u32> {
     }
 
     fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
-        Arc::new(values.map(|it| it.map(i64::from)).collect::<Int64Array>())
+        Arc::new(values.map(|value| value.map(i64::from)).collect::<Int64Array>())
     }
 
     fn values(column: &ArrayRef) -> Option<Vec<Self>> {

@@ -65,7 +65,7 @@ impl<'a> Capacities<'a> {
         let first = month(from_unix_s.saturating_sub(self.around_s.max(RECENT_S)).max(0));
         let last = month(until_unix_s.saturating_add(self.around_s).min(u32::MAX.into()));
         let wanted: Vec<String> =
-            self.months.iter().filter(|it| (&first..=&last).contains(it)).cloned().collect();
+            self.months.iter().filter(|month| (&first..=&last).contains(month)).cloned().collect();
         if wanted.iter().eq(self.loaded.keys()) {
             return Ok(());
         }
@@ -132,7 +132,8 @@ impl<'a> Capacities<'a> {
         let recent = |it: &&Published| (unix_s - RECENT_S..unix_s).contains(&i64::from(it.unix_s));
         let advertised = |it: &Published| it.observed_byte_per_s.min(it.limit_byte_per_s);
         let published = self.published.iter().flatten().filter(recent).map(advertised);
-        let mut rates: Vec<Rate> = published.map(|it| Rate::from_byte_per_s(it.into())).collect();
+        let mut rates: Vec<Rate> =
+            published.map(|published| Rate::from_byte_per_s(published.into())).collect();
         if rates.is_empty() {
             rates = present.to_vec();
         }

@@ -85,7 +85,7 @@ impl Replay<'_> {
             }
         }
         let ends = views.keys().next().zip(views.keys().next_back());
-        let Some((Some(origin), (first, last))) = ends.map(|it| (self.origin, it)) else {
+        let Some((Some(origin), (first, last))) = ends.map(|end| (self.origin, end)) else {
             return Ok(());
         };
         self.capacities.load(((*first).into(), (*last).into()), origin, relays)?;
@@ -116,13 +116,13 @@ impl Replay<'_> {
         let is_first = self.last_seen_unix_s.iter().all(Option::is_none);
         let is_new = |last: Option<u32>| {
             let unseen_s = last.map(|it| i64::from(unix_s) - i64::from(it));
-            !is_first && unseen_s.is_none_or(|it| it > self.options.unseen_s)
+            !is_first && unseen_s.is_none_or(|unseen_s| unseen_s > self.options.unseen_s)
         };
         let last_seen = |it: &RelayId| self.last_seen_unix_s.get(it.0 as usize).copied().flatten();
         let (new, old): (Vec<&Status>, Vec<&Status>) =
             view.iter().partition(|it| is_new(last_seen(&it.relay)));
         if i64::from(unix_s) >= self.options.from_unix_s {
-            if self.day.as_ref().is_none_or(|it| it.bounds.is_over(unix_s.into())) {
+            if self.day.as_ref().is_none_or(|day| day.bounds.is_over(unix_s.into())) {
                 self.begin_day(unix_s, &old, relays)?;
                 let all: Vec<&Status> = view.iter().collect();
                 let (expected, unknown) = self.expected(unix_s, &all, relays);
@@ -147,7 +147,7 @@ impl Replay<'_> {
     fn expected(&self, unix_s: u32, rows: &[&Status], relays: &Relays) -> (Vec<Expected>, usize) {
         let known: Vec<(RsaId, Option<Rate>)> = rows
             .iter()
-            .filter_map(|it| Some((id(relays, it.relay)?, self.capacities.of(it))))
+            .filter_map(|row| Some((id(relays, row.relay)?, self.capacities.of(row))))
             .collect();
         let unknown = known.iter().filter(|it| it.1.is_none()).count();
         let rates: Vec<Rate> = known.iter().filter_map(|it| it.1).collect();

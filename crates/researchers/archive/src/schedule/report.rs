@@ -50,7 +50,7 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
     ];
     entries
         .into_iter()
-        .filter(|it| !it.1.is_empty())
+        .filter(|entry| !entry.1.is_empty())
         .map(|(quantity, mut values, paper)| {
             values.sort_by(f64::total_cmp);
             let here = [0.0, 0.5, 1.0].map(|it| percentile(&values, it).unwrap_or_default());
@@ -76,7 +76,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
     let new: Vec<(f64, f64)> = series
         .arrivals
         .iter()
-        .filter(|it| it.new_relays > 0)
+        .filter(|arrival| arrival.new_relays > 0)
         .map(|day| (day.unix_s as f64, f64::from(day.measured_after_s) / 60.0))
         .collect();
     let mut figures = vec![
@@ -102,7 +102,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
     });
     let median = |quantity: &str| {
         let line = lines.iter().find(|it| it.quantity == quantity);
-        line.map_or_else(|| "no".to_owned(), |it| number(it.here[1]))
+        line.map_or_else(|| "no".to_owned(), |line| number(line.here[1]))
     };
     ExperimentReport {
         name: "archive-schedule".into(),

@@ -94,7 +94,8 @@ fn new_relays_get_the_first_slots_with_room() {
     built.lists(2 * HOUR, 0..=41);
     built.lists(3 * HOUR, 0..=41);
     let found = built.series(&ScheduleOptions::default()).unwrap();
-    let counts = found.arrivals.iter().map(|it| (it.new_relays, it.measured_after_s));
+    let counts =
+        found.arrivals.iter().map(|arrival| (arrival.new_relays, arrival.measured_after_s));
     assert_eq!(counts.collect::<Vec<_>>(), [(40, 60), (1, 30), (0, 0)]);
     assert_eq!((found.waits_s.len(), found.waits_s[19], found.waits_s[20]), (41, 30, 30));
     assert_eq!(
@@ -102,9 +103,9 @@ fn new_relays_get_the_first_slots_with_room() {
         "20 at the first hour and one at the second wait for one slot"
     );
     // The daemon draws within a 24th of the period.
-    let daemon = found.arrivals.iter().map(|it| it.measured_by_daemon_after_s);
+    let daemon = found.arrivals.iter().map(|arrival| arrival.measured_by_daemon_after_s);
     assert!(daemon.clone().all(|it| it <= HOUR) && daemon.clone().max() > Some(60));
-    assert_eq!(found.arrivals.iter().map(|it| it.put_off_relays).sum::<usize>(), 0);
+    assert_eq!(found.arrivals.iter().map(|arrival| arrival.put_off_relays).sum::<usize>(), 0);
 }
 
 #[test]
@@ -175,17 +176,17 @@ proptest! {
         };
         let naive: Vec<(i64, usize)> = views
             .iter()
-            .filter(|it| *it.0 != first)
+            .filter(|view| *view.0 != first)
             .map(|(day, relays)| {
                 let new = relays.iter().filter(|relay| is_new(*day, relay)).count();
                 (i64::from(BEGIN + day * DAY), new)
             })
             .collect();
         let counted: Vec<(i64, usize)> =
-            found.arrivals.iter().map(|it| (it.unix_s, it.new_relays)).collect();
+            found.arrivals.iter().map(|arrival| (arrival.unix_s, arrival.new_relays)).collect();
         prop_assert_eq!(counted, naive);
         prop_assert_eq!(found.days.len(), views.len());
         // Each new relay has a slot: there is room for all.
-        prop_assert_eq!(found.waits_s.len(), found.arrivals.iter().map(|it| it.new_relays).sum::<usize>());
+        prop_assert_eq!(found.waits_s.len(), found.arrivals.iter().map(|arrival| arrival.new_relays).sum::<usize>());
     }
 }

@@ -18,7 +18,7 @@ fn naive(events: &[(i64, Event)], at: usize, length_s: i64) -> Windowed {
     let capacity = values.iter().copied().reduce(f64::max);
     Windowed {
         #[expect(clippy::cast_possible_truncation, reason = "it was a u32")]
-        capacity_byte_per_s: capacity.map(|it| it as u32),
+        capacity_byte_per_s: capacity.map(|capacity| capacity as u32),
         advertised_rsd: rsd(&values),
         weight_rsd: rsd(&shares),
     }
@@ -31,7 +31,7 @@ fn spec(length_s: i64) -> WindowSpec {
 fn rsd(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
@@ -76,7 +76,7 @@ proptest! {
             time += step;
             (time, *event)
         }).collect();
-        let mut sliding = Sliding::new(&lengths.iter().map(|it| spec(*it)).collect::<Vec<_>>());
+        let mut sliding = Sliding::new(&lengths.iter().map(|length| spec(*length)).collect::<Vec<_>>());
         for (at, (time, event)) in events.iter().enumerate() {
             match event {
                 Event::Published(value) => sliding.published(*time, *value),

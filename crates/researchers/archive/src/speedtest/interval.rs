@@ -36,7 +36,7 @@ pub fn of_interval(
         texts(&rows, 0).into_iter().zip(advertised).zip(weights)
     {
         if let Some(advertised_byte_per_s) = a_before.zip(a_after) {
-            let is_measured = measured.is_none_or(|it| it.contains(&relay));
+            let is_measured = measured.is_none_or(|measured| measured.contains(&relay));
             let weight_share = (w_before, w_after);
             changes.push(Change { is_measured, weight_share, advertised_byte_per_s });
         }

@@ -136,7 +136,7 @@ pub fn simulate(capacities_byte_per_s: &[f64], options: &SimulationOptions) -> S
     SpeedTest {
         from_unix_s: at(options.begins_at_hour),
         until_unix_s: at(options.begins_at_hour + options.test_hours),
-        measured_relays: changes.iter().filter(|it| it.is_measured).count(),
+        measured_relays: changes.iter().filter(|change| change.is_measured).count(),
         changes,
         hours,
         notes: Vec::new(),
@@ -202,14 +202,14 @@ impl<'a> Network<'a> {
             }
         });
         let relays: Vec<Relay> = relays.collect();
-        let capacity_byte_per_s = relays.iter().map(|it| it.capacity_byte_per_s).sum();
+        let capacity_byte_per_s = relays.iter().map(|relay| relay.capacity_byte_per_s).sum();
         Self { options, rng, relays, capacity_byte_per_s }
     }
 
     fn hour(&mut self, hour: u64) {
         let options = self.options;
         let now_s = 2 * DAY + hour * 3600;
-        let weights: f64 = self.relays.iter().map(|it| it.weight).sum();
+        let weights: f64 = self.relays.iter().map(|relay| relay.weight).sum();
         let day = std::f64::consts::TAU * (hour % 24) as f64 / 24.0;
         let traffic =
             options.load * self.capacity_byte_per_s * (1.0 + DAILY_SWING * libm::sin(day));
@@ -246,7 +246,7 @@ impl<'a> Network<'a> {
                 let most = 2 * u64::from(options.weight_hours.max(1));
                 relay.weighs_at_hour = hour + 1 + self.rng.random_range(0..most);
             }
-            if let Some(window) = window.and_then(|it| relay.windows.get_mut(it)) {
+            if let Some(window) = window.and_then(|window| relay.windows.get_mut(window)) {
                 window.weight_shares += share;
                 window.hours += 1.0;
                 window.advertised_byte_per_s = window.advertised_byte_per_s.max(published);
@@ -256,7 +256,7 @@ impl<'a> Network<'a> {
 
     fn report(&self, hour: u64) -> Hour {
         let sum = |relays: &mut dyn Iterator<Item = &Relay>| {
-            let published = relays.map(|it| f64::from(it.observed.published_byte_per_s()));
+            let published = relays.map(|relay| f64::from(relay.observed.published_byte_per_s()));
             published.sum::<f64>() * super::GBIT_PER_BYTE
         };
         let error = |capacity: fn(&Relay) -> f64| {
@@ -268,7 +268,7 @@ impl<'a> Network<'a> {
             measured_gbit_per_s: Some(sum(&mut self
                 .relays
                 .iter()
-                .filter(|it| it.tested_at_hour.is_some()))),
+                .filter(|relay| relay.tested_at_hour.is_some()))),
             weight_error: error(|relay| f64::from(relay.observed.published_byte_per_s())),
             true_weight_error: error(|relay| relay.capacity_byte_per_s),
         }

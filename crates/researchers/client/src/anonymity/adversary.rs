@@ -32,7 +32,8 @@ impl Adversary {
 
     /// An adversary with this random share of the relays, 0 to 1.
     pub fn with_relays(netdir: &NetDir, share: f64, rng: &mut impl Rng) -> Self {
-        let mut all: Vec<Fingerprint> = netdir.relays().iter().map(|it| it.fingerprint).collect();
+        let mut all: Vec<Fingerprint> =
+            netdir.relays().iter().map(|relay| relay.fingerprint).collect();
         all.shuffle(rng);
         #[expect(
             clippy::cast_possible_truncation,

@@ -139,7 +139,7 @@ fn without_weights_relays_are_chosen_uniformly_and_an_adversary_has_its_share() 
     let mut rng = StdRng::seed_from_u64(1);
     let adversaries = [Weights::Largest, Weights::Random]
         .map(|which| Adversary::with_weight(&network, 0.1, which, &mut rng));
-    assert!(adversaries.iter().all(|it| it.len() == 2), "{adversaries:?}");
+    assert!(adversaries.iter().all(|adversary| adversary.len() == 2), "{adversaries:?}");
     let weighted = run(study(&network, &Weighted, 1000), &adversaries);
     let alike = run(study(&network, &Uniform, 1000), &adversaries);
     assert_eq!(weighted, alike);

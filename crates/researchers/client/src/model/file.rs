@@ -73,7 +73,7 @@ pub fn write(model: &Model) -> std::io::Result<Vec<u8>> {
         failed: node.failed,
     };
     let link = |(pair, link): (&Pair, &Link)| WrittenLink {
-        between: pair.ends().map(|it| *it),
+        between: pair.ends().map(|end| *end),
         rtt_ms: link.rtt_ms,
         throughput_kb_s: link.throughput_kb_s,
     };

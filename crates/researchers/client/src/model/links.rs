@@ -57,7 +57,10 @@ pub fn of_links(
         let carried = carried.min(one).min(other).min(THROUGHPUT_MAX_KB_S);
         if carried > 0.0 {
             let link = links.entry(Pair::new(from, to)).or_default();
-            link.throughput_kb_s = Some(link.throughput_kb_s.map_or(carried, |it| it.max(carried)));
+            link.throughput_kb_s = Some(
+                link.throughput_kb_s
+                    .map_or(carried, |throughput_kb_s| throughput_kb_s.max(carried)),
+            );
         }
     }
     let oldest = latest.values().map(|it| it.until_unix_s.min(unix_time_s)).min();
@@ -148,7 +151,7 @@ mod tests {
 
     fn accounts(reports: &[(u8, u8, u64, u64)]) -> Vec<LinkObservations> {
         let of = |relay| {
-            let own = reports.iter().filter(|it| it.0 == relay);
+            let own = reports.iter().filter(|report| report.0 == relay);
             account(relay, 1, &own.map(|it| (it.1, it.2, it.3)).collect::<Vec<_>>())
         };
         (0..6).map(of).collect()
@@ -160,10 +163,10 @@ mod tests {
         fn no_link_looks_better_than_its_honest_end_reports(reports in reports()) {
             let model = of_links(&accounts(&reports), ANY, 1);
             for (pair, link) in model.links() {
-                let [a, b] = pair.ends().map(|it| it.as_bytes()[0]);
+                let [a, b] = pair.ends().map(|end| end.as_bytes()[0]);
                 prop_assert!(a != b);
                 let other = if a == 0 { b } else { continue };
-                let own = reports.iter().filter(|it| (it.0, it.1) == (0, other));
+                let own = reports.iter().filter(|report| (report.0, report.1) == (0, other));
                 let most = own.map(|it| it.2.max(it.3)).max();
                 prop_assert!(link.throughput_kb_s <= most.map(|it| it as f64), "{link:?} {most:?}");
             }

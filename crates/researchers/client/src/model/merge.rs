@@ -46,8 +46,9 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     };
     let relays: BTreeSet<Fingerprint> = all().flat_map(|it| it.nodes.keys().copied()).collect();
     let pairs: BTreeSet<Pair> = all().flat_map(|it| it.links.keys().copied()).collect();
-    let nodes: BTreeMap<Fingerprint, Node> = relays.iter().map(|it| (*it, node(it))).collect();
-    let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|it| (*it, link(it))).collect();
+    let nodes: BTreeMap<Fingerprint, Node> =
+        relays.iter().map(|relay| (*relay, node(relay))).collect();
+    let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|pair| (*pair, link(pair))).collect();
     links.retain(|_, link| *link != Link::default());
     // The median also of the age: no single model makes the result older or newer.
     let times = others.iter().map(|model| model.made_unix_s as f64).collect();
@@ -56,7 +57,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
         clippy::cast_sign_loss,
         reason = "a date in seconds"
     )]
-    let their_time = middle(times, quorum, false).map(|it| it as u64);
+    let their_time = middle(times, quorum, false).map(|middle| middle as u64);
     let made_unix_s = own.map(Model::made_unix_s).or(their_time).unwrap_or(0);
     Model::new(made_unix_s, nodes, links)
 }

@@ -40,7 +40,7 @@ impl Observations {
             node.failed = node.failed.saturating_add(u32::from(!seen.was_built));
             node.throughput_kb_s = larger(node.throughput_kb_s, seen.throughput_kb_s);
         }
-        let ms = |rtt: &Option<Duration>| rtt.map(|it| it.as_secs_f64() * 1e3);
+        let ms = |rtt: &Option<Duration>| rtt.map(|rtt| rtt.as_secs_f64() * 1e3);
         if let (Some(first), Some(rtt)) = (seen.path.first(), seen.rtts.first().and_then(ms)) {
             let node = self.nodes.entry(*first).or_default();
             node.entry_rtt_ms = Some(node.entry_rtt_ms.map_or(rtt, |old| old.min(rtt)));

@@ -132,7 +132,7 @@ proptest! {
     ) {
         let lies: Vec<_> = lies.into_iter().take(honest.len() - 1).collect();
         let mut models: Vec<Model> = honest.iter().map(|it| of_link(it.0, it.1)).collect();
-        lies.iter().for_each(|it| models.insert(place.min(models.len()), of_link(it.0, it.1)));
+        lies.iter().for_each(|lie| models.insert(place.min(models.len()), of_link(lie.0, lie.1)));
         let merged = merge(None, &models);
         let found = only(&merged).expect("most have it");
         let range = |of: fn(&(f64, f64)) -> f64| {
@@ -140,8 +140,8 @@ proptest! {
             values[0]..=values[values.len() - 1]
         };
         let (rtts, rates) = (range(|it| it.0), range(|it| it.1));
-        prop_assert!(found.rtt_ms.is_some_and(|it| rtts.contains(&it)), "{:?}", found);
-        prop_assert!(found.throughput_kb_s.is_some_and(|it| rates.contains(&it)), "{:?}", found);
+        prop_assert!(found.rtt_ms.is_some_and(|rtt_ms| rtts.contains(&rtt_ms)), "{:?}", found);
+        prop_assert!(found.throughput_kb_s.is_some_and(|throughput_kb_s| rates.contains(&throughput_kb_s)), "{:?}", found);
     }
 
     /// As many liars as honest ones can make a link look worse than it is, and never better than the best honest word.
@@ -151,12 +151,12 @@ proptest! {
         lies in prop::collection::vec((values(), values()), 6),
     ) {
         let mut models: Vec<Model> = honest.iter().map(|it| of_link(it.0, it.1)).collect();
-        models.extend(lies.iter().take(honest.len()).map(|it| of_link(it.0, it.1)));
+        models.extend(lies.iter().take(honest.len()).map(|lie| of_link(lie.0, lie.1)));
         let found = only(&merge(None, &models)).unwrap_or_default();
         let best_rtt = honest.iter().map(|it| it.0).fold(f64::INFINITY, f64::min);
         let best_rate = honest.iter().map(|it| it.1).fold(0.0, f64::max);
-        prop_assert!(found.rtt_ms.is_none_or(|it| it >= best_rtt));
-        prop_assert!(found.throughput_kb_s.is_none_or(|it| it <= best_rate));
+        prop_assert!(found.rtt_ms.is_none_or(|rtt_ms| rtt_ms >= best_rtt));
+        prop_assert!(found.throughput_kb_s.is_none_or(|throughput_kb_s| throughput_kb_s <= best_rate));
     }
 
     #[test]
@@ -165,7 +165,7 @@ proptest! {
     ) {
         let liars = lies.len().min(silent);
         let mut models = vec![Model::default(); silent];
-        models.extend(lies.iter().take(liars).map(|it| of_link(it.0, it.1)));
+        models.extend(lies.iter().take(liars).map(|lie| of_link(lie.0, lie.1)));
         prop_assert_eq!(only(&merge(None, &models)), None);
     }
 

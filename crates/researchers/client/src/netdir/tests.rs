@@ -101,7 +101,7 @@ fn the_known_share_of_paths_depends_on_weights_and_positions() {
     // Many that weigh nothing do not matter, unless all do.
     netdir.unknown = vec![(with(&[Flag::Exit]), 0); 9];
     assert!((netdir.path_share() - 1.0).abs() < 1e-9);
-    netdir.relays.iter_mut().for_each(|it| it.weight_kb_s = 0);
+    netdir.relays.iter_mut().for_each(|relay| relay.weight_kb_s = 0);
     assert!((netdir.path_share() - 0.1 * 3.0 / 12.0).abs() < 1e-9, "{}", netdir.path_share());
 }
 

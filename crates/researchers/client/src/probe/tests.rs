@@ -38,7 +38,7 @@ fn a_circuit_closed_as_unused_is_retried_once() {
     assert_ne!(second, first);
     prober.handle_event(Instant::ORIGIN, destroyed(second, DestroyReason::FINISHED));
     let probed = prober.poll_probed().expect("over");
-    assert!(probed.failure.is_some_and(|it| it.contains("finished")), "the reason");
+    assert!(probed.failure.is_some_and(|failure| failure.contains("finished")), "the reason");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Proxy {
             desired: choices.desired,
             ..SetPlan::new(legs.iter().map(plan).collect())
         };
-        let paths: Vec<_> = legs.iter().map(|leg| leg.map(|it| it.fingerprint)).collect();
+        let paths: Vec<_> = legs.iter().map(|leg| leg.map(|leg| leg.fingerprint)).collect();
         let (first, exit) = (*paths.first()?, legs.first()?[2].clone());
         self.circuits_opened += 1;
         let mut circuit = Circuit::new(self.circuits_opened, first, exit, now);
@@ -149,11 +149,11 @@ pub(super) fn leg_traffic<R: Rng>(
     number: CircuitNumber,
 ) -> Vec<LegTraffic> {
     let legs = client.legs(number).into_iter();
-    legs.map(|it| LegTraffic {
-        leg: it.leg,
-        received_messages: it.received,
-        sent_messages: it.sent,
-        rtt: it.rtt,
+    legs.map(|leg| LegTraffic {
+        leg: leg.leg,
+        received_messages: leg.received,
+        sent_messages: leg.sent,
+        rtt: leg.rtt,
     })
     .collect()
 }

@@ -177,11 +177,13 @@ impl Strategy for Geography {
             GeoRule::Exit(set) => position != Position::Exit || set.contains(&country),
             GeoRule::Exclude(set) => !set.contains(&country),
             GeoRule::Countries(bounds) => {
-                let all: BTreeSet<Country> = others().map(|it| it.0).chain([country]).collect();
+                let all: BTreeSet<Country> =
+                    others().map(|other| other.0).chain([country]).collect();
                 bounds.hold(all.len(), to_come)
             }
             GeoRule::Continents(bounds) => {
-                let all: BTreeSet<Continent> = others().map(|it| it.1).chain([continent]).collect();
+                let all: BTreeSet<Continent> =
+                    others().map(|other| other.1).chain([continent]).collect();
                 bounds.hold(all.len(), to_come)
             }
         };

@@ -204,7 +204,7 @@ impl LyingExit {
             RelayCommand::BEGIN => {
                 let text = String::from_utf8_lossy(message.data).into_owned();
                 let port = text.split('\0').next().and_then(|it| it.rsplit(':').next());
-                let port = port.and_then(|it| it.parse().ok()).unwrap_or(0);
+                let port = port.and_then(|port| port.parse().ok()).unwrap_or(0);
                 let stream_id = message.stream_id;
                 self.begin(at, stream_id, port);
             }
@@ -257,7 +257,7 @@ impl LyingExit {
     }
 
     fn begin(&mut self, at: (ConnId, CircId), stream_id: u16, port: u16) {
-        let Some(nonce) = self.circuits.get(&at).and_then(|it| it.nonce) else { return };
+        let Some(nonce) = self.circuits.get(&at).and_then(|circuit| circuit.nonce) else { return };
         let Some(behavior) = ExitBehavior::of_port(port) else { return };
         let Some(set) = self.sets.get_mut(&nonce) else { return };
         // A client whose leg is lost retransmits its messages with their old numbers.
@@ -313,8 +313,8 @@ impl LyingExit {
     /// Sends the next message according to the protocol.
     fn send_next(&mut self, nonce: ConfluxNonce, place: usize, command: RelayCommand, data: &[u8]) {
         let Some(at) = self.leg(nonce, place) else { return };
-        let sent = self.sets.get(&nonce).map_or(0, |it| it.sent);
-        let number = self.circuits.get(&at).map_or(0, |it| it.number);
+        let sent = self.sets.get(&nonce).map_or(0, |set| set.sent);
+        let number = self.circuits.get(&at).map_or(0, |circuit| circuit.number);
         if sent != number {
             // In two's complement.
             let skipped = sent.wrapping_sub(number) & u64::from(u32::MAX);
@@ -332,7 +332,7 @@ impl LyingExit {
         self.send_message(at, RelayCommand::CONFLUX_SWITCH, 0, &data);
         let Some(circuit) = self.circuits.get_mut(&at) else { return };
         let set = circuit.nonce.and_then(|nonce| self.sets.get(&nonce));
-        let skipped = match set.is_some_and(|it| it.resumes) {
+        let skipped = match set.is_some_and(|set| set.resumes) {
             true => i64::from(skipped.cast_signed()),
             false => i64::from(skipped),
         };
@@ -388,7 +388,7 @@ impl LyingExit {
             7 => ConfluxNote::Arrived(rng.random::<u64>() >> rng.random_range(0..64))
                 .encode_into(&mut note),
             8 => {
-                ConfluxNote::LostLegs(&rng.random::<[u8; 2]>().map(|it| it % 3))
+                ConfluxNote::LostLegs(&rng.random::<[u8; 2]>().map(|random| random % 3))
                     .encode_into(&mut note);
             }
             9 => {

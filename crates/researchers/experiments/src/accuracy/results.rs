@@ -37,7 +37,7 @@ pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut E
 fn answer(report: &ExperimentReport) -> String {
     let all = report.cases.len();
     let (held, open) = (report.count(CaseVerdict::Held), report.count(CaseVerdict::Inconclusive));
-    let mut ratios: Vec<f64> = report.cases.iter().filter_map(|it| it.ratio).collect();
+    let mut ratios: Vec<f64> = report.cases.iter().filter_map(|case| case.ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let (Some(low), Some(median), Some(high)) =
         (ratios.first(), median(ratios.iter().copied()), ratios.last())
@@ -59,7 +59,8 @@ fn figures(grid: &AccuracyGrid, cases: &[(&Cell, &Case)]) -> Vec<ExperimentFigur
             of_mode.filter_map(|(_, case)| case.ratio).collect()
         };
         let limits = grid.limits.iter();
-        let by_limit = limits.map(|it| (it.to_string(), ratios(&|cell| cell.limit == *it)));
+        let by_limit =
+            limits.map(|limit| (limit.to_string(), ratios(&|cell| cell.limit == *limit)));
         let teams = grid.teams.iter();
         let by_team = teams.map(|it| (team(*it), ratios(&|cell| cell.measurers == *it)));
         let (by, how, end) = match mode {

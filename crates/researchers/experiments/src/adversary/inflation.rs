@@ -66,7 +66,7 @@ fn run(context: &Context<'_>, part: Part) -> Result<Case> {
         outcome,
         honest: others.iter().map(middle).sum(),
         own: liars.iter().map(middle).sum(),
-        allocated: liars.iter().map(|it| it.round().allocated.as_mbit_per_s()).sum(),
+        allocated: liars.iter().map(|liar| liar.round().allocated.as_mbit_per_s()).sum(),
     };
     Ok(judge(part, &measured))
 }

@@ -232,7 +232,8 @@ pub(super) fn answer(cases: &[Case]) -> String {
 /// The estimates of the curve.
 pub(super) fn figure(cases: &[&Case]) -> Option<ExperimentFigure> {
     let points = |relay: &str| {
-        let of_relay = cases.iter().filter(|it| it.value("relay").is_some_and(|it| *it == relay));
+        let of_relay =
+            cases.iter().filter(|case| case.value("relay").is_some_and(|value| *value == relay));
         let point = |case: &&Case| {
             let count = case.value("client_circuits").and_then(serde_json::Value::as_f64)?;
             Some((count, case.ratio?))

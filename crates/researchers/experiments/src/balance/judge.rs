@@ -35,7 +35,7 @@ impl Results {
         let mut errors: Vec<Errors> = Vec::new();
         for run in &runs {
             let (name, seed) = (&run.key.variant, run.key.seed);
-            let is_known = errors.iter().any(|it| it.balancer == *name && it.seed == seed);
+            let is_known = errors.iter().any(|error| error.balancer == *name && error.seed == seed);
             if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
                 errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
             }
@@ -44,7 +44,7 @@ impl Results {
     }
 
     fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
-        self.errors.iter().filter(move |it| it.balancer == balancer)
+        self.errors.iter().filter(move |error| error.balancer == balancer)
     }
 
     fn nwe(&self, balancer: &str) -> Interval {
@@ -77,7 +77,7 @@ impl Results {
     /// Whether the median time to the last byte is lower with FlashFlow. No case if the network has no downloads
     /// of this size.
     fn faster(&self, load: u32, bytes: u32, paper: f64) -> Option<Case> {
-        if !self.runs.iter().any(|it| it.size(bytes).is_some()) {
+        if !self.runs.iter().any(|run| run.size(bytes).is_some()) {
             return None;
         }
         let last_byte = |it: &RunResult| it.size(bytes)?.last_byte().median();
@@ -147,7 +147,7 @@ impl Results {
         for errors in &self.errors {
             if errors.simulated_s > 0.0 {
                 let nwe =
-                    errors.nwe.map(|it| format!("network weight error {:.1} %, ", it * 100.0));
+                    errors.nwe.map(|nwe| format!("network weight error {:.1} %, ", nwe * 100.0));
                 notes.push(format!(
                     "{}, seed {}: {}measured in {:.0} simulated seconds, {} relays not measured.",
                     errors.balancer,
@@ -191,16 +191,17 @@ impl Results {
     }
 
     fn failures(&self, names: &[&str], loads: &[u32]) -> ExperimentFigure {
-        let x = Axis::columns(loads.iter().map(|it| format!("load {it} %")));
+        let x = Axis::columns(loads.iter().map(|load| format!("load {load} %")));
         let y = Axis { is_percent: true, ..Axis::new("downloads that failed, mean over clients") };
         let mut figure = ExperimentFigure::new("figure-9b", "Downloads that failed", x, y)
             .caption("Downloads that timed out or lost their circuit.");
         for (n, name) in names.iter().enumerate() {
             let mean = |load: u32| {
-                let sizes = simulated::runs(&self.runs, name, load).flat_map(|it| &it.sizes);
-                Interval::of(sizes.flat_map(|it| &it.failed_of_client)).mean
+                let sizes = simulated::runs(&self.runs, name, load).flat_map(|run| &run.sizes);
+                Interval::of(sizes.flat_map(|size| &size.failed_of_client)).mean
             };
-            let points = (0u32..).map(f64::from).zip(loads.iter().map(|it| mean(*it))).collect();
+            let points =
+                (0u32..).map(f64::from).zip(loads.iter().map(|load| mean(*load))).collect();
             figure = figure.with(Series::bars(name, Role::Nth(n), points));
         }
         figure
@@ -252,7 +253,7 @@ mod tests {
     }
 
     fn verdicts(results: &Results) -> Vec<CaseVerdict> {
-        results.cases(&[100]).iter().map(|it| it.verdict).collect()
+        results.cases(&[100]).iter().map(|case| case.verdict).collect()
     }
 
     #[test]
@@ -274,10 +275,11 @@ mod tests {
     #[test]
     fn a_seed_without_a_median_makes_the_claim_inconclusive() {
         let mut results = results([0.04, 0.29], [1.2, 1.1], [0, 0]);
-        let theirs = results.runs.iter_mut().find(|it| it.key.variant == TORFLOW);
+        let theirs = results.runs.iter_mut().find(|run| run.key.variant == TORFLOW);
         theirs.expect("one").sizes[0].unfinished = vec![Unfinished::FAILED; 20];
         let cases = results.cases(&[100]);
-        let faster = cases.iter().find(|it| it.name.contains("download faster")).expect("judged");
+        let faster =
+            cases.iter().find(|case| case.name.contains("download faster")).expect("judged");
         assert_eq!(faster.verdict, CaseVerdict::Inconclusive, "{faster:?}");
         assert!(faster.detail.contains("1 of 2 seeds have a median with torflow"), "{faster:?}");
     }
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn claims_fail_without_runs() {
         let verdicts = verdicts(&Results::default());
-        assert!(verdicts.iter().all(|it| *it == CaseVerdict::Failed), "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| *verdict == CaseVerdict::Failed), "{verdicts:?}");
         let answer = Results::default().answer(6);
         assert!(answer.contains("is not known.") && answer.contains("Only 0 of 6"), "{answer}");
     }
@@ -293,14 +295,15 @@ mod tests {
     #[test]
     fn texts_never_contain_nan() {
         let mut alone = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
-        alone.runs.retain(|it| it.key.variant == FLASHFLOW);
-        alone.errors.retain(|it| it.balancer == FLASHFLOW);
+        alone.runs.retain(|run| run.key.variant == FLASHFLOW);
+        alone.errors.retain(|error| error.balancer == FLASHFLOW);
         let answer = alone.answer(2);
         assert!(
             answer.contains("4.0 ± 0.0 % with FlashFlow") && !answer.contains("TorFlow"),
             "{answer}"
         );
-        let details: Vec<String> = alone.cases(&[100]).into_iter().map(|it| it.detail).collect();
+        let details: Vec<String> =
+            alone.cases(&[100]).into_iter().map(|case| case.detail).collect();
         assert!(
             !details.concat().contains("NaN") && !answer.contains("NaN"),
             "{details:?} {answer}"

@@ -35,7 +35,7 @@ impl Errors {
     #[expect(clippy::cast_precision_loss, reason = "weights and rates are far below 2⁵³")]
     pub(super) fn of(weighing: &Weighing, network: &Network, seed: u64) -> Self {
         let capacities = network.capacities();
-        let weights: Vec<f64> = weighing.weights.iter().map(|it| *it as f64).collect();
+        let weights: Vec<f64> = weighing.weights.iter().map(|weight| *weight as f64).collect();
         let known = weighing.estimates_bit_per_s.as_deref().unwrap_or_default();
         // A relay without an estimate counts as zero capacity.
         let estimates: Vec<f64> = known.iter().map(|it| it.unwrap_or(0) as f64).collect();
@@ -51,7 +51,7 @@ impl Errors {
                 .then(|| network_capacity_error(&estimates, &capacities))
                 .flatten(),
             rce: rce.collect(),
-            log_rwe: rwe.filter(|it| *it > 0.0).map(f64::log10).collect(),
+            log_rwe: rwe.filter(|rwe| *rwe > 0.0).map(f64::log10).collect(),
             not_measured: weighing.not_measured,
             simulated_s: weighing.simulated_s,
         }

@@ -187,14 +187,14 @@ fn sample(
 /// Our figure over C tor's: the geometric mean over runs, with its 95 % confidence interval.
 fn by_run(samples: &[ClientSample], figure: fn(&ClientSample) -> f64) -> Factor {
     let of = |name: &str| -> Vec<f64> {
-        samples.iter().filter(|it| it.name == name).map(figure).collect()
+        samples.iter().filter(|sample| sample.name == name).map(figure).collect()
     };
     Factor::of_pairs(of("ours").into_iter().zip(of("tor")))
 }
 
 fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
     let of = |name: &str, figure: fn(&ClientSample) -> f64| {
-        median_of(samples.iter().filter(|it| it.name == name), figure)
+        median_of(samples.iter().filter(|sample| sample.name == name), figure)
     };
     let [tor, ours] = ["tor", "ours"].map(|it| of(it, ClientSample::gbit_per_cpu_s));
     let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, ClientSample::first_byte_ms));
@@ -237,7 +237,7 @@ mod tests {
         };
         let runs = [10.0, 1000.0, 100.0];
         let samples: Vec<ClientSample> =
-            runs.iter().flat_map(|it| [sample("tor", *it), sample("ours", it * 1.25)]).collect();
+            runs.iter().flat_map(|run| [sample("tor", *run), sample("ours", run * 1.25)]).collect();
         let found = by_run(&samples, ClientSample::first_byte_ms);
         let (low, high) = found.interval.expect("three runs");
         assert!((found.value - 1.25).abs() < 1e-6 && high - low < 1e-6, "{found}");

@@ -200,7 +200,8 @@ impl Figures {
         let Self { relay, connections, circuits, soak_circuits, soak_s, .. } = self;
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;
-        let memory_mb: Vec<f64> = self.soak_memory_bytes.iter().map(|it| mb(*it)).collect();
+        let memory_mb: Vec<f64> =
+            self.soak_memory_bytes.iter().map(|soak_memory_byte| mb(*soak_memory_byte)).collect();
         // Memory that the first tenth adds is reused by the others.
         let settled_mb = memory_mb.get(1).copied().unwrap_or(f64::NAN);
         let last_mb = memory_mb.last().copied().unwrap_or(f64::NAN);

@@ -23,7 +23,7 @@ pub(super) fn case(cell: &Cell, truth: Option<f64>, measured: &Measured) -> Case
     let found = result.estimate();
     let name = cell.to_string();
     let case = result.case(name, truth, CaseVerdict::Failed, CaseVerdict::Missed);
-    let wrong_failure = failed.as_ref().filter(|it| !is_right_failure(place, it));
+    let wrong_failure = failed.as_ref().filter(|failed| !is_right_failure(place, failed));
     let case = match (wrong_failure, found) {
         (Some(outcome), _) => {
             case.ended(CaseVerdict::Missed, format!("with the broken path: {outcome}"))

@@ -145,13 +145,16 @@ pub(super) fn ramp_case(chain: &Chain, mode: &str, took: Option<Duration>) -> Ca
         let took_ms = took.as_secs_f64() * 1e3;
         format!("at the new optimum after {took_ms:.0} ms, {round_trips:.1} round trips")
     });
-    let is_fast = round_trips.is_some_and(|it| it <= ROUND_TRIPS_MAX);
+    let is_fast = round_trips.is_some_and(|round_trips| round_trips <= ROUND_TRIPS_MAX);
     Case::named(name)
         .column("mode", mode)
         .column("widened_hops", distance)
         .column("new_optimal_kb", kb(chain.doubled().optimal_cells()))
-        .column("reached_after_ms", took.map(|it| (it.as_secs_f64() * 1e3).round()))
-        .column("reached_after_round_trips", round_trips.map(|it| (it * 10.0).round() / 10.0))
+        .column("reached_after_ms", took.map(|took| (took.as_secs_f64() * 1e3).round()))
+        .column(
+            "reached_after_round_trips",
+            round_trips.map(|round_trip| (round_trip * 10.0).round() / 10.0),
+        )
         .ended(CaseVerdict::of(is_fast), detail)
 }
 

@@ -102,8 +102,8 @@ impl Rates {
             ours_high_mbit_per_s: ours.1,
             pairs: ratio.pairs,
             paired_ratio: ratio.factor.value,
-            paired_ratio_low: ratio.factor.interval.map(|it| it.0),
-            paired_ratio_high: ratio.factor.interval.map(|it| it.1),
+            paired_ratio_low: ratio.factor.interval.map(|interval| interval.0),
+            paired_ratio_high: ratio.factor.interval.map(|interval| interval.1),
             tor_to_first_byte_s: median(self.c_tor_first_s.iter().copied()),
             ours_to_first_byte_s: median(self.ours_first_s.iter().copied()),
         })

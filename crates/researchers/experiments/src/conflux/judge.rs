@@ -36,9 +36,11 @@ impl Change {
             return None;
         }
         let quotient = parts / wholes;
-        let left: Vec<f64> = pairs.iter().map(|it| it.0 - quotient * it.1).collect();
-        let half = Interval::of(&left).half_width.map(|it| it * pairs.len() as f64 / wholes);
-        Some(Self { percent: (quotient - 1.0) * 100.0, half_width: half.map(|it| it * 100.0) })
+        let left: Vec<f64> = pairs.iter().map(|pair| pair.0 - quotient * pair.1).collect();
+        let half = Interval::of(&left)
+            .half_width
+            .map(|half_width| half_width * pairs.len() as f64 / wholes);
+        Some(Self { percent: (quotient - 1.0) * 100.0, half_width: half.map(|half| half * 100.0) })
     }
 
     /// Held if significantly faster, missed if significantly slower.
@@ -60,13 +62,13 @@ impl fmt::Display for Change {
 }
 
 fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
-    let its = trials.iter().filter(|it| it.method == method && it.size_mb == size_mb);
+    let its = trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb);
     its.filter_map(|it| Some((it.run, it.seen.as_ref().ok()?.took_s))).collect()
 }
 
 /// The times of these downloads if only the rates of bridges limited them.
 fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
-    let its = trials.iter().filter(|it| it.method == method && it.size_mb == size_mb);
+    let its = trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb);
     its.filter(|it| it.seen.is_ok()).map(|it| (it.run, size_mb * 8.0 / it.capacity_mbit)).collect()
 }
 
@@ -92,22 +94,23 @@ pub(super) fn cases(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Case> {
 fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) -> Case {
     let Method { who, exit, legs } = method;
     let all: Vec<&Trial> =
-        trials.iter().filter(|it| it.method == method && it.size_mb == size_mb).collect();
+        trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb).collect();
     let seen = times(trials, method, size_mb);
     let problems: Vec<&String> = all.iter().filter_map(|it| it.seen.as_ref().err()).collect();
     let mean = Interval::of(seen.values().copied());
     let against = |other: Option<Method>| {
-        Change::of(&seen, &times(trials, other.filter(|it| *it != method)?, size_mb))
+        Change::of(&seen, &times(trials, other.filter(|other| *other != method)?, size_mb))
     };
     let change = against(baseline(plan));
-    let ideal = baseline(plan).filter(|it| *it != method && legs > 1).and_then(|other| {
-        let whole = ideal_times(trials, other, size_mb);
-        Change::of(&ideal_times(trials, method, size_mb), &whole)
-    });
+    let ideal =
+        baseline(plan).filter(|baseline| *baseline != method && legs > 1).and_then(|other| {
+            let whole = ideal_times(trials, other, size_mb);
+            Change::of(&ideal_times(trials, method, size_mb), &whole)
+        });
     let fewer = against(Some(Method { legs: legs.saturating_sub(1), ..method }));
     let first = all.iter().filter_map(|it| it.seen.as_ref().ok()).map(|it| it.first_byte_s);
-    let percent = |change: Option<Change>| change.and_then(|it| rounded(it.percent));
-    let half = |change: Option<Change>| change.and_then(|it| rounded(it.half_width?));
+    let percent = |change: Option<Change>| change.and_then(|change| rounded(change.percent));
+    let half = |change: Option<Change>| change.and_then(|change| rounded(change.half_width?));
     let shares = shares(&all);
     let mut detail = format!("{mean} s");
     if let Some(change) = change {
@@ -138,8 +141,8 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
         .column("change_against_one_leg_fewer_percent", percent(fewer))
         .column("change_against_one_leg_fewer_interval", half(fewer))
         .column("change_by_capacity_percent", percent(ideal))
-        .column("change_paper_percent", paper.map(|it| -it.0))
-        .column("change_against_one_leg_fewer_paper_percent", paper.map(|it| -it.1))
+        .column("change_paper_percent", paper.map(|paper| -paper.0))
+        .column("change_against_one_leg_fewer_paper_percent", paper.map(|paper| -paper.1))
         .column("first_byte_s", median(first).and_then(rounded))
         .column("leg_shares_percent", shares);
     let verdict = match (problems.first(), change) {
@@ -168,7 +171,7 @@ fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
 /// The share of all traffic on each leg, in the client's order, such as `60 / 40`. `None` for single circuits.
 fn shares(trials: &[&Trial]) -> Option<String> {
     let mut carried: Vec<u64> = Vec::new();
-    for seen in trials.iter().filter_map(|it| it.seen.as_ref().ok()) {
+    for seen in trials.iter().filter_map(|trial| trial.seen.as_ref().ok()) {
         carried.resize(carried.len().max(seen.carried.len()), 0);
         carried.iter_mut().zip(&seen.carried).for_each(|(all, one)| *all += one);
     }
@@ -221,7 +224,7 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
 
 /// The change against plain Tor by legs.
 fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64, f64)> {
-    let whole = baseline(plan).map(|it| times(trials, it, size_mb)).unwrap_or_default();
+    let whole = baseline(plan).map(|baseline| times(trials, baseline, size_mb)).unwrap_or_default();
     let its = plan.methods.iter().filter(|it| it.who == ClientKind::Ours && it.exit == exit);
     its.filter_map(|it| {
         let change = Change::of(&times(trials, *it, size_mb), &whole)?;
@@ -240,7 +243,7 @@ pub(super) fn notes(plan: &ConfluxSettings) -> Vec<String> {
 /// The answer of the report.
 pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -> String {
     let answer = |size_mb: f64, exit| {
-        let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|it| it.0 > 1.0);
+        let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|gain| gain.0 > 1.0);
         let gains: Vec<String> =
             gains.map(|(legs, percent)| format!("{legs} legs {percent:+.0} %")).collect();
         (!gains.is_empty())
@@ -250,7 +253,7 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
         .into_iter()
         .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| answer(*size, exit)))
         .collect();
-    let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
+    let held = cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let judged = cases.iter().filter(|case| case.verdict.is_judged()).count();
     format!("{held} of {judged} are significantly faster than plain Tor. {}.", all.join("; "))
 }

@@ -70,7 +70,8 @@ impl Identities {
     pub(super) fn new() -> Result<Self> {
         let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S)?;
         let certificates = issuer.tls_credentials()?.0;
-        let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
+        let certificate =
+            certificates.first().map(|certificate| certificate.to_vec()).unwrap_or_default();
         let mut identity = || Ok::<_, Error>(Arc::new(issuer.identity()?));
         let bridges = (0..LEGS_MAX).map(|_| identity()).collect::<Result<_, _>>()?;
         let middles = (0..LEGS_MAX).map(|_| identity()).collect::<Result<_, _>>()?;
@@ -163,7 +164,7 @@ impl SimulatedBridges {
     fn download(&mut self, method: Method, bytes: u64) -> Result<DownloadFigures, String> {
         let circuit = self.open(method);
         let is_built = |wire: &Wire, client| {
-            wire.node::<Engine>(client).is_some_and(|it| it.is_built(circuit))
+            wire.node::<Engine>(client).is_some_and(|node| node.is_built(circuit))
         };
         self.until("circuits are open", is_built)?;
         let first = self.begin(circuit, Transfer::download(1, 1));
@@ -171,7 +172,7 @@ impl SimulatedBridges {
         let stream = self.begin(circuit, Transfer::download(2, bytes));
         let figures = self.complete(stream)?;
         let client = self.wire.node::<Engine>(self.client);
-        let legs = client.map(|it| it.legs(circuit)).unwrap_or_default();
+        let legs = client.map(|client| client.legs(circuit)).unwrap_or_default();
         if method.who == ClientKind::Ours && legs.len() != method.legs {
             return Err(format!("{} legs were linked", legs.len()));
         }
@@ -204,7 +205,7 @@ impl SimulatedBridges {
     /// Waits until a transfer completes.
     fn complete(&mut self, stream: StreamNumber) -> Result<onion::client::Figures, String> {
         let is_over = |wire: &Wire, client| {
-            wire.node::<Engine>(client).is_none_or(|it| it.figures(stream).is_none())
+            wire.node::<Engine>(client).is_none_or(|node| node.figures(stream).is_none())
         };
         self.until("the download has ended", is_over)?;
         let client = self.client_mut();

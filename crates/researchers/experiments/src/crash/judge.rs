@@ -126,7 +126,8 @@ impl CrashRound {
             problems.extend(self.verdict_problem(verdict, ratio));
         }
         // A round has a single order, which the relay must accept.
-        problems.extend(self.refusals.iter().map(|it| format!("the relay refused: {it}")));
+        problems
+            .extend(self.refusals.iter().map(|refusal| format!("the relay refused: {refusal}")));
         problems.extend(self.leftovers.iter().cloned());
         problems
     }

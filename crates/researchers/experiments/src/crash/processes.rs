@@ -158,7 +158,7 @@ impl Processes {
 
     /// Starts counting what the current measurers receive from the relay.
     pub(super) fn witness(&self) -> Result<Witness> {
-        let by = self.measurers.iter().map(|it| it.process.pid()).collect();
+        let by = self.measurers.iter().map(|measurer| measurer.process.pid()).collect();
         let counts = vec![Count::Received { by, from: self.relay.process.pid() }];
         Witness::start(counts, self.clock).map_err(Error::witness)
     }
@@ -171,14 +171,14 @@ impl Processes {
     /// The numbers of a process's listening and other TCP sockets.
     fn sockets(&self, who: Victim) -> (usize, usize) {
         let sockets = self.pid(who).map(tcp_sockets).unwrap_or_default();
-        let listening = sockets.iter().filter(|it| it.is_listening).count();
+        let listening = sockets.iter().filter(|socket| socket.is_listening).count();
         (listening, sockets.len() - listening)
     }
 
     /// Its listening address; `None` for the coordinator.
     pub(super) fn address(&self, who: Victim) -> Option<SocketAddr> {
         match who {
-            Victim::Measurer(place) => self.measurers.get(place).map(|it| it.address),
+            Victim::Measurer(place) => self.measurers.get(place).map(|measurer| measurer.address),
             Victim::Target => Some(self.relay.target.address),
             Victim::Coordinator | Victim::Nobody => None,
         }
@@ -186,7 +186,7 @@ impl Processes {
 
     fn process(&self, who: Victim) -> Option<&OwnProcess> {
         match who {
-            Victim::Measurer(place) => self.measurers.get(place).map(|it| &it.process),
+            Victim::Measurer(place) => self.measurers.get(place).map(|measurer| &measurer.process),
             Victim::Target => Some(&self.relay.process),
             Victim::Coordinator | Victim::Nobody => None,
         }

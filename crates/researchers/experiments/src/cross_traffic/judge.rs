@@ -60,7 +60,7 @@ impl What {
     pub(super) fn value(self, probed: &Probed) -> Option<f64> {
         match self {
             Self::Node | Self::Streams => probed.throughput_kb_s,
-            Self::SetUp => probed.setup().map(|it| it.as_secs_f64() * 1e3),
+            Self::SetUp => probed.setup().map(|setup| setup.as_secs_f64() * 1e3),
         }
     }
 }
@@ -209,7 +209,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
     let judged: Vec<String> = cases
         .iter()
         .filter(is_judged)
-        .map(|it| format!("{} {} ({})", it.name, it.detail, it.verdict.word()))
+        .map(|case| format!("{} {} ({})", case.name, case.detail, case.verdict.word()))
         .collect();
     format!("{}.", judged.join("; "))
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn verdict_of(cases: &[Case], name: &str) -> CaseVerdict {
-        cases.iter().find(|it| it.name == name).expect(name).verdict
+        cases.iter().find(|case| case.name == name).expect(name).verdict
     }
 
     #[test]

@@ -226,8 +226,8 @@ impl Circuits {
         }
         let circuits: Vec<&Circuit> = ids.iter().filter_map(|id| self.by_id.get(id)).collect();
         service.requested = circuits.len();
-        service.alive = circuits.iter().filter(|it| it.is_alive()).count();
-        for circuit in circuits.iter().filter(|it| !it.is_alive()) {
+        service.alive = circuits.iter().filter(|circuit| circuit.is_alive()).count();
+        for circuit in circuits.iter().filter(|circuit| !circuit.is_alive()) {
             let reason = circuit.lost.map_or("no answer", |_| &circuit.reason);
             *service.losses.entry(reason.to_owned()).or_default() += 1;
         }

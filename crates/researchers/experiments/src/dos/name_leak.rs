@@ -90,7 +90,7 @@ mod tests {
         let leak = NameLeak::of(&probes).expect("enough");
         assert_eq!((leak.by_ttl, leak.ttls_s.clone()), (0.5, vec![60]));
         assert!(leak.by_time < 0.6, "{leak:?}");
-        probes.iter_mut().filter(|it| it.was_asked).for_each(|it| it.ttl_s = 59);
+        probes.iter_mut().filter(|probe| probe.was_asked).for_each(|probe| probe.ttl_s = 59);
         assert_eq!(NameLeak::of(&probes).expect("enough").by_ttl, 1.0);
         let error = NameLeak::of(&probes[..15]).expect_err("too few");
         assert!(error.contains("8 answers"), "{error}");

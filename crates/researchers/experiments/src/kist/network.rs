@@ -69,7 +69,7 @@ mod tests {
         let runs = [("vanilla", vanilla), ("kist", kist)].map(|(name, kernel_queue_ms)| {
             RunResult { kernel_queue_ms, ..RunResult::blank(name, 1) }
         });
-        let cases: Vec<Case> = claims(&runs).iter().map(|it| it.case(&runs, 100)).collect();
+        let cases: Vec<Case> = claims(&runs).iter().map(|claim| claim.case(&runs, 100)).collect();
         cases.into_iter().nth(2).expect("three of kist")
     }
 

@@ -247,7 +247,8 @@ fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Ce
         Vary::Seconds => {
             let lengths = extent.choose(&[10, 20, 30, 60], &[10, 30], &[20]);
             for relay in 0..relays {
-                cells.extend(lengths.iter().map(|it| Cell { seconds: *it, ..usual(relay) }));
+                cells
+                    .extend(lengths.iter().map(|length| Cell { seconds: *length, ..usual(relay) }));
             }
         }
         Vary::Buffers => {
@@ -275,16 +276,19 @@ mod tests {
     }
 
     fn of(cells: &[Cell], vary: Vary) -> Vec<String> {
-        let names = cells.iter().filter(|it| it.vary == vary).map(ToString::to_string);
-        names.filter_map(|it| it.split_once(", ").map(|(_, rest)| rest.to_owned())).collect()
+        let names = cells.iter().filter(|cell| cell.vary == vary).map(ToString::to_string);
+        names.filter_map(|name| name.split_once(", ").map(|(_, rest)| rest.to_owned())).collect()
     }
 
     #[test]
     fn all_teams_of_the_four_hosts_measure_each_relay() {
         let teams = of(&planned(false, ""), Vary::Team);
         assert_eq!(teams.len(), 15 * 3);
-        assert_eq!(teams.iter().filter(|it| **it == "US-NW+US-E+NL+IN").count(), 3);
-        assert!(teams.iter().all(|it| !it.contains("US-SW")), "the relay's host does not measure");
+        assert_eq!(teams.iter().filter(|team| **team == "US-NW+US-E+NL+IN").count(), 3);
+        assert!(
+            teams.iter().all(|team| !team.contains("US-SW")),
+            "the relay's host does not measure"
+        );
     }
 
     #[test]
@@ -301,7 +305,11 @@ mod tests {
     fn given_sockets_apply_to_other_runs_but_not_to_the_truth() {
         let paper = planned(false, "--vary team,sockets --sockets 160");
         let teams = paper.iter().filter(|it| it.vary == Vary::Team);
-        assert!(teams.into_iter().all(|it| it.sockets == Some(160) && it.params().max_rounds == 1));
+        assert!(
+            teams
+                .into_iter()
+                .all(|team| team.sockets == Some(160) && team.params().max_rounds == 1)
+        );
         assert_eq!(paper[0].truth(30).sockets, None);
         let varied = of(&paper, Vary::Sockets);
         assert!(varied.contains(&"IN, 5 sockets".to_owned()), "{varied:?}");
@@ -319,7 +327,7 @@ mod tests {
             let is_given = matches!(it.vary, Vary::Sockets | Vary::Buffers);
             assert_eq!(it.sockets.is_some(), is_given);
             assert_eq!(it.params().max_rounds == 1, is_given, "given sockets do not grow");
-            assert_eq!(it.path().map(|it| it.first_sockets), it.sockets);
+            assert_eq!(it.path().map(|path| path.first_sockets), it.sockets);
         }
         let mut names: Vec<String> = cells.iter().map(ToString::to_string).collect();
         names.sort();

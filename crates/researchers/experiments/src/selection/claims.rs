@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn verdicts(cases: &[Case]) -> Vec<CaseVerdict> {
-        cases.iter().map(|it| it.verdict).collect()
+        cases.iter().map(|case| case.verdict).collect()
     }
 
     #[test]

@@ -120,7 +120,8 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
     };
     let (slow, fast) = (share(|it| it <= SLOW_MBIT), share(|it| it >= FAST_MBIT));
     let (rates, setup) = (of(&downloads.circuits, rate), of(&downloads.circuits, setup_ms));
-    let failed = downloads.circuits.iter().filter(|it| it.throughput_kb_s.is_none()).count();
+    let failed =
+        downloads.circuits.iter().filter(|circuit| circuit.throughput_kb_s.is_none()).count();
     let case = Case::named("users load slow relays and no fast ones")
         .column("users", downloads.users)
         .column("circuits", downloads.circuits.len())

@@ -57,8 +57,8 @@ pub(super) fn case(model: &Model, network: &SelectionNetwork, load: Load) -> Opt
 fn compared(links: &[(f64, Duration)], load: Load) -> Case {
     let error = |(rtt_ms, truth): &(f64, Duration)| rtt_ms / (truth.as_secs_f64() * 1e3) - 1.0;
     let errors: Vec<f64> = links.iter().map(error).collect();
-    let worst = errors.iter().map(|it| it.abs()).fold(0.0, f64::max);
-    let close = errors.iter().filter(|it| it.abs() <= CLOSE).count();
+    let worst = errors.iter().map(|error| error.abs()).fold(0.0, f64::max);
+    let close = errors.iter().filter(|error| error.abs() <= CLOSE).count();
     let mean = Interval::of(&errors);
     let verdict = match close == errors.len() {
         true => CaseVerdict::Held,

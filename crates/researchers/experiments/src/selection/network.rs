@@ -116,7 +116,7 @@ impl SelectionNetwork {
             false => joined.iter().map(JoinedRelay::rsa).collect(),
         };
         let relays: Vec<Fingerprint> =
-            fingerprints.iter().map(|it| Fingerprint::from_bytes(*it)).collect();
+            fingerprints.iter().map(|fingerprint| Fingerprint::from_bytes(*fingerprint)).collect();
         write_weights(&network, &relays)?;
         output.doing("waiting for the consensus that lists them with their weights");
         network.wait_until_known(&fingerprints, PATIENCE)?;
@@ -243,7 +243,7 @@ fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>> {
     thread::scope(|scope| {
         let spawn = |(number, place)| scope.spawn(move || start(number, place));
         let threads: Vec<_> = PLACES.iter().enumerate().map(spawn).collect();
-        let joined = threads.into_iter().map(|it| match it.join() {
+        let joined = threads.into_iter().map(|thread| match thread.join() {
             Ok(relay) => relay,
             Err(panic) => std::panic::resume_unwind(panic),
         });

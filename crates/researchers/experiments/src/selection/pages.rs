@@ -94,7 +94,7 @@ impl PageClients {
     pub(super) fn start(network: &SelectionNetwork) -> Result<Self> {
         let servers =
             SERVERS.iter().map(|number| network.server_at(*number)).collect::<Result<Vec<_>>>()?;
-        let known: Vec<[u8; 20]> = network.relays().iter().map(|it| *it.as_bytes()).collect();
+        let known: Vec<[u8; 20]> = network.relays().iter().map(|relay| *relay.as_bytes()).collect();
         // With Conflux, the client would use two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let mut tor = Client::start(network.network(), "reader", &extra, &known, PATIENCE)?;
@@ -184,7 +184,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
     let results = || fetched.iter().filter(|it| !it.headers.is_empty());
     let mut cases: Vec<Case> = results().map(of_one).collect();
     let of = |via| {
-        let found = results().find(|it| it.via == via);
+        let found = results().find(|result| result.via == via);
         found.map(|it| Interval::of(it.seconds()))
     };
     let pairs = [
@@ -205,7 +205,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
 
 impl PageResults {
     fn seconds(&self) -> Vec<f64> {
-        self.headers.iter().filter_map(|it| it.as_ref().ok().copied()).collect()
+        self.headers.iter().filter_map(|header| header.as_ref().ok().copied()).collect()
     }
 }
 
@@ -215,7 +215,8 @@ fn of_one(fetched: &PageResults) -> Case {
     let interval = Interval::of(&seconds);
     let mean = interval.mean;
     let free = seconds.len().saturating_sub(1) as f64;
-    let deviation = (seconds.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / free).sqrt();
+    let deviation =
+        (seconds.iter().map(|second| (second - mean).powi(2)).sum::<f64>() / free).sqrt();
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let most = seconds.iter().copied().fold(0.0, f64::max);
     let middle = median(seconds.iter().copied());
@@ -228,7 +229,7 @@ fn of_one(fetched: &PageResults) -> Case {
         .column("header_s_deviation", rounded(deviation))
         .column("header_s_least", rounded(least))
         .column("header_s_most", rounded(most));
-    let error = fetched.headers.iter().find_map(|it| it.as_ref().err());
+    let error = fetched.headers.iter().find_map(|header| header.as_ref().err());
     let error = error.map_or_else(String::new, |error| format!("; the first failure: {error}"));
     let detail = format!(
         "median {:.2} s, mean {interval} s (standard deviation {deviation:.2} s, {least:.2} to {most:.2} s), {failed} of {} failed{error}",
@@ -263,7 +264,7 @@ mod tests {
         // Squares of 2, 1, 0 and 3, over three.
         assert_eq!(column("header_s_deviation"), Some(2.1602));
         assert!(cases[0].detail.ends_with("the first failure: no answer"), "{:?}", cases[0]);
-        let names: Vec<&str> = cases.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names[2..], ["table V: C tor over no anonymity"], "our client has no results");
         assert_eq!(cases[2].verdict, CaseVerdict::Held);
     }

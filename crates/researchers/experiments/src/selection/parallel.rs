@@ -44,7 +44,7 @@ pub(super) fn probe(
             all.push(probed);
             done(all.len());
         }
-        threads.into_iter().try_for_each(|it| match it.join() {
+        threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(ended) => Ok(ended?),
             Err(panic) => std::panic::resume_unwind(panic),
         })

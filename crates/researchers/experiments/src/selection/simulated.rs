@@ -74,14 +74,14 @@ fn claims(runs: &[RunResult]) -> Vec<Claim> {
 fn entropies(network: &Network) -> [f64; 2] {
     let total = |is_guard: bool, is_exit: bool| -> f64 {
         let of_kind = |it: &&Relay| it.is_guard == is_guard && it.is_exit == is_exit;
-        network.relays.iter().filter(of_kind).map(|it| it.weight as f64).sum()
+        network.relays.iter().filter(of_kind).map(|relay| relay.weight as f64).sum()
     };
     let (g, m) = (total(true, false), total(false, false));
     let at = PositionWeights::of(g, m, total(false, true), total(true, true));
     let entropy = |weight: &dyn Fn(&Relay) -> f64| {
         let weights: Vec<f64> = network.relays.iter().map(weight).collect();
         let all: f64 = weights.iter().sum();
-        let shares = weights.into_iter().map(|it| it / all).filter(|it| *it > 0.0);
+        let shares = weights.into_iter().map(|weight| weight / all).filter(|it| *it > 0.0);
         -shares.map(|share| share * share.log2()).sum::<f64>()
     };
     let guard = |it: &Relay| {
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn runs_are_compared_seed_by_seed_and_failed_downloads_are_inconclusive() {
         let verdicts = |runs: &[RunResult]| -> Vec<CaseVerdict> {
-            claims(runs).iter().map(|it| it.case(runs, 100).verdict).collect()
+            claims(runs).iter().map(|claim| claim.case(runs, 100).verdict).collect()
         };
         // Seeds differ far more than variants do.
         let both = |seed: u64, s: f64, failed: usize| {

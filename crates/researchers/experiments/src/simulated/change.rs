@@ -30,7 +30,7 @@ impl Change {
         let factor = log.mean.exp();
         let percent = Interval {
             mean: (factor - 1.0) * 100.0,
-            half_width: log.half_width.map(|it| factor * it * 100.0),
+            half_width: log.half_width.map(|half_width| factor * half_width * 100.0),
             count: log.count,
         };
         let seeds = runs(all, other, load).filter(|run| counterpart(run).is_some()).count();

@@ -95,8 +95,8 @@ impl Quantity {
         let mut all: Vec<Self> = sizes.iter().flat_map(of_size).collect();
         let downloads =
             |it: &RunResult, bytes| it.size(bytes).map_or(0, |size| size.last_byte_s.len());
-        let has_enough = |bytes: u32| runs.iter().all(|it| downloads(it, bytes) >= DOWNLOADS_MIN);
-        all.extend(sizes.iter().copied().rfind(|it| has_enough(*it)).map(Self::fairness));
+        let has_enough = |bytes: u32| runs.iter().all(|run| downloads(run, bytes) >= DOWNLOADS_MIN);
+        all.extend(sizes.iter().copied().rfind(|size| has_enough(*size)).map(Self::fairness));
         all.extend([
             Self::new("failed_percent", "failed downloads", "%", |it| {
                 Some(it.failed_share()? * 100.0)
@@ -215,7 +215,12 @@ impl Expected {
         let is_so = match self {
             Self::AtMost(most) => percent <= most,
             Self::AtLeast(least) => percent >= least,
-            Self::Less if change.percent.half_width.is_none_or(|it| percent.abs() <= it) => {
+            Self::Less
+                if change
+                    .percent
+                    .half_width
+                    .is_none_or(|half_width| percent.abs() <= half_width) =>
+            {
                 return CaseVerdict::Inconclusive;
             }
             Self::Less => percent < 0.0,
@@ -228,7 +233,8 @@ impl Claim {
     pub(crate) fn case(&self, all: &[RunResult], load: u32) -> Case {
         let Self { variant, against, quantity, expected, paper_percent } = self;
         let (change, case) = quantity.difference(all, against, variant, load);
-        let paper = paper_percent.map_or_else(String::new, |it| format!("; paper {it:+.0} %"));
+        let paper = paper_percent
+            .map_or_else(String::new, |paper_percent| format!("; paper {paper_percent:+.0} %"));
         let (name, detail) =
             (format!("{}: {expected}", case.name), format!("{}{paper}", case.detail));
         let case = Case { name, ..case }.ended(expected.verdict(&change), detail);
@@ -274,7 +280,7 @@ impl Comparison<'_> {
                 Ok(Some((self.choose)(batch.at_load(key.load_percent), &key.variant)))
             })?;
         let mut cases = self.judged(&runs, &batch.loads);
-        let verdicts = cases.iter().map(|it| format!("{} ({})", it.name, it.verdict.word()));
+        let verdicts = cases.iter().map(|case| format!("{} ({})", case.name, case.verdict.word()));
         let answer = match cases.is_empty() {
             true => format!("{} of {planned} runs; see the comparison.", runs.len()),
             false => format!("{}.", verdicts.collect::<Vec<_>>().join("; ")),
@@ -296,7 +302,8 @@ impl Comparison<'_> {
 
     fn judged(&self, runs: &[RunResult], loads: &[u32]) -> Vec<Case> {
         let claims = (self.claims)(runs);
-        let of_load = |load: &u32| claims.iter().map(|it| it.case(runs, *load)).collect::<Vec<_>>();
+        let of_load =
+            |load: &u32| claims.iter().map(|claim| claim.case(runs, *load)).collect::<Vec<_>>();
         loads.iter().flat_map(of_load).collect()
     }
 }

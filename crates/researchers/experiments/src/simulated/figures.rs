@@ -95,7 +95,7 @@ pub(crate) fn throughput(
     loads: &[u32],
 ) -> ExperimentFigure {
     let groups = pooled(all, variants, loads, |runs| -> Vec<f64> {
-        runs.flat_map(|it| it.sent_mbit_per_s.iter().copied()).collect()
+        runs.flat_map(|run| run.sent_mbit_per_s.iter().copied()).collect()
     });
     let label = "what all relays sent, Mbit/s";
     let mut figure =

@@ -20,14 +20,14 @@ impl Interval {
     #[expect(clippy::cast_precision_loss, reason = "a handful of seeds")]
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = impl Borrow<f64>>) -> Self {
-        let values = values.into_iter().map(|it| *it.borrow());
-        let values: Vec<f64> = values.filter(|it| it.is_finite()).collect();
+        let values = values.into_iter().map(|value| *value.borrow());
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
         let free = count.saturating_sub(1) as f64;
         // An error for fewer than two values, which have no variance.
         let half_width = StudentsT::new(0.0, 1.0, free).ok().map(|student| {
-            let squares: f64 = values.iter().map(|it| (it - mean).powi(2)).sum();
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
             student.inverse_cdf(0.975) * (squares / free / count as f64).sqrt()
         });
         Self { mean, half_width, count }
@@ -36,7 +36,7 @@ impl Interval {
     /// The interval of all values multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
-        let half_width = self.half_width.map(|it| it * factor.abs());
+        let half_width = self.half_width.map(|half_width| half_width * factor.abs());
         Self { mean: self.mean * factor, half_width, ..self }
     }
 }

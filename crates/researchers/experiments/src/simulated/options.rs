@@ -136,7 +136,7 @@ impl Batch {
     /// Whether this process performs the run. All loads of a variant and seed are in one part.
     pub(crate) fn is_in_shard(&self, key: &RunKey, variants: &[&str]) -> bool {
         let Some(shard) = self.shard else { return true };
-        let place = variants.iter().position(|it| *it == key.variant).unwrap_or(0) as u64;
+        let place = variants.iter().position(|variant| *variant == key.variant).unwrap_or(0) as u64;
         let group = (key.seed - 1) * variants.len() as u64 + place;
         shard.takes(group)
     }
@@ -152,7 +152,7 @@ impl Batch {
     pub(crate) fn parameters(&self) -> Vec<(String, String)> {
         let network = &self.network;
         let capacity: f64 = network.capacities().iter().sum::<f64>() * 1e-9;
-        let loads: Vec<String> = self.loads.iter().map(|it| format!("{it} %")).collect();
+        let loads: Vec<String> = self.loads.iter().map(|load| format!("{load} %")).collect();
         let hosts = [network.relays.len(), network.clients.len(), network.servers.len()];
         vec![
             parameter("relays, clients, servers", list(&hosts)),

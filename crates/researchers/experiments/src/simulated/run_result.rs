@@ -67,7 +67,7 @@ impl RunResult {
     }
 
     pub(crate) fn size(&self, bytes: u32) -> Option<&Transfers> {
-        self.sizes.iter().find(|it| it.bytes == bytes)
+        self.sizes.iter().find(|size| size.bytes == bytes)
     }
 
     /// NaN if the run has no seconds after the warm-up.
@@ -84,7 +84,7 @@ impl RunResult {
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     pub(crate) fn failed_share(&self) -> Option<f64> {
         let failed: usize = self.sizes.iter().map(Transfers::failed).sum();
-        let completed: usize = self.sizes.iter().map(|it| it.last_byte_s.len()).sum();
+        let completed: usize = self.sizes.iter().map(|size| size.last_byte_s.len()).sum();
         let all = failed + completed;
         (all > 0).then(|| failed as f64 / all as f64)
     }
@@ -114,7 +114,7 @@ pub(crate) fn simulate(
     let summary = finish(network, &plan, &outcome, None)?;
     let relays = &outcome.figures[..network.relays.len()];
     let sent = |second: usize| -> u64 {
-        relays.iter().map(|it| it.sent_bytes.get(second).copied().unwrap_or(0)).sum()
+        relays.iter().map(|relay| relay.sent_bytes.get(second).copied().unwrap_or(0)).sum()
     };
     let after_warm_up = warm_up_s as usize..plan.seconds as usize;
     Ok(Some(RunResult {

@@ -96,7 +96,8 @@ fn figures(all: &[(&'static str, f64)]) -> Vec<Figure> {
 }
 
 fn median_ms(seconds: &[f64]) -> Result<f64> {
-    median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing completed")))
+    median(seconds.iter().map(|second| second * 1e3))
+        .ok_or_else(|| missing(Some("nothing completed")))
 }
 
 fn missing(why: Option<&str>) -> Error {

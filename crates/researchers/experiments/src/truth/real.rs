@@ -56,9 +56,9 @@ impl World for RealSockets {
         let Network { relays, servers, clients, .. } = network;
         let sites: Vec<&Site> = relays
             .iter()
-            .map(|it| &it.site)
+            .map(|relay| &relay.site)
             .chain(servers)
-            .chain(clients.iter().map(|it| &it.site))
+            .chain(clients.iter().map(|client| &client.site))
             .collect();
         let wan = start_wan(network, &sites, conditions.seed)?;
         let mut nodes = Nodes::new(Clock::start())?;

@@ -131,7 +131,8 @@ pub fn downloads(world: &dyn World, bytes: u32, seed: u64, stop: &AtomicBool) ->
 /// The latency from the first of these countries to the last through the others.
 fn latency(countries: &[&str]) -> Result<Duration> {
     let known = Places::new()?;
-    let places = countries.iter().map(|it| known.find(it)).collect::<Result<Vec<_>, _>>()?;
+    let places =
+        countries.iter().map(|country| known.find(country)).collect::<Result<Vec<_>, _>>()?;
     Ok(places.windows(2).map(|pair| pair[0].latency_to(&pair[1])).sum())
 }
 
@@ -178,7 +179,12 @@ pub fn queueing(
         client("small", "DE", SMALL_BYTES, patience, half, SMALL_COUNT),
     ];
     let observed = world.run(&network, &RunConditions { seconds_max: 40, seed, stop })?;
-    let bytes: u64 = observed.downloads.iter().filter(|it| it.client == 0).map(|it| it.bytes).sum();
+    let bytes: u64 = observed
+        .downloads
+        .iter()
+        .filter(|download| download.client == 0)
+        .map(|download| download.bytes)
+        .sum();
     let (loaded_from, loaded_until) = (Duration::from_secs(6), Duration::from_secs(17));
     let is_small =
         |it: &&Download| it.client == 1 && (loaded_from..loaded_until).contains(&it.begun);

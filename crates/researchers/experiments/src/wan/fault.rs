@@ -176,7 +176,7 @@ mod tests {
         let second = |index| Progress::Second { round: 1, index, of: 3, measured: Rate::ZERO };
         let moments = [Moment::SetUp, Moment::Lead, Moment::Middle, Moment::Late];
         // Two seconds of lead, and sixteen measured: the middle is after ten, three quarters after fourteen.
-        let reached = |progress| moments.map(|it| it.is_reached(&progress, 16, 2));
+        let reached = |progress| moments.map(|moment| moment.is_reached(&progress, 16, 2));
         assert_eq!(reached(preparing), [true, false, false, false]);
         assert_eq!(reached(started), [true, true, false, false]);
         assert_eq!(reached(second(8)), [true, true, false, false]);

@@ -64,7 +64,7 @@ pub(super) fn known_near_mbit(
 
 pub(super) fn row(grid: &WanGrid, cell: &Cell, near: Option<f64>, timed: &TimedResult) -> Row {
     let result = &timed.result;
-    let (verdict, limited_by) = match result.estimate().map(|it| it.inconclusive) {
+    let (verdict, limited_by) = match result.estimate().map(|estimate| estimate.inconclusive) {
         Some(None) => ("conclusive", "relay"),
         Some(Some(reason)) => ("lower_bound", limited_by(&reason)),
         None => ("failed", "unknown"),
@@ -74,7 +74,7 @@ pub(super) fn row(grid: &WanGrid, cell: &Cell, near: Option<f64>, timed: &TimedR
     let behind =
         Some(result).filter(|_| is_c_tor).and_then(TrialResult::mean_sent_while_behind_mbit);
     let truth = behind.or(near);
-    let fatal = cell.fault.filter(|it| it.is_fatal());
+    let fatal = cell.fault.filter(|fault| fault.is_fatal());
     let trial = match fatal {
         // Blame does not depend on what the relay can do.
         Some(_) => timed.took_since_fault.is_some(),
@@ -98,13 +98,15 @@ pub(super) fn row(grid: &WanGrid, cell: &Cell, near: Option<f64>, timed: &TimedR
         truth_near_mbit_per_s: near,
         truth_behind_mbit_per_s: behind,
         trial,
-        blame: result.outcome.blame().map(|it| it.to_string()),
-        rounds: result.estimate().map(|it| it.rounds),
+        blame: result.outcome.blame().map(|blame| blame.to_string()),
+        rounds: result.estimate().map(|estimate| estimate.rounds),
         sockets: result.sockets,
         took_s: timed.took.as_secs_f64(),
-        took_since_fault_s: timed.took_since_fault.map(|it| it.as_secs_f64()),
+        took_since_fault_s: timed
+            .took_since_fault
+            .map(|took_since_fault| took_since_fault.as_secs_f64()),
         sent_mbit_per_s: result.sent_mbit(),
-        behind_percent: result.share_behind().map(|it| (it * 100.0).round()),
+        behind_percent: result.share_behind().map(|share_behind| (share_behind * 100.0).round()),
         seconds_mbit_per_s: result.seconds_text(),
     };
     let case = result.with_loads(case.with(&columns).says(verdict));
@@ -202,11 +204,11 @@ pub(super) fn conclude(grid: &WanGrid, rows: Rows<'_, Cell>, report: &mut Experi
     let is_moderate = |(cell, case): &(&Cell, &Case)| {
         is_trial(case) && cell.rtt_ms <= 200 && cell.loss_percent <= 0.1 && cell.fault.is_none()
     };
-    let count = |is: &dyn Fn(&Case) -> bool| report.cases.iter().filter(|it| is(it)).count();
+    let count = |is: &dyn Fn(&Case) -> bool| report.cases.iter().filter(|case| is(case)).count();
     let (trials, wrong, conclusive) = (count(&is_trial), count(&is_wrong), count(&is_right));
     let without_cell = report.cases.len() - rows.cases().count();
     let moderate = without_cell + rows.cases().filter(is_moderate).count();
-    let found = rows.cases().filter(|it| is_moderate(it) && is_right(it.1)).count();
+    let found = rows.cases().filter(|case| is_moderate(case) && is_right(case.1)).count();
     let share = found as f64 / moderate.max(1) as f64;
     let judged = trials as f64 / report.cases.len().max(1) as f64;
     let none = report.cases.len() - trials;
@@ -219,7 +221,8 @@ pub(super) fn conclude(grid: &WanGrid, rows: Rows<'_, Cell>, report: &mut Experi
     if none > 0 {
         report.answer += &format!(" {none} more runs could not be judged.");
     }
-    let faults: Vec<String> = grid.faults.iter().map(|it| it.description().to_owned()).collect();
+    let faults: Vec<String> =
+        grid.faults.iter().map(|fault| fault.description().to_owned()).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
     report.parameters = vec![
         parameter("seconds t", grid.seconds),

@@ -38,7 +38,8 @@ impl<'a> Observed<'a> {
     /// # Errors
     /// A relay's nickname is invalid.
     pub(super) fn results(self) -> Result<(Vec<RelayReport>, Vec<bwfile::Estimate>), Error> {
-        let result = |(id, _): &(RsaId, _)| self.records.iter().find(|it| it.relay.ids.rsa == *id);
+        let result =
+            |(id, _): &(RsaId, _)| self.records.iter().find(|record| record.relay.ids.rsa == *id);
         let reports = self.watches.iter().filter_map(result).map(RelayReport::from).collect();
         let lines = self.published.iter().map(|it| authority::line(self.documents, it));
         Ok((reports, lines.collect::<Result<_, _>>()?))
@@ -46,7 +47,7 @@ impl<'a> Observed<'a> {
 
     fn finish(&mut self, record: Record) {
         let watch = self.watch(record.relay.ids.rsa);
-        let observations = watch.map(|it| it.observations()).unwrap_or_default();
+        let observations = watch.map(|watch| watch.observations()).unwrap_or_default();
         let record = record.observed(observations);
         let report = RelayReport::from(&record);
         self.output.step(report::line(&report));

@@ -46,8 +46,10 @@ impl Figures {
         values.sort_by(f64::total_cmp);
         let count = values.len() as f64;
         let mean = (count > 0.0).then(|| values.iter().sum::<f64>() / count);
-        let squares = mean.map(|mean| values.iter().map(|it| (it - mean).powi(2)).sum::<f64>());
-        let deviation = squares.filter(|_| count > 1.0).map(|it| (it / (count - 1.0)).sqrt());
+        let squares =
+            mean.map(|mean| values.iter().map(|value| (value - mean).powi(2)).sum::<f64>());
+        let deviation =
+            squares.filter(|_| count > 1.0).map(|square| (square / (count - 1.0)).sqrt());
         let (least, most) = (values.first().copied(), values.last().copied());
         Self { median: values.get(values.len() / 2).copied(), mean, deviation, least, most }
     }
@@ -77,7 +79,7 @@ impl Summary {
     }
 
     pub(super) fn in_words(&self) -> String {
-        let or = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.1}"));
+        let or = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
         format!(
             "{} hops: {} circuits, {} failed; set up in {} ms (median), round trip {} ms, {} kB/s",
             self.hops,

@@ -36,7 +36,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 
 /// The pages of a folder.
 pub(super) fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let is_page = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
     Ok(entries(folder)?.into_iter().filter(is_page).collect())
 }
 
@@ -48,7 +48,7 @@ impl Claims {
             let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let files = entries(&folder)?;
             let mut read =
-                files.iter().map(|it| Outcome::read(it)).collect::<Result<Vec<_>, _>>()?;
+                files.iter().map(|file| Outcome::read(file)).collect::<Result<Vec<_>, _>>()?;
             // Those of one day are in the order of their names.
             read.sort_by(|a, b| b.date.cmp(&a.date));
             results.insert(name, read);
@@ -89,9 +89,9 @@ impl Claims {
 
 /// The results of a claim, the newest first: a row for each if they are single rows of one table.
 fn render(results: &[Outcome]) -> String {
-    let columns = results.first().map(|it| &it.columns);
+    let columns = results.first().map(|result| &result.columns);
     let is_one_table = results.len() > 1
-        && results.iter().all(|it| it.rows.len() == 1 && Some(&it.columns) == columns);
+        && results.iter().all(|result| result.rows.len() == 1 && Some(&result.columns) == columns);
     if !is_one_table {
         return results.iter().map(section).collect::<Vec<_>>().join("\n\n");
     }
@@ -101,12 +101,15 @@ fn render(results: &[Outcome]) -> String {
     if !is_one_command {
         head.push("Command".to_owned());
     }
-    let rows = results.iter().map(|it| {
-        let mut row =
-            vec![it.date.clone(), it.commit.clone().unwrap_or_default(), surroundings(it)];
-        row.extend(it.rows.iter().flatten().map(cell));
+    let rows = results.iter().map(|result| {
+        let mut row = vec![
+            result.date.clone(),
+            result.commit.clone().unwrap_or_default(),
+            surroundings(result),
+        ];
+        row.extend(result.rows.iter().flatten().map(cell));
         if !is_one_command {
-            row.push(format!("`{}`", it.command));
+            row.push(format!("`{}`", result.command));
         }
         row
     });
@@ -115,7 +118,7 @@ fn render(results: &[Outcome]) -> String {
         parts.extend(results.first().map(command));
     }
     parts.push(table(&head, rows));
-    parts.extend(results.iter().filter(|it| !it.notes.is_empty()).map(notes));
+    parts.extend(results.iter().filter(|result| !result.notes.is_empty()).map(notes));
     parts.join("\n\n")
 }
 
@@ -133,7 +136,7 @@ fn command(it: &Outcome) -> String {
 
 /// A result with its command and its table.
 fn section(it: &Outcome) -> String {
-    let commit = it.commit.as_ref().map_or_else(String::new, |it| format!(", commit {it}"));
+    let commit = it.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
     let seed = it.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
     let colon = if surroundings(it).is_empty() { "" } else { ": " };
     let head = format!("**{}**{commit}{seed}{colon}{}.", it.date, surroundings(it));

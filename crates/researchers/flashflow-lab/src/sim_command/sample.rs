@@ -101,8 +101,8 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     let known: Vec<KnownRelay> = consensus
         .routers()
         .iter()
-        .filter(|it| it.flags.contains(Flag::Running) && it.flags.contains(Flag::Valid))
-        .map(|it| known(it, &claims, &countries))
+        .filter(|router| router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid))
+        .map(|router| known(router, &claims, &countries))
         .collect();
     if known.iter().all(|it| it.weight == 0) {
         return Err(no_weights(&format!("the consensus in {}", options.consensus.display())).into());

@@ -152,7 +152,7 @@ fn hold(
             }
             let (figures, by) = result?;
             late = late.max(by);
-            names = figures.iter().map(|it| it.name).collect();
+            names = figures.iter().map(|figure| figure.name).collect();
             values.resize_with(figures.len(), Default::default);
             for (values, figure) in values.iter_mut().zip(figures) {
                 values[side].push(figure.value);

@@ -120,7 +120,7 @@ impl Shared {
             return self.send_bomb(&mut client, &armed, &from);
         }
         let authority =
-            named(&head).filter(|it| self.authorities.contains(it)).unwrap_or(authority);
+            named(&head).filter(|named| self.authorities.contains(named)).unwrap_or(authority);
         let mut behind = TcpStream::connect_timeout(&authority, SILENCE)?;
         behind.set_read_timeout(Some(SILENCE))?;
         behind.set_write_timeout(Some(SILENCE))?;

@@ -23,8 +23,8 @@ pub struct DocumentNames {
 impl DocumentNames {
     /// The documents of the relays in a consensus of each flavour.
     pub fn of(ns: &Consensus, microdesc: &Consensus) -> Self {
-        let descriptors = ns.routers().iter().filter_map(|it| it.descriptor_digest);
-        let micro = microdesc.routers().iter().filter_map(|it| it.microdesc_digest);
+        let descriptors = ns.routers().iter().filter_map(|router| router.descriptor_digest);
+        let micro = microdesc.routers().iter().filter_map(|router| router.microdesc_digest);
         Self {
             micro: micro.map(|digest| base64(&digest)).collect(),
             descriptors: descriptors.map(hex::encode_upper).collect(),

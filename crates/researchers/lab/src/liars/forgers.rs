@@ -59,7 +59,8 @@ impl Forgers {
         let mut issuer = IdentityIssuer::new([5; 32], UNIX_TIME_S)?;
         let identity = Arc::new(issuer.identity()?);
         let (certificates, _) = issuer.tls_credentials()?;
-        let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
+        let certificate =
+            certificates.first().map(|certificate| certificate.to_vec()).unwrap_or_default();
         Ok(Self { identity, certificate, share, check_one_in })
     }
 

@@ -123,7 +123,9 @@ fn set_up_interface(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Res
     // Only the specified addresses; a kernel without IPv6 needs no configuration.
     let _has_none = namespace.set_parameter("net/ipv6/conf/default/disable_ipv6", "1");
     let tun = namespace.run(|| Tun::new(DEVICE))??;
-    let congestion = spec.congestion.map_or(String::new(), |it| format!("congctl {}", it.name()));
+    let congestion = spec
+        .congestion
+        .map_or(String::new(), |congestion| format!("congctl {}", congestion.name()));
     let address = spec.address;
     namespace.ip(&format!(
         "link set lo up\n\

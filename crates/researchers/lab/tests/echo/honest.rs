@@ -78,7 +78,8 @@ fn clients_are_limited_to_their_share_during_the_measurement_only<S: Stage>(stag
         let clients: u64 = run.measured.iter().map(|(_, client)| *client).sum();
         assert!(clients <= most, "{clients} of at most {most}");
     }
-    let reported: Vec<u64> = report.client_seconds.iter().map(|it| it.sent_bytes).collect();
+    let reported: Vec<u64> =
+        report.client_seconds.iter().map(|client_second| client_second.sent_bytes).collect();
     let real: Vec<u64> = run.measured.iter().map(|(_, client)| *client).collect();
     assert_eq!(reported, real);
     if S::IS_EXACT {
@@ -131,7 +132,7 @@ fn sockets_that_are_held_back_start_later<S: Stage>(stage: S) {
     let mut run = Run::begin(stage, &scenario);
     let report = run.measure();
     let seconds = &report.parts[0].found.seconds;
-    let bytes: Vec<u64> = seconds.iter().map(|it| it.bytes).collect();
+    let bytes: Vec<u64> = seconds.iter().map(|second| second.bytes).collect();
     assert_eq!(bytes.len(), 6);
     assert!(bytes.iter().all(|it| *it > 0), "{bytes:?}");
     if S::IS_EXACT {

@@ -45,7 +45,7 @@ fn run<W: World>(name: &'static str, world: W, clients: usize) -> RunResult {
     let received = |net: &mut Net<W>| -> Vec<f64> {
         let of = |(client, stream): &(NodeHandle, StreamNumber)| {
             let client: &mut TorClient = net.stage.node(*client);
-            client.figures(*stream).map_or(0, |it| it.received_bytes) as f64
+            client.figures(*stream).map_or(0, |figures| figures.received_bytes) as f64
         };
         streams.iter().map(of).collect()
     };

@@ -27,7 +27,7 @@ fn a_client_that_does_not_read_holds_the_sender_back<W: World>(world: W) {
         let stream = net.begin(circuit, Transfer::download(1, MUCH));
         net.client().pause(stream);
         net.until(|net| {
-            net.client().figures(stream).is_some_and(|it| it.received_bytes > 400 * 490)
+            net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 400 * 490)
         });
         net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
         let figures = *net.client().figures(stream).expect("it is open");
@@ -73,7 +73,7 @@ fn a_stream_that_is_not_read_does_not_stop_the_others<W: World>(world: W) {
         let stopped = net.begin(circuit, Transfer::download(1, MUCH));
         net.client().pause(stopped);
         net.until(|net| {
-            net.client().figures(stopped).is_some_and(|it| it.received_bytes > 200_000)
+            net.client().figures(stopped).is_some_and(|figures| figures.received_bytes > 200_000)
         });
         let other = net.begin(circuit, Transfer::download(2, 1_000_000));
         net.complete(other);

@@ -26,8 +26,8 @@ fn a_destroyed_circuit_leaves_nothing<W: World>(world: W) {
         let up = net.begin(circuit, Transfer::upload(2, 5_000_000));
         net.until(|net| {
             let client = net.client();
-            client.figures(down).is_some_and(|it| it.received_bytes > 100_000)
-                && client.figures(up).is_some_and(|it| it.sent_bytes > 100_000)
+            client.figures(down).is_some_and(|figures| figures.received_bytes > 100_000)
+                && client.figures(up).is_some_and(|figures| figures.sent_bytes > 100_000)
         });
         net.client().destroy(circuit);
         net.assert_empty();
@@ -38,7 +38,9 @@ fn an_ended_stream_leaves_nothing<W: World>(world: W) {
     let mut net = Net::new(world);
     let circuit = net.circuit(false);
     let stream = net.begin(circuit, Transfer::download(1, 5_000_000));
-    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 100_000));
+    net.until(|net| {
+        net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 100_000)
+    });
     net.client().end(stream);
     net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
     // Cells in flight have used some of the circuit's window, which SENDMEs restore.

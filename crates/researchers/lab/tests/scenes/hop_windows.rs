@@ -123,7 +123,9 @@ fn data_for_a_client_that_does_not_read_waits_at_its_source<W: World>(world: W) 
     let circuit = net.circuit(false);
     let stream = net.begin(circuit, Transfer::download(1, 6_000_000));
     net.client().pause(stream);
-    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 400 * 490));
+    net.until(|net| {
+        net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 400 * 490)
+    });
     net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
     // Relays queue nothing, and the client has received at most the window of a stream.
     net.until(|net| (0..2).all(|place| net.relay(place).queued_bytes() == 0));

@@ -159,7 +159,7 @@ fn without_retransmission_a_broken_leg_ends_the_set_at_both_ends() {
         assert!(!net.client().resumes(set));
         let stream = net.begin(set, Transfer::download(1, 20_000_000));
         let has_received = |net: &mut Net<VirtualTime>| {
-            net.client().figures(stream).is_some_and(|it| it.received_bytes > 1_000_000)
+            net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 1_000_000)
         };
         net.until(has_received);
         let all = net.client().legs(set);
@@ -185,7 +185,7 @@ fn with_retransmission_broken_legs_lose_nothing() {
             let stream = net.begin(set, Transfer { seed: 1, download_bytes, upload_bytes });
             let has_received = |net: &mut Net<VirtualTime>, bytes| {
                 let figures = net.client().figures(stream);
-                figures.is_some_and(|it| it.received_bytes + it.sent_bytes > bytes)
+                figures.is_some_and(|figures| figures.received_bytes + figures.sent_bytes > bytes)
             };
             net.until(|net| has_received(net, 2_000_000));
             let all = net.client().legs(set);
@@ -232,7 +232,9 @@ fn with_a_slow_leg() -> (Net<VirtualTime>, CircuitNumber) {
 fn a_broken_leg_that_carried_nothing_does_not_affect_the_stream() {
     let (mut net, set) = with_a_slow_leg();
     let stream = net.begin(set, Transfer::download(1, 2_000_000));
-    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 200_000));
+    net.until(|net| {
+        net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 200_000)
+    });
     let nodes = net.stage.nodes.clone();
     net.stage.wire.cut(nodes[1], nodes[2]);
     net.complete(stream);

@@ -126,7 +126,9 @@ fn a_broken_link_between_relays_ends_only_its_circuits() {
         net.built(&path)
     };
     let stream = net.begin(long, Transfer::download(1, 5_000_000));
-    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 500_000));
+    net.until(|net| {
+        net.client().figures(stream).is_some_and(|figures| figures.received_bytes > 500_000)
+    });
     let (one, other) = (net.stage.nodes[net.relays[0].0], net.stage.nodes[net.relays[1].0]);
     net.stage.wire.cut(one, other);
     net.lost(long);

@@ -39,7 +39,7 @@ impl LinkedPair {
         } else if let Some(conn) = self.client.poll_writable() {
             self.take_from_client(conn);
         } else if let Some(conn) = self.client.poll_close() {
-            if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
+            if let Some(link) = self.links.iter_mut().find(|link| link.client == Some(conn)) {
                 link.client = None;
                 link.backward.clear();
             }
@@ -63,10 +63,10 @@ impl LinkedPair {
                 self.take_from_exit(conn);
             }
         } else if let Some(conn) = self.exit.poll_close() {
-            for it in self.transfers.iter_mut().filter(|it| it.conn == Some(conn)) {
+            for it in self.transfers.iter_mut().filter(|transfer| transfer.conn == Some(conn)) {
                 it.conn = None;
             }
-            if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
+            if let Some(link) = self.links.iter_mut().find(|link| link.exit == Some(conn)) {
                 link.exit = None;
                 link.forward.clear();
             }
@@ -111,7 +111,7 @@ impl LinkedPair {
             for cell in &cells[..count] {
                 self.note_link(cell.body());
             }
-            if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
+            if let Some(link) = self.links.iter_mut().find(|link| link.client == Some(conn)) {
                 link.forward.extend(cells[..count].iter().map(queued));
             }
         }
@@ -144,7 +144,7 @@ impl LinkedPair {
             }
             taken.extend(cells[..count].iter().map(queued));
         }
-        if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
+        if let Some(link) = self.links.iter_mut().find(|link| link.exit == Some(conn)) {
             link.backward.extend(taken);
         }
     }
@@ -158,7 +158,8 @@ impl LinkedPair {
                 return;
             }
             let has_forged = self.has_forged;
-            let Some(it) = self.transfers.iter_mut().find(|it| it.conn == Some(conn)) else {
+            let Some(it) = self.transfers.iter_mut().find(|transfer| transfer.conn == Some(conn))
+            else {
                 continue;
             };
             let is_next = room.run.at == Run::place(it.received_bytes);
@@ -172,7 +173,7 @@ impl LinkedPair {
         match event {
             ClientEvent::Over { stream, outcome, figures } => {
                 let has_forged = self.has_forged;
-                let it = self.transfers.iter_mut().find(|it| it.stream == stream);
+                let it = self.transfers.iter_mut().find(|transfer| transfer.stream == stream);
                 let Some(it) = it else { return };
                 let is_whole =
                     figures.received_bytes == whole_bytes(it) && outcome == Outcome::Complete;

@@ -105,14 +105,14 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     /// The number of hops of a client's circuit.
     #[must_use]
     pub fn hops(&self, link: usize, circ_id: CircId) -> usize {
-        let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
+        let circuit = self.links.get(link).and_then(|link| link.clients.get(&circ_id));
         circuit.map_or(0, |circuit| circuit.layers.len())
     }
 
     /// DATA cells received on a circuit.
     #[must_use]
     pub fn data_cells(&self, link: usize, circ_id: CircId) -> u64 {
-        let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
+        let circuit = self.links.get(link).and_then(|link| link.clients.get(&circ_id));
         circuit.map_or(0, |circuit| circuit.data_cells)
     }
 

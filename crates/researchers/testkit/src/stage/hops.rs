@@ -37,7 +37,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     /// The circuits that the relay has created on a link.
     #[must_use]
     pub fn created_circuits(&self, link: usize) -> Vec<CircId> {
-        self.links.get(link).map_or_else(Vec::new, |it| it.hops.keys().copied().collect())
+        self.links.get(link).map_or_else(Vec::new, |link| link.hops.keys().copied().collect())
     }
 
     /// A next hop sends a message to the client.
@@ -75,7 +75,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     }
 
     fn originate(&mut self, link: usize, circ_id: CircId, mut body: S::Body) {
-        let hop = self.links.get_mut(link).and_then(|it| it.hops.get_mut(&circ_id));
+        let hop = self.links.get_mut(link).and_then(|link| link.hops.get_mut(&circ_id));
         let Some(hop) = hop else { return };
         hop.layer.originate(&mut body);
         self.send(link, circ_id, Command::RELAY, &body);

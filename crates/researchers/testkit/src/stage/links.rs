@@ -153,7 +153,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// Closes a link.
     pub fn close_link(&mut self, link: usize) {
-        let Some(conn) = self.links.get_mut(link).and_then(|it| it.conn.take()) else { return };
+        let Some(conn) = self.links.get_mut(link).and_then(|link| link.conn.take()) else { return };
         self.relay.handle_closed(self.now, conn, &CloseCause::ByPeer);
         self.settle();
     }
@@ -190,7 +190,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
         let mut body = Vec::new();
         FeedbackEntry { circ_id, cells }.encode_into(&mut body);
         let unreported_by_peer =
-            self.links.get_mut(link).and_then(|it| it.unreported_by_peer.get_mut(&circ_id));
+            self.links.get_mut(link).and_then(|link| link.unreported_by_peer.get_mut(&circ_id));
         if let Some(unreported_by_peer) = unreported_by_peer {
             *unreported_by_peer = unreported_by_peer.saturating_sub(cells.into());
         }
@@ -199,7 +199,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// A FEEDBACK cell with these bytes arrives on a link.
     pub fn send_feedback_bytes(&mut self, link: usize, body: &[u8]) {
-        let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
+        let Some(conn) = self.links.get(link).and_then(|link| link.conn) else { return };
         let _ = self.relay.handle_feedback(self.now, conn, body);
         self.settle();
     }
@@ -227,7 +227,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     pub fn unreported_by_peer(&self, link: usize, circ_id: CircId) -> u32 {
         self.links
             .get(link)
-            .and_then(|it| it.unreported_by_peer.get(&circ_id))
+            .and_then(|link| link.unreported_by_peer.get(&circ_id))
             .copied()
             .unwrap_or(0)
     }
@@ -237,7 +237,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     pub fn unreported_by_relay(&self, link: usize, circ_id: CircId) -> u32 {
         self.links
             .get(link)
-            .and_then(|it| it.unreported_by_relay.get(&circ_id))
+            .and_then(|link| link.unreported_by_relay.get(&circ_id))
             .copied()
             .unwrap_or(0)
     }
@@ -245,7 +245,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
     /// Whether a link is open.
     #[must_use]
     pub fn is_open(&self, link: usize) -> bool {
-        self.links.get(link).is_some_and(|it| it.conn.is_some())
+        self.links.get(link).is_some_and(|link| link.conn.is_some())
     }
 
     /// The relay reports forwarded cells.

@@ -107,7 +107,7 @@ fn circuits_that_open_all_permitted_streams_leave_some_to_others() {
         let last = id(first + 50);
         flood(&mut world, last, command, data);
         let messages = world.circuits[&last].messages.iter();
-        let refused = messages.filter(|it| it.command == RelayCommand::END);
+        let refused = messages.filter(|message| message.command == RelayCommand::END);
         let had = 320 - refused.count();
         assert!((most / 10 - 1..=most / 10 + 1).contains(&had), "{command:?}: {had} of {most}");
     }
@@ -123,7 +123,7 @@ fn unanswered_lookups_of_one_circuit_do_not_block_those_of_others() {
     }
     assert_eq!((world.queries.len(), world.router.open_streams()), (64, 0));
     let refused = world.circuits[&CIRCUIT].messages.iter();
-    assert_eq!(refused.filter(|it| it.command == RelayCommand::RESOLVED).count(), 6);
+    assert_eq!(refused.filter(|refused| refused.command == RelayCommand::RESOLVED).count(), 6);
     world.begin(200, "slow.example", 80);
     assert_eq!(world.queries.len(), 64, "BEGIN is refused as well");
     world.create(id(2));

@@ -66,7 +66,7 @@ fn every_window_has_random_padding_bytes() {
     let (mut world, conn) = stream();
     world.feed(conn, &vec![0; 124 * MAX_DATA_LEN]);
     let lens: Vec<usize> =
-        world.circuits[&CIRCUIT].messages.iter().map(|it| it.data.len()).collect();
+        world.circuits[&CIRCUIT].messages.iter().map(|message| message.data.len()).collect();
     for window in lens.chunks(31) {
         assert!(window.iter().any(|len| *len <= MAX_DATA_LEN - 20), "{window:?}");
     }
@@ -124,8 +124,8 @@ fn a_client_gets_xoff_when_its_destination_stops_reading_and_xon_when_it_resumes
     world.destination(conn).reads = false;
     let signals = |world: &mut World| {
         let messages = &mut world.circuits.get_mut(&CIRCUIT).expect("one").messages;
-        messages.retain(|it| it.stream_id == 5);
-        messages.drain(..).map(|it| it.command).collect::<Vec<_>>()
+        messages.retain(|message| message.stream_id == 5);
+        messages.drain(..).map(|message| message.command).collect::<Vec<_>>()
     };
     for _ in 0..600 {
         world.advance(Duration::from_millis(1));
@@ -149,7 +149,7 @@ fn a_client_that_does_not_stop_loses_the_stream() {
             .get_mut(&CIRCUIT)
             .expect("one")
             .messages
-            .retain(|it| it.command == RelayCommand::END);
+            .retain(|message| message.command == RelayCommand::END);
         sent += MAX_DATA_LEN;
         assert!(world.router.queued_bytes() <= most && sent <= most + MAX_DATA_LEN);
     }

@@ -98,7 +98,7 @@ fn one_in_31_cells_has_random_padding_bytes() {
     let conn = world.open(5);
     world.feed(conn, &vec![0; 400 * MAX_DATA_LEN]);
     let lens: Vec<usize> =
-        world.circuits[&CIRCUIT].messages.iter().map(|it| it.data.len()).collect();
+        world.circuits[&CIRCUIT].messages.iter().map(|message| message.data.len()).collect();
     for window in lens.windows(31) {
         assert!(window.iter().any(|len| *len <= MAX_DATA_LEN - 20), "{window:?}");
     }
@@ -215,8 +215,8 @@ fn a_stream_whose_destination_reads_nothing_gets_no_sendmes() {
     world.destination(conn).reads = false;
     let sendmes = |world: &mut World| {
         let messages = &mut world.circuits.get_mut(&CIRCUIT).expect("one").messages;
-        let count = messages.iter().filter(|it| it.stream_id == 5).count();
-        assert!(messages.iter().all(|it| it.command == RelayCommand::SENDME));
+        let count = messages.iter().filter(|message| message.stream_id == 5).count();
+        assert!(messages.iter().all(|message| message.command == RelayCommand::SENDME));
         messages.clear();
         count
     };

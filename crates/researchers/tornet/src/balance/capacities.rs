@@ -12,7 +12,7 @@ impl Balancer for Capacities {
     }
 
     fn weigh(&self, network: &Network, _: &Conditions<'_>) -> Result<Weighing, Error> {
-        let rates = network.relays.iter().map(|it| it.capacity().as_bit_per_s());
+        let rates = network.relays.iter().map(|relay| relay.capacity().as_bit_per_s());
         let rates: Vec<u64> = rates.collect();
         Ok(Weighing {
             balancer: self.name().into(),

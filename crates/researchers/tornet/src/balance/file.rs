@@ -36,7 +36,7 @@ impl WeightsFile {
     /// If the file cannot be read, lacks a relay, or contains a weight that a consensus cannot have.
     pub fn read(&self, network: &Network) -> Result<Vec<u64>, Error> {
         let Some(path) = &self.0 else {
-            return Ok(network.relays.iter().map(|it| it.weight).collect());
+            return Ok(network.relays.iter().map(|relay| relay.weight).collect());
         };
         let known = read(path)?;
         let bad = |problem: String| Error::malformed(path, problem);
@@ -52,7 +52,7 @@ impl WeightsFile {
 }
 
 fn read(path: &PathBuf) -> Result<BTreeMap<String, u64>, Error> {
-    if path.extension().is_some_and(|it| it == "csv") {
+    if path.extension().is_some_and(|extension| extension == "csv") {
         let text = crate::error::read(path)?;
         let rows = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
         let rows = rows.map(|row| row.map(|Row { relay, weight }| (relay, weight)));

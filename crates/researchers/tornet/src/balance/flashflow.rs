@@ -126,7 +126,7 @@ impl FlashFlow {
         Weighing {
             balancer: self.name().into(),
             weights: network.relays.iter().zip(&estimates).map(weight).collect(),
-            not_measured: estimates.iter().filter(|it| it.is_none()).count(),
+            not_measured: estimates.iter().filter(|estimate| estimate.is_none()).count(),
             estimates_bit_per_s: Some(estimates),
             simulated_s,
             notes,
@@ -136,7 +136,7 @@ impl FlashFlow {
 
 /// The round-trip times of each relay to these sites.
 fn round_trips(network: &Network, from: &[Site]) -> Result<Vec<Vec<Duration>>, Error> {
-    let relays = network.relays.iter().map(|it| &it.site);
+    let relays = network.relays.iter().map(|relay| &relay.site);
     let sites: Vec<&Site> = relays.chain(from).collect();
     let paths = HostPaths::new(network, &sites)?;
     let (relays, from) = paths.place_of().split_at(network.relays.len());

@@ -98,7 +98,7 @@ impl Balancer for TorFlow {
         let probes = self.probes(network, &mut SplitMix64::of(how.seed, 5));
         let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
         let scan = Scan {
-            probes: probes.iter().map(|it| it.1).collect(),
+            probes: probes.iter().map(|probe| probe.1).collect(),
             at_once: self.at_once(network.relays.len()),
         };
         let guests = Guests { scanners: vec![(site, Arc::new(scan))], team: Vec::new() };
@@ -121,8 +121,10 @@ impl Balancer for TorFlow {
         let cap = (cap * of_relays / network.relays.len() as f64).clamp(cap, 1.0);
         let scaled = scale_as_torflow(&scanned, cap);
         let not_measured = scaled.iter().filter(|it| it.is_none()).count();
-        let done =
-            outcome.records.iter().filter(|it| it.probe.is_some() && it.ending != Ending::UnderWay);
+        let done = outcome
+            .records
+            .iter()
+            .filter(|record| record.probe.is_some() && record.ending != Ending::UnderWay);
         let complete = done.clone().filter(|it| it.ending == Ending::Complete).count();
         Ok(Weighing {
             balancer: self.name().into(),
@@ -153,7 +155,7 @@ impl TorFlow {
     /// All downloads, and the relay that each measures. Relays alternate, so that each is measured at several
     /// times.
     fn probes(&self, network: &Network, rng: &mut SplitMix64) -> Vec<(usize, Probe)> {
-        let mut weights: Vec<u64> = network.relays.iter().map(|it| it.weight).collect();
+        let mut weights: Vec<u64> = network.relays.iter().map(|relay| relay.weight).collect();
         weights.sort_unstable();
         let middle = weights.get(weights.len() / 2).copied().unwrap_or(0);
         let mut probes = Vec::new();
@@ -190,7 +192,7 @@ fn helper(network: &Network, place: usize, rng: &mut SplitMix64) -> Option<usize
 fn observed(relay: &Relay, figures: &HostFigures) -> Scanned {
     let windows = figures.sent_bytes.windows(OBSERVED_S);
     let best = windows.map(|it| it.iter().sum::<u64>()).max().unwrap_or(0) as f64;
-    let limit = relay.limit.map_or(f64::INFINITY, |it| it.as_byte_per_s() as f64);
+    let limit = relay.limit.map_or(f64::INFINITY, |limit| limit.as_byte_per_s() as f64);
     Scanned {
         observed_byte_per_s: (best / OBSERVED_S as f64).min(limit),
         downloads_byte_per_s: Vec::new(),
@@ -203,7 +205,7 @@ fn with_downloads(
     probes: &[(usize, Probe)],
     records: &[Record],
 ) -> Vec<Scanned> {
-    for record in records.iter().filter(|it| it.ending == Ending::Complete) {
+    for record in records.iter().filter(|record| record.ending == Ending::Complete) {
         let probe = record.probe.and_then(|number| probes.get(number as usize));
         let (Some((place, _)), Some(time)) = (probe, record.last_byte) else { continue };
         if let Some(relay) = scanned.get_mut(*place) {

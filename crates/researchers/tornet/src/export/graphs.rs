@@ -37,12 +37,12 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     server.node("start", &[("serverport", &port), ("loglevel", "message"), stallout, timeout]);
     put(&conf.join("tgen-server.tgenrc.graphml"), &server.finish())?;
     let peers: Vec<String> =
-        plan.network.servers.iter().map(|it| format!("{}:{PORT}", it.name)).collect();
+        plan.network.servers.iter().map(|server| format!("{}:{PORT}", server.name)).collect();
     let peers = peers.join(",");
     for (place, fetch) in plan.fetches.iter().enumerate() {
         put(&conf.join(perf_name(place)), &perf(fetch, &peers))?;
     }
-    if !plan.network.clients.iter().any(|it| matches!(it.users, Users::Models(_))) {
+    if !plan.network.clients.iter().any(|client| matches!(client.users, Users::Models(_))) {
         return Ok(());
     }
     let models = &plan.network.models;
@@ -90,7 +90,7 @@ fn perf(fetch: &Fetch, peers: &str) -> String {
         ];
         graph.node(&stream_name(place), &stream);
     }
-    let every: Vec<String> = fetch.pauses.iter().map(|it| time(*it)).collect();
+    let every: Vec<String> = fetch.pauses.iter().map(|pause| time(*pause)).collect();
     let every = every.join(",");
     let downloads = |graph: &mut Graph, from: &str| {
         for (place, size) in fetch.sizes.iter().enumerate() {

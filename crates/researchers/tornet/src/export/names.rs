@@ -29,9 +29,9 @@ pub(super) fn make_legal(network: &mut Network) {
             site.name = name;
         }
     };
-    network.relays.iter_mut().for_each(|it| rename(&mut it.site, NICKNAME_MAX));
-    network.servers.iter_mut().for_each(|it| rename(it, HOSTNAME_MAX));
-    network.clients.iter_mut().for_each(|it| rename(&mut it.site, HOSTNAME_MAX));
+    network.relays.iter_mut().for_each(|relay| rename(&mut relay.site, NICKNAME_MAX));
+    network.servers.iter_mut().for_each(|server| rename(server, HOSTNAME_MAX));
+    network.clients.iter_mut().for_each(|client| rename(&mut client.site, HOSTNAME_MAX));
 }
 
 #[cfg(test)]
@@ -56,8 +56,8 @@ mod tests {
             ..Network::default()
         };
         make_legal(&mut network);
-        let relays = network.relays.into_iter().map(|it| it.site.name);
-        relays.chain(network.servers.into_iter().map(|it| it.name)).collect()
+        let relays = network.relays.into_iter().map(|relay| relay.site.name);
+        relays.chain(network.servers.into_iter().map(|server| server.name)).collect()
     }
 
     #[test]

@@ -103,12 +103,13 @@ impl Summary {
             |what: &dyn Fn(&HostFigures) -> u64| outcome.figures.iter().map(what).sum::<u64>();
         let cell_hops = sum(&|it| it.cells);
         let from = plan.warm_up_s as usize;
-        let sent_bytes: u64 = relays.iter().flat_map(|it| it.sent_bytes.iter().skip(from)).sum();
-        let seconds = relays.iter().map(|it| it.sent_bytes.len()).max().unwrap_or(0);
+        let sent_bytes: u64 =
+            relays.iter().flat_map(|relay| relay.sent_bytes.iter().skip(from)).sum();
+        let seconds = relays.iter().map(|relay| relay.sent_bytes.len()).max().unwrap_or(0);
         let seconds = seconds.saturating_sub(from).max(1) as f64;
         let sent = sent_bytes as f64 * 8.0 / seconds;
         let could: f64 = network.capacities().iter().sum();
-        let relayed: u64 = relays.iter().map(|it| it.relayed_bytes / 514).sum();
+        let relayed: u64 = relays.iter().map(|relay| relay.relayed_bytes / 514).sum();
         let mean_ms = |of: fn(&HostFigures) -> f64| {
             relays.iter().map(of).sum::<f64>() * 1e3 / relayed.max(1) as f64
         };
@@ -131,7 +132,7 @@ impl Summary {
             goodput_gbit_per_s: sum(&|it| it.received_bytes) as f64 * 8e-9 / outcome.simulated_s,
             utilisation: sent / could.max(1.0),
             model_streams: models.clone().count(),
-            model_streams_complete: models.filter(|it| it.ending == Ending::Complete).count(),
+            model_streams_complete: models.filter(|model| model.ending == Ending::Complete).count(),
             queue_ms: mean_ms(|it| it.waited_cell_s),
             kernel_queue_ms: mean_ms(|it| it.kernel_waited_cell_s),
             lost_flights: sum(&|it| it.lost_flights + it.dropped_flights),

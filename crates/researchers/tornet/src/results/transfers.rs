@@ -113,8 +113,10 @@ impl Transfers {
 #[must_use]
 pub fn transfers(network: &Network, outcome: &Outcome, from_s: u32) -> Vec<Transfers> {
     let mut by_size: BTreeMap<u32, BTreeMap<u32, Vec<&Record>>> = BTreeMap::new();
-    for record in
-        outcome.records.iter().filter(|it| it.begun.as_nanos() >= u64::from(from_s) * 1_000_000_000)
+    for record in outcome
+        .records
+        .iter()
+        .filter(|record| record.begun.as_nanos() >= u64::from(from_s) * 1_000_000_000)
     {
         if let Some(bytes) = asked_bytes(network, record) {
             by_size.entry(bytes).or_default().entry(record.client.0).or_default().push(record);

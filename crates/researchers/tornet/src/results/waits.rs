@@ -34,7 +34,7 @@ impl Waits {
     #[must_use]
     pub fn new(mut over_s: Vec<f64>, mut longer_than_s: Vec<f64>) -> Self {
         for times in [&mut over_s, &mut longer_than_s] {
-            times.retain(|it| !it.is_nan());
+            times.retain(|time| !time.is_nan());
             times.sort_by(f64::total_cmp);
         }
         Self { over_s, longer_than_s }
@@ -162,7 +162,8 @@ mod tests {
         let waits = Waits::new(relapsed, well);
         let shares = [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448];
         let times = [6.0, 7.0, 10.0, 13.0, 16.0, 22.0, 23.0];
-        let expected: Vec<(f64, f64)> = times.into_iter().zip(shares.map(|it| 1.0 - it)).collect();
+        let expected: Vec<(f64, f64)> =
+            times.into_iter().zip(shares.map(|share| 1.0 - share)).collect();
         assert_near(&waits.distribution(), &expected);
         assert_eq!(waits.median(), Some(23.0));
         assert_eq!(waits.quantile(0.95), None, "no patient was observed for so long");

@@ -36,8 +36,8 @@ proptest! {
         let all = whole_network();
         let network = sample(&all, &wanted(scale, seed)).expect("it works").network;
         let of = |is_guard, is_exit| {
-            let kind = network.relays.iter().filter(|it| (it.is_guard, it.is_exit) == (is_guard, is_exit));
-            let weights: Vec<u64> = kind.map(|it| it.weight).collect();
+            let kind = network.relays.iter().filter(|relay| (relay.is_guard, relay.is_exit) == (is_guard, is_exit));
+            let weights: Vec<u64> = kind.map(|kind| kind.weight).collect();
             (weights.len() as f64, weights.iter().sum::<u64>() as f64)
         };
         for (is_guard, is_exit, count) in
@@ -95,9 +95,13 @@ fn a_sample_is_read_back_from_its_scenario() {
     let read = read_scenario(&path).expect("it can be read");
     assert_eq!(read.relays, network.relays);
     let places = |network: &Network| {
-        let clients = network.clients.iter().map(|it| &it.site);
-        let mut all: Vec<(String, Rate)> =
-            network.servers.iter().chain(clients).map(|it| (it.country.clone(), it.up)).collect();
+        let clients = network.clients.iter().map(|client| &client.site);
+        let mut all: Vec<(String, Rate)> = network
+            .servers
+            .iter()
+            .chain(clients)
+            .map(|server| (server.country.clone(), server.up))
+            .collect();
         all.sort();
         all
     };

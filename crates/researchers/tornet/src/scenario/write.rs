@@ -14,22 +14,25 @@ use std::path::Path;
 /// # Errors
 /// If a host has different rates up and down, or has users and there are no models.
 pub fn scenario_text(network: &Network, models: Option<&Path>) -> Result<String, Error> {
-    let relays = network.relays.iter().map(|it| {
+    let relays = network.relays.iter().map(|relay| {
         Ok(RelayTable {
             count: 1,
-            name: it.site.name.clone(),
-            country: it.site.country.clone(),
-            mbit_per_s: rate(&it.site)?,
-            limit_mbit_per_s: it.limit.map(mbit_per_s),
-            weight: Some(it.weight),
-            guard: it.is_guard,
-            exit: it.is_exit,
+            name: relay.site.name.clone(),
+            country: relay.site.country.clone(),
+            mbit_per_s: rate(&relay.site)?,
+            limit_mbit_per_s: relay.limit.map(mbit_per_s),
+            weight: Some(relay.weight),
+            guard: relay.is_guard,
+            exit: relay.is_exit,
         })
     });
     let mut servers: Vec<SiteTable> = Vec::new();
     for site in &network.servers {
         let rate = rate(site)?;
-        match servers.iter_mut().find(|it| it.country == site.country && it.mbit_per_s == rate) {
+        match servers
+            .iter_mut()
+            .find(|server| server.country == site.country && server.mbit_per_s == rate)
+        {
             Some(table) => table.count += 1,
             None => servers.push(SiteTable {
                 count: 1,
@@ -95,11 +98,11 @@ fn fetch_table(fetch: &Fetch) -> FetchTable {
     let size = |it: &sim::world::Size| SizeTable {
         weight: it.weight,
         bytes: it.bytes,
-        timeout_s: it.timeout.map(|it| it.as_secs_f64()),
+        timeout_s: it.timeout.map(|timeout| timeout.as_secs_f64()),
     };
     let every_s = match fetch.pauses[..] {
         [only] => Pauses::One(only.as_secs_f64()),
-        _ => Pauses::Several(fetch.pauses.iter().map(|it| it.as_secs_f64()).collect()),
+        _ => Pauses::Several(fetch.pauses.iter().map(|pause| pause.as_secs_f64()).collect()),
     };
     FetchTable { every_s, count: fetch.count, sizes: fetch.sizes.iter().map(size).collect() }
 }

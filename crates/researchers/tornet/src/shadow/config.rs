@@ -251,7 +251,8 @@ impl Host {
     pub(super) fn runs(&self, program: &str) -> Result<Option<&Process>, String> {
         let is_it = |it: &&Process| it.path.rsplit('/').next() == Some(program);
         let found = self.processes.iter().find(is_it);
-        let count: u64 = self.processes.iter().filter(is_it).map(|it| u64::from(it.quantity)).sum();
+        let count: u64 =
+            self.processes.iter().filter(is_it).map(|process| u64::from(process.quantity)).sum();
         if count > 1 {
             return Err(format!(
                 "{count} processes of {program} at one host are not simulated: use several hosts"

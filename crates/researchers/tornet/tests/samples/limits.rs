@@ -14,7 +14,8 @@ fn limit(defaults: &str, own: &str, arguments: &str) -> Result<Option<u64>, Stri
         .file(&format!("{host}/torrc"), own)
         .file("conf/rates.torrc", "BandwidthRate 7 MB\n");
     let network = folder.read()?;
-    let relay = network.relays.iter().find(|it| it.site.name == "quince").expect("it is there");
+    let relay =
+        network.relays.iter().find(|relay| relay.site.name == "quince").expect("it is there");
     Ok(relay.limit.map(onion::Rate::as_byte_per_s))
 }
 
@@ -43,7 +44,7 @@ fn limit_by_tor(defaults: &str, own: &str, arguments: &[&str]) -> Option<u64> {
     assert!(value("BandwidthRate").is_some(), "tor refuses {own:?}: {text}{output:?}");
     // One gigabyte is what tor has without any limit.
     value("RelayBandwidthRate")
-        .filter(|it| *it > 0)
+        .filter(|value| *value > 0)
         .or(value("BandwidthRate"))
         .filter(|it| *it != 1 << 30)
 }
@@ -127,7 +128,8 @@ fn a_relays_limit_is_the_one_that_tor_computes_from_its_files() {
     cases.push(("", String::new(), vec!["--quiet", "-bandwidthrate", "3000000"]));
     cases.push(("", String::new(), vec!["+RelayBandwidthRate", "3000000"]));
     for (defaults, own, arguments) in cases {
-        let quoted = arguments.iter().map(|it| format!(" \"{it}\"")).collect::<String>();
+        let quoted =
+            arguments.iter().map(|argument| format!(" \"{argument}\"")).collect::<String>();
         let found =
             limit(defaults, &own, &quoted).unwrap_or_else(|error| panic!("{own:?}: {error}"));
         let expected = limit_by_tor(defaults, &own, &arguments);
@@ -159,6 +161,7 @@ fn a_relay_of_an_older_sample_takes_its_limit_from_its_arguments() {
     folder.hosts = folder.hosts.replacen("--defaults-torrc torrc-defaults -f torrc", words, 1);
     folder.file("conf/tor.exitrelay.torrc", "BandwidthRate 1 MB\n");
     let network = folder.network();
-    let relay = network.relays.iter().find(|it| it.site.name == "quince").expect("it is there");
+    let relay =
+        network.relays.iter().find(|relay| relay.site.name == "quince").expect("it is there");
     assert_eq!(relay.limit.map(onion::Rate::as_byte_per_s), Some(1_250_000));
 }

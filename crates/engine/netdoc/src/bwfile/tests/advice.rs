@@ -75,11 +75,11 @@ fn missing_and_excessive_relays_are_reported() {
     let up: Vec<Fingerprint> = consensus
         .routers()
         .iter()
-        .filter(|it| it.is_measurable())
-        .map(|it| it.fingerprint)
+        .filter(|router| router.is_measurable())
+        .map(|router| router.fingerprint)
         .collect();
     let file = |relays: &[Fingerprint]| {
-        let lines: String = relays.iter().map(|it| format!("node_id={it} bw=5\n")).collect();
+        let lines: String = relays.iter().map(|relay| format!("node_id={relay} bw=5\n")).collect();
         format!("{NOW}\n{HEADER}{lines}")
     };
     let context = Context { consensus: Some(&consensus), ..Context::default() };
@@ -148,7 +148,7 @@ fn a_line_that_tor_skips_has_one_verdict() {
     ] {
         let text = format!("{NOW}\n{HEADER}{}{}", line(1, "bw=5"), line(2, rest));
         let report = check_as_tor(text.as_bytes(), NOW);
-        let of_line = report.warnings.iter().filter(|it| it.line == 7).count();
+        let of_line = report.warnings.iter().filter(|warning| warning.line == 7).count();
         let advice = alone(&text);
         assert_eq!((of_line, advice.len()), if is_warned { (1, 0) } else { (0, 1) }, "{rest}");
     }

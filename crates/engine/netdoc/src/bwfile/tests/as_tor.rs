@@ -83,7 +83,7 @@ fn tor_skips_broken_relay_lines_and_warns() {
 fn a_warning_is_quoted_as_tor_logs_it() {
     let warnings = |bytes: &[u8]| {
         let report = check_as_tor(bytes, NOW);
-        report.warnings.into_iter().map(|it| (it.line, it.text)).collect::<Vec<_>>()
+        report.warnings.into_iter().map(|warning| (warning.line, warning.text)).collect::<Vec<_>>()
     };
     let file = |line: &[u8]| [format!("{NOW}\nversion=1.4.0\n=====\n").as_bytes(), line].concat();
     let relay = |rest: &[u8]| file(&[RELAY.as_bytes(), rest].concat());

@@ -93,7 +93,7 @@ impl Layers<HeaderOnly> for Counts {
     }
 
     fn format(&self, hop: usize) -> RelayFormat {
-        self.hops.get(hop).map_or_else(RelayFormat::default, |it| it.format)
+        self.hops.get(hop).map_or_else(RelayFormat::default, |hop| hop.format)
     }
 
     fn seal(&mut self, hop: usize, _command: Command, body: &mut HeaderOnlyBody) {
@@ -114,10 +114,10 @@ impl Layers<HeaderOnly> for Counts {
     }
 
     fn sent_tag(&self, hop: usize) -> SendmeTag {
-        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |it| it.tag(it.sent))
+        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |hop| hop.tag(hop.sent))
     }
 
     fn received_tag(&self, hop: usize) -> SendmeTag {
-        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |it| it.tag(it.received))
+        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |hop| hop.tag(hop.received))
     }
 }

@@ -137,9 +137,9 @@ fn commands<S: Staged>() -> Vec<(Command, u16)> {
         S::Handshake::ntor(&hop(1), [2; 32]),
         S::Handshake::ntor_v3(&hop(1), [3; 32], CONGESTION).expect("its key is known"),
     ];
-    let types = handshakes.iter().map(|it| {
-        let message = it.message();
-        (it.create_cell().0, it.create2(&message).handshake_type)
+    let types = handshakes.iter().map(|handshake| {
+        let message = handshake.message();
+        (handshake.create_cell().0, handshake.create2(&message).handshake_type)
     });
     types.chain([(S::Handshake::fast([1; 20]).create_cell().0, 0)]).collect()
 }

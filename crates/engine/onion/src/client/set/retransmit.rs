@@ -54,7 +54,10 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             let Some((skipped, held)) = set.conflux.take_lost(leg) else { return };
             let conn = circuit.conn;
             let Some(link) = self.links.get_mut(&conn) else { return };
-            skipped.and_then(|it| circuit.seal_switch(it)).into_iter().for_each(|it| link.push(it));
+            skipped
+                .and_then(|skipped| circuit.seal_switch(skipped))
+                .into_iter()
+                .for_each(|it| link.push(it));
             let circ_id = circuit.circ_id;
             let Some(up) = circuit.up_mut() else { return };
             let is_data = matches!(

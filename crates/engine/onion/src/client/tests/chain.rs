@@ -141,7 +141,8 @@ impl<S: Played> Chain<S> {
             }
             Command::RELAY | Command::RELAY_EARLY => {
                 let mut body = body.clone();
-                let hop = self.layers.iter_mut().position(|it| it.decrypt(command, &mut body));
+                let hop =
+                    self.layers.iter_mut().position(|layer| layer.decrypt(command, &mut body));
                 let hop = hop.expect("one of the hops recognizes it");
                 let format = self.layers[hop].format();
                 let message = body.message(format).expect("well-formed");
@@ -167,7 +168,7 @@ impl<S: Played> Chain<S> {
 
     fn send_from(&mut self, hop: usize, mut body: S::Body) {
         self.layers[hop].originate(&mut body);
-        self.layers[..hop].iter_mut().rev().for_each(|it| it.pass_back(&mut body));
+        self.layers[..hop].iter_mut().rev().for_each(|layer| layer.pass_back(&mut body));
         self.out.push_back((Command::RELAY, body));
     }
 
@@ -274,7 +275,7 @@ impl<S: Played> Chain<S> {
         it.flow.handle_delivered(now, data.len()).expect("within its window");
         it.flow.handle_drained(now, data.len(), 0);
         while let Some(signal) =
-            self.streams.get_mut(&stream_id).and_then(|it| it.flow.poll_signal())
+            self.streams.get_mut(&stream_id).and_then(|stream| stream.flow.poll_signal())
         {
             let mut data = Vec::new();
             let command = match signal {

@@ -332,7 +332,7 @@ fn messages_without_sendme_are_acknowledged_by_reports() {
         // The leg that blocks the set, if it retransmits: the client gives it up.
         let expected = (!resumes).then_some(&Loss::Conflux(ConfluxError::Handshake));
         assert_eq!(world.loss(), expected);
-        let legs: Vec<u8> = world.core.legs(world.set).iter().map(|it| it.leg).collect();
+        let legs: Vec<u8> = world.core.legs(world.set).iter().map(|leg| leg.leg).collect();
         assert_eq!(legs, if resumes { vec![1] } else { vec![] });
     }
 }

@@ -195,8 +195,8 @@ impl BackTap {
         let Phase::Avoidance(Round { min_rtt, was_full, .. }) = self.phase else { return };
         let queued = queued_cells(self.size.into(), min_rtt.as_secs_f64(), base);
         let reramp = self.reramp.as_mut();
-        let advice =
-            reramp.map_or(Advice::Step(1), |it| it.handle_round(self.size, queued, was_full));
+        let advice = reramp
+            .map_or(Advice::Step(1), |reramp| reramp.handle_round(self.size, queued, was_full));
         let step = match advice {
             Advice::Step(cells) => cells,
             Advice::Ramp => return self.ramp_again(),

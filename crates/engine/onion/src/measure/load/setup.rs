@@ -27,7 +27,8 @@ impl<R: Rng> LoadGenerator<R> {
         for socket in 0..self.config.sockets {
             let mut conn = Conn::new(Side::Outbound, None);
             let held_back = self.config.held_back;
-            conn.is_held_back = held_back.is_some_and(|it| (it.sockets_before + socket) % 2 == 1);
+            conn.is_held_back =
+                held_back.is_some_and(|held_back| (held_back.sockets_before + socket) % 2 == 1);
             conn.has_few_circuits = self
                 .config
                 .few_circuits
@@ -168,7 +169,8 @@ impl<R: Rng> LoadGenerator<R> {
 
     /// Whether most lost circuits were destroyed for lack of resources.
     fn lacks_room(&self) -> bool {
-        let lost = self.circuits.iter().filter(|it| matches!(it.state, State::Dead)).count();
+        let lost =
+            self.circuits.iter().filter(|circuit| matches!(circuit.state, State::Dead)).count();
         lost > 0 && 2 * self.ended_for_room as usize >= lost
     }
 

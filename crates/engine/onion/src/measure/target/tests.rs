@@ -50,7 +50,7 @@ fn give(target: &mut Target, now: Instant, order: &Order) -> Result<Nonce, Error
     let order = Order { expires_unix_s: order.expires_unix_s + passed_s, ..order.clone() };
     let signed = order.sign(&COORDINATOR, &SESSION);
     let accepted = target.handle_order(now, unix, LINK, &SESSION, &signed);
-    accepted.map(|it| it.nonce).map_err(|refusal| refusal.code)
+    accepted.map(|accepted| accepted.nonce).map_err(|refusal| refusal.code)
 }
 
 fn prove(target: &mut Target, conn: u32, seed: &[u8; 32], nonce: u8) -> Result<(), ErrorCode> {

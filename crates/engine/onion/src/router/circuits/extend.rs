@@ -26,7 +26,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
         // Not a public address: unroutable, or inside the operator's own network.
         let allows_private = self.config.extends_to_private;
-        addresses.retain(|it| is_routable(*it) && (allows_private || !is_private(it.ip())));
+        addresses.retain(|address| {
+            is_routable(*address) && (allows_private || !is_private(address.ip()))
+        });
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
         let circuit = self.circuits.get(index).ok_or(DestroyReason::PROTOCOL)?;
         let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);

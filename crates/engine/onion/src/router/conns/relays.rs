@@ -80,7 +80,9 @@ impl<S: CellModel> Conns<S> {
         let is_open = |link: &Link| link.is_open && link.leads_to(ids, addresses);
         let is_dialled = |link: &Link| {
             let is_there = || link.dialled.is_some_and(|dialled| addresses.contains(&dialled));
-            !link.is_open && link.expected.is_some_and(|it| it.ids == *ids) && is_there()
+            !link.is_open
+                && link.expected.is_some_and(|expected| expected.ids == *ids)
+                && is_there()
         };
         let find = |is_it: &dyn Fn(&Link) -> bool| {
             links.clone().find(|(_, link)| is_it(link)).map(|(id, _)| id)

@@ -160,7 +160,7 @@ mod tests {
     /// The quotas at the largest level at which no more than `room` is kept.
     fn shared(holdings: &mut [Holding], room: u64) -> Vec<(Holding, u64)> {
         holdings.sort_unstable();
-        let most = holdings.iter().map(|it| it.amount).sum();
+        let most = holdings.iter().map(|holding| holding.amount).sum();
         let level = largest_level(most, |level| kept(holdings, level) <= room);
         holdings.iter().copied().zip(quotas(holdings, level)).collect()
     }
@@ -244,7 +244,7 @@ mod tests {
             mut holdings in prop::collection::vec(any_holding(), 1..60),
             part in 1u64..=100,
         ) {
-            let all: u64 = holdings.iter().map(|it| it.amount).sum();
+            let all: u64 = holdings.iter().map(|holding| holding.amount).sum();
             let room = all * part / 100;
             let shared = shared(&mut holdings, room);
             prop_assert!(shared.iter().map(|(_, quota)| quota).sum::<u64>() <= room);

@@ -64,7 +64,7 @@ impl Streams {
 
     /// Closes all streams of a tunnel.
     pub(crate) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
-        self.rankings.iter_mut().for_each(|it| it.remove_tunnel(tunnel));
+        self.rankings.iter_mut().for_each(|ranking| ranking.remove_tunnel(tunnel));
         self.lookups.handle_tunnel_over(tunnel);
     }
 

@@ -131,7 +131,7 @@ mod tests {
                     }
                     5 | 6 => {
                         ranking.remove(tunnel, conn);
-                        streams.retain(|it| *it != conn);
+                        streams.retain(|stream| *stream != conn);
                     }
                     7 => {
                         ranking.remove_tunnel(tunnel);

@@ -36,7 +36,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// Whether checks are necessary: messages wait for other legs or for acknowledgement.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        let is_waiting = !self.early.is_empty() || self.legs.iter().any(|it| it.kept.is_awaited());
+        let is_waiting =
+            !self.early.is_empty() || self.legs.iter().any(|leg| leg.kept.is_awaited());
         self.resumes && self.legs.len() > 1 && is_waiting
     }
 
@@ -71,6 +72,6 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// most recently.
     pub(super) fn behind(&self) -> Option<L> {
         let is_behind = |it: &&Sequence<L, M>| it.received <= self.delivered;
-        Some(self.legs.iter().filter(is_behind).max_by_key(|it| it.received)?.leg)
+        Some(self.legs.iter().filter(is_behind).max_by_key(|leg| leg.received)?.leg)
     }
 }

@@ -191,7 +191,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     pub fn handle_lost_legs(&mut self, numbers: &[u8]) -> Vec<L> {
         self.lost_legs.extend(numbers);
         let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
-        self.legs.iter().filter(is_gone).map(|it| it.leg).collect()
+        self.legs.iter().filter(is_gone).map(|leg| leg.leg).collect()
     }
 
     /// The number of a leg.
@@ -208,7 +208,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// Whether a leg with this number exists or is known to be lost.
     pub(super) fn has_had(&self, number: u8) -> bool {
-        self.lost_legs.contains(&number) || self.legs.iter().any(|it| it.number == number)
+        self.lost_legs.contains(&number) || self.legs.iter().any(|leg| leg.number == number)
     }
 
     /// A leg is lost: its unacknowledged messages are to be retransmitted.

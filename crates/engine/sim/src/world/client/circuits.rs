@@ -36,8 +36,9 @@ impl Client {
 
     /// An unused circuit; an open one if possible.
     pub(super) fn take_circuit(&mut self, now: u64) -> Option<CircuitNumber> {
-        let built =
-            |circuit: &CircuitNumber| self.circuits.get(circuit).is_some_and(|it| it.is_built);
+        let built = |circuit: &CircuitNumber| {
+            self.circuits.get(circuit).is_some_and(|circuit| circuit.is_built)
+        };
         let place = self.ready.iter().position(built);
         let circuit = match place.and_then(|place| self.ready.remove(place)) {
             Some(circuit) => circuit,
@@ -50,7 +51,7 @@ impl Client {
 
     /// Whether a circuit accepts another stream.
     pub(super) fn is_clean(&self, circuit: CircuitNumber) -> bool {
-        self.circuits.get(&circuit).is_some_and(|it| !it.is_dirty)
+        self.circuits.get(&circuit).is_some_and(|circuit| !circuit.is_dirty)
     }
 
     pub(super) fn handle_built(&mut self, now: u64, circuit: CircuitNumber) {
@@ -69,7 +70,7 @@ impl Client {
     }
 
     pub(super) fn give_up_building(&mut self, now: u64, circuit: CircuitNumber) {
-        if self.circuits.get(&circuit).is_some_and(|it| !it.is_built) {
+        if self.circuits.get(&circuit).is_some_and(|circuit| !circuit.is_built) {
             self.core.destroy(circuit);
             self.handle_lost(now, circuit);
         }
@@ -83,7 +84,11 @@ impl Client {
     }
 
     pub(super) fn end_if_unused(&mut self, circuit: CircuitNumber) {
-        if self.circuits.get(&circuit).is_some_and(|it| it.is_dirty && it.streams == 0) {
+        if self
+            .circuits
+            .get(&circuit)
+            .is_some_and(|circuit| circuit.is_dirty && circuit.streams == 0)
+        {
             self.circuits.remove(&circuit);
             self.core.destroy(circuit);
         }

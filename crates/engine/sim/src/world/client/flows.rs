@@ -85,7 +85,7 @@ impl Client {
                 self.fetched += 1;
                 let pause = fetch.draw_pause(&mut self.rng);
                 self.set(later(now, pause), Timer::NextFlow);
-                let weights = fetch.sizes.iter().map(|it| it.weight);
+                let weights = fetch.sizes.iter().map(|size| size.weight);
                 let Some(place) = choose(&mut self.rng, weights) else { return };
                 let size = fetch.sizes[place];
                 let number = u8::try_from(place).ok();

@@ -20,7 +20,7 @@ impl Client {
         let number = self.probes;
         let Some(probe) = scan.probes.get(number as usize) else { return };
         self.probes += 1;
-        let mut plan = CircuitPlan::new(probe.path.map(|it| next_hop(it.0)).into());
+        let mut plan = CircuitPlan::new(probe.path.map(|path| next_hop(path.0)).into());
         plan.has_congestion_control = self.config.congestion.is_some();
         let circuit = self.core.open(Instant::from_nanos(now), &plan);
         self.circuits.insert(circuit, Use::default());

@@ -187,7 +187,7 @@ impl Client {
         Record {
             client: HostId(self.id),
             size: stream.size,
-            probe: flow.and_then(|it| it.probe),
+            probe: flow.and_then(|flow| flow.probe),
             bytes: figures.received_bytes,
             begun: Instant::from_nanos(stream.begun),
             first_byte: figures.first_byte_at.map(since),

@@ -47,7 +47,10 @@ impl Kernel {
     pub(super) fn send_feedback(&mut self, index: u32) {
         while self.socket(index).has_feedback_to_send() {
             let feedback = self.socket_mut(index).feedback.as_mut();
-            let Some((place, body)) = feedback.and_then(|it| it.unsent.pop_front()) else { return };
+            let Some((place, body)) = feedback.and_then(|feedback| feedback.unsent.pop_front())
+            else {
+                return;
+            };
             let wire = record_bytes(&body) + self.headers;
             self.post(index, MailContent::Feedback { place, body }, wire);
         }

@@ -93,11 +93,16 @@ impl Sender {
             return;
         }
         // Packets in flight at an RTO are retransmitted, and arrive nevertheless.
-        let given_up =
-            || self.retransmits.iter().flat_map(|it| it.iter()).find(|it| it.2 == number);
-        let flight = self.flights.iter().find(|it| it.number == number);
-        let Some((start, bytes)) =
-            flight.map(|it| (it.start, it.bytes)).or_else(|| given_up().map(|it| (it.0, it.1)))
+        let given_up = || {
+            self.retransmits
+                .iter()
+                .flat_map(|retransmit| retransmit.iter())
+                .find(|it| it.2 == number)
+        };
+        let flight = self.flights.iter().find(|flight| flight.number == number);
+        let Some((start, bytes)) = flight
+            .map(|flight| (flight.start, flight.bytes))
+            .or_else(|| given_up().map(|given_up| (given_up.0, given_up.1)))
         else {
             return;
         };
@@ -121,9 +126,9 @@ impl Sender {
     /// Everything cumulatively acknowledged is no longer in flight, even if another copy was acknowledged.
     pub(super) fn forget_acknowledged(&mut self) {
         let (acked, mut gone) = (self.acked, 0);
-        self.flights.retain(|it| {
-            let has_come = it.is_retransmit && it.start + u64::from(it.bytes) <= acked;
-            gone += if has_come { u64::from(it.bytes) } else { 0 };
+        self.flights.retain(|flight| {
+            let has_come = flight.is_retransmit && flight.start + u64::from(flight.bytes) <= acked;
+            gone += if has_come { u64::from(flight.bytes) } else { 0 };
             !has_come
         });
         self.in_flight -= gone;

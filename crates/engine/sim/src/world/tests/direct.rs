@@ -61,8 +61,8 @@ fn fetch_and_count(
         part.pass_window(|_| ());
     }
     let mut records = part.take_records();
-    records.sort_by_key(|it| it.size);
-    (records, part.figures().map(|it| it.dropped_flights).sum())
+    records.sort_by_key(|record| record.size);
+    (records, part.figures().map(|figures| figures.dropped_flights).sum())
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_shorter_rtt_gets_a_larger_share_of_a_bottleneck() {
         assert!((1.2..10.0).contains(&(near / far)), "{control:?}: {}", near / far);
         let of_all = (near + far) * 8.0 / 60.0 / 20e6;
         assert!(of_all > 0.85, "{control:?}: {of_all} of the capacity is used");
-        assert!(records.iter().all(|it| it.ending == Ending::TimedOut));
+        assert!(records.iter().all(|record| record.ending == Ending::TimedOut));
     }
 }
 

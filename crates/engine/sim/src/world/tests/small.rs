@@ -137,9 +137,9 @@ impl Small {
             }
         }
         let mut records: Vec<Record> = all.iter_mut().flat_map(Part::take_records).collect();
-        records.sort_by_key(|it| it.client);
+        records.sort_by_key(|record| record.client);
         let mut figures: Vec<HostFigures> = all.iter().flat_map(Part::figures).collect();
-        figures.sort_by_key(|it| it.host);
+        figures.sort_by_key(|figure| figure.host);
         Played { records, figures }
     }
 }

@@ -29,11 +29,11 @@ fn transfer(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
         if sender.is_done() {
             break;
         }
-        let times = [forward.front().map(|it| it.0), backward.front().map(|it| it.0)];
+        let times = [forward.front().map(|front| front.0), backward.front().map(|front| front.0)];
         let next = times.into_iter().flatten().min().unwrap_or(u64::MAX).min(sender.rto_at);
         assert!(next < u64::MAX, "it hangs");
         now = now.max(next);
-        if forward.front().is_some_and(|it| it.0 <= now) {
+        if forward.front().is_some_and(|front| front.0 <= now) {
             let Some((_, flight)) = forward.pop_front() else { continue };
             let Flight { number, start, bytes, is_retransmit, .. } = flight;
             let payload =
@@ -43,7 +43,7 @@ fn transfer(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
             }
             receiver.read = receiver.received();
             backward.push_back((now + LATENCY_NS, receiver.ack(number)));
-        } else if backward.front().is_some_and(|it| it.0 <= now) {
+        } else if backward.front().is_some_and(|front| front.0 <= now) {
             if let Some((_, MailContent::Ack { number, next, window_end })) = backward.pop_front() {
                 sender.handle_ack(now, number, next, window_end);
             }
@@ -198,9 +198,12 @@ fn shadow_repairs_one_loss_each_round_trip_and_linux_all_at_once() {
             sender.handle_ack(100, number, acked, 1 << 30);
             let retransmits = send_all(sender, 100);
             let place_of = |it: &Flight| flights.iter().position(|old| old.start == it.start);
-            repaired
-                .extend(retransmits.iter().map(|it| (place, place_of(it).expect("one of them"))));
-            retransmits.first().map(|it| it.number)
+            repaired.extend(
+                retransmits
+                    .iter()
+                    .map(|retransmit| (place, place_of(retransmit).expect("one of them"))),
+            );
+            retransmits.first().map(|retransmit| retransmit.number)
         };
         // Earlier segments arrive before retransmissions.
         let mut retransmits = None;
@@ -226,8 +229,9 @@ fn retransmissions_after_a_timeout_double_each_round() {
         let mut sender = Sender::new(control, 1 << 30);
         sender.write(1 << 20);
         let mut now = 0;
-        let segments =
-            |flights: &[Flight]| flights.iter().map(|it| it.bytes).sum::<u32>().div_ceil(1448);
+        let segments = |flights: &[Flight]| {
+            flights.iter().map(|flight| flight.bytes).sum::<u32>().div_ceil(1448)
+        };
         let mut pass_round = |sender: &mut Sender, comes: bool| {
             let flights = send_all(sender, now);
             now += 100_000_000;
@@ -252,12 +256,14 @@ fn shadows_window_starts_at_the_first_missing_byte_and_grows_during_recovery() {
     // Of thirty packets the first and one after ten others are lost.
     let mut sender = after_segments(Control::Shadow, 28);
     sender.write(1 << 20);
-    let segments = |flights: &[Flight]| flights.iter().map(|it| it.bytes).sum::<u32>() / 1448;
+    let segments =
+        |flights: &[Flight]| flights.iter().map(|flight| flight.bytes).sum::<u32>() / 1448;
     let flights = send_all(&mut sender, 100);
     assert_eq!(segments(&flights), 30);
-    let hole = flights.iter().find(|it| it.start > flights[0].start + 10 * 1448).expect("one");
+    let hole =
+        flights.iter().find(|flight| flight.start > flights[0].start + 10 * 1448).expect("one");
     let mut sent = Vec::new();
-    for it in flights[1..].iter().filter(|it| it.number != hole.number) {
+    for it in flights[1..].iter().filter(|flight| flight.number != hole.number) {
         sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
         sent.extend(send_all(&mut sender, 200));
     }

@@ -22,7 +22,8 @@ fn net(limit: Rate, coordinators: &[HostId]) -> Small {
     Small::new()
         .relay(FAST, false, |it| {
             it.limit = Some(RateLimit { rate: limit, burst_bytes: limit.as_byte_per_s() / 10 });
-            it.measured_by = coordinators.iter().map(|it| coordinator_key(*it)).collect();
+            it.measured_by =
+                coordinators.iter().map(|coordinator| coordinator_key(*coordinator)).collect();
         })
         .relay(FAST, false, |_| ())
         .relay(FAST, true, |_| ())
@@ -187,7 +188,8 @@ fn scan(narrow: Rate) -> Vec<Record> {
 #[test]
 fn a_scanner_finds_the_slow_relay_and_continues_after_a_timeout() {
     let records = scan(Rate::from_mbit_per_s(5.0));
-    let of = |probe| records.iter().find(|it| it.probe == Some(probe)).expect("it has ended");
+    let of =
+        |probe| records.iter().find(|record| record.probe == Some(probe)).expect("it has ended");
     let s = |probe| of(probe).last_byte.expect("it completed").as_secs_f64();
     assert!(s(0) > 1.6, "1 MiB takes 1.7 s at 5 Mbit/s: {}", s(0));
     assert!(s(1) < s(0) / 2.0, "{} and {}", s(1), s(0));

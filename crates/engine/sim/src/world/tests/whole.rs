@@ -39,8 +39,8 @@ fn losses_delay_transfers_and_never_corrupt_them() {
     let total = |records: &[Record]| records.iter().map(last_s).sum::<f64>();
     let (clean_s, lossy_s) = (total(&clean.records), total(&lossy.records));
     assert!(lossy_s > 1.2 * clean_s, "{lossy_s} {clean_s}");
-    assert_eq!(clean.figures.iter().map(|it| it.lost_flights).sum::<u64>(), 0);
-    assert!(lossy.figures.iter().map(|it| it.lost_flights).sum::<u64>() > 20);
+    assert_eq!(clean.figures.iter().map(|figure| figure.lost_flights).sum::<u64>(), 0);
+    assert!(lossy.figures.iter().map(|figure| figure.lost_flights).sum::<u64>() > 20);
 }
 
 /// The rate of one download of 8 MiB in Mbit/s, and the rate on the wire.
@@ -170,7 +170,7 @@ fn a_download_is_aborted_at_its_timeout() {
     let slow = Rate::from_bit_per_s(100_000);
     let small = (0..3).fold(Small::new(), |it, place| it.relay(slow, place == 2, |_| ()));
     let records = small.fetcher(8 * MIB, 1).run(150, 1, 9).records;
-    let endings: Vec<Ending> = records.iter().map(|it| it.ending).collect();
+    let endings: Vec<Ending> = records.iter().map(|record| record.ending).collect();
     assert_eq!(endings, [Ending::TimedOut]);
     assert!(records[0].bytes > 0 && records[0].last_byte.is_none());
 }
@@ -185,7 +185,7 @@ fn only_a_stalled_download_is_aborted_at_its_stallout() {
         let fetch = Fetch { pauses, count: Some(1), sizes: [size].into() };
         let small = Small::new().fast_relays(2).relay(rate, true, |_| ());
         let records = small.client(Users::Fetch(Arc::new(fetch))).run(40, 1, 1).records;
-        records.iter().map(|it| it.ending).collect::<Vec<_>>()
+        records.iter().map(|record| record.ending).collect::<Vec<_>>()
     };
     assert_eq!(ended(FAST), [Ending::Complete]);
     assert_eq!(ended(Rate::from_bit_per_s(200)), [Ending::TimedOut]);

@@ -19,7 +19,13 @@ fn far(guess: f64, team: &[f64]) -> Measurement {
 
 fn bottlenecks(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
     let rounds = measurement.course().rounds;
-    rounds.last().unwrap().bottlenecks.iter().map(|it| (it.measurer.0, it.by)).collect()
+    rounds
+        .last()
+        .unwrap()
+        .bottlenecks
+        .iter()
+        .map(|bottleneck| (bottleneck.measurer.0, bottleneck.by))
+        .collect()
 }
 
 const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
@@ -105,7 +111,8 @@ fn check_next_turn_has_two(rtt: Duration) {
     while let Some(launch) = campaign.poll_launch() {
         // The first of the team is behind the bottleneck, at any place in this turn.
         let place = launch.allocation.place(MeasurerId(0));
-        let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+        let shares: Vec<Rate> =
+            launch.allocation.assignments.iter().map(|assignment| assignment.rate).collect();
         let measurers = shares.len();
         let path = PathParams { first_sockets: 32, lead_s: 2, probes: true, few_circuits_s: 0 };
         let params = Params { path, ..params };
@@ -177,7 +184,8 @@ fn a_measurer_with_a_busy_processor_is_assigned_less_in_later_turns_despite_earl
     campaign.add_turn(relay, Priority::Known, turn);
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.allocation.assignments.len(), 2);
-    let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+    let shares: Vec<Rate> =
+        launch.allocation.assignments.iter().map(|assignment| assignment.rate).collect();
     let path = PathParams { first_sockets: 32, lead_s: 2, probes: true, few_circuits_s: 0 };
     let params = Params { path, ..params };
     let (now, mode) = (Instant::ORIGIN, Mode::Transit);
@@ -190,8 +198,12 @@ fn a_measurer_with_a_busy_processor_is_assigned_less_in_later_turns_despite_earl
     campaign.expect_path(relay, MeasurerId(0), crate::PathSeen::default());
     campaign.add_turn(relay, Priority::Known, follows.unwrap_or_else(|| panic!("{outcome}")));
     let launch = campaign.poll_launch().expect("room");
-    let assigned = launch.allocation.assignments.iter().find(|it| it.measurer == MeasurerId(0));
-    assert!(assigned.is_none_or(|it| it.rate <= mbit(26.0)), "{launch:?}");
+    let assigned = launch
+        .allocation
+        .assignments
+        .iter()
+        .find(|assignment| assignment.measurer == MeasurerId(0));
+    assert!(assigned.is_none_or(|assigned| assigned.rate <= mbit(26.0)), "{launch:?}");
 }
 
 #[test]

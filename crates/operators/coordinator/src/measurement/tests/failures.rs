@@ -450,7 +450,7 @@ fn a_measurer_that_gets_nothing_back_does_not_make_the_relay_look_slow() {
     assert_eq!(text_and_blame(&outcome), (text.to_string(), Some(Blame::Measurer)));
     lab.deaf = Some(1);
     let outcome = lab.run(&mut measurement(Mode::Echo, 10.0, &[900.0, 100.0]));
-    assert!(outcome.estimate().is_some_and(|it| !it.is_conclusive()));
+    assert!(outcome.estimate().is_some_and(|estimate| !estimate.is_conclusive()));
 }
 
 #[test]

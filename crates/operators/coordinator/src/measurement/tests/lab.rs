@@ -97,8 +97,10 @@ impl Lab {
                 match action {
                     Action::Prepare { round, assignments, held_back_s, .. } => {
                         held_back = held_back_s;
-                        let rates: Vec<String> =
-                            assignments.iter().map(|it| format!("{}", it.rate)).collect();
+                        let rates: Vec<String> = assignments
+                            .iter()
+                            .map(|assignment| format!("{}", assignment.rate))
+                            .collect();
                         self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
                         if self.rounds_allowed.is_some_and(|allowed| round > allowed) {
                             let reason = Failure::RelayNotNow { detail: String::new() };
@@ -139,7 +141,8 @@ impl Lab {
             let deaf = |it: &&Assignment| self.deaf != Some(it.measurer.0);
             let is_half = held_back_s.is_some_and(|from| second < from);
             let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
-            let open: u64 = assignments.iter().map(|it| u64::from(sockets(it))).sum();
+            let open: u64 =
+                assignments.iter().map(|assignment| u64::from(sockets(assignment))).sum();
             let more = if self.is_settling { 8 >> (second / 4).min(4) } else { 0 };
             let way = self.per_socket.map_or(u64::MAX, |each| each * open * (1 + more));
             let load: u64 = assignments.iter().filter(deaf).map(bytes).sum();
@@ -156,10 +159,10 @@ impl Lab {
                     .unwrap()
             };
             // The others get the capacity that one measurer's bottleneck leaves unused.
-            let narrow = self.narrow.map_or(usize::MAX, |it| it.0);
+            let narrow = self.narrow.map_or(usize::MAX, |narrow| narrow.0);
             let held: Option<(u64, u64)> = assignments
                 .iter()
-                .filter(|it| it.measurer.0 == narrow)
+                .filter(|assignment| assignment.measurer.0 == narrow)
                 .zip(self.narrow)
                 .map(|(it, (_, most, _))| (bytes(it), part(relayed, bytes(it), load).min(most)))
                 .next();
@@ -175,7 +178,8 @@ impl Lab {
                 }
                 let claimed = self.claims.filter(|liar| liar.0 == it.measurer.0);
                 let share = claimed.map_or(share, |liar| liar.1);
-                let own = self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |it| it.2);
+                let own =
+                    self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |narrow| narrow.2);
                 let wait = self.relays_queue + own;
                 if self.busy == Some(it.measurer.0) {
                     measurement.handle_busy(it.measurer, round, 1.0);

@@ -52,7 +52,7 @@ fn the_best_result_counts_even_if_more_sockets_slow_the_relay_down() {
     let estimate = estimate(lab.run(&mut far(90.0, 16, 2)));
     assert_eq!(estimate.rounds, 2, "{estimate}");
     assert!(estimate.capacity >= mbit(84.8), "{estimate}");
-    let last = estimate.seconds.iter().map(|it| it.total()).min();
+    let last = estimate.seconds.iter().map(|second| second.total()).min();
     assert_eq!(last, Some(mbit(74.0).as_byte_per_s()), "the seconds are those of the last round");
 }
 
@@ -68,7 +68,7 @@ fn a_round_with_more_sockets_gives_most_of_them_to_the_more_distant_measurer() {
     assert!(estimate.is_conclusive(), "{estimate}");
     let rounds = measurement.course().rounds;
     let sockets = |round: usize| -> Vec<u32> {
-        rounds[round].allocation.assignments.iter().map(|it| it.sockets).collect()
+        rounds[round].allocation.assignments.iter().map(|assignment| assignment.sockets).collect()
     };
     assert_eq!(sockets(0), [8, 8], "distances are not known yet");
     assert_eq!(sockets(1), [8, 56], "of 64, two each, and the rest in a ratio of one to nine");
@@ -127,7 +127,8 @@ fn a_turn_limited_by_the_path_is_followed_by_one_with_more_sockets_even_for_the_
     )
     .unwrap();
     let outcome = over(60.0, 4.5).run(&mut measurement);
-    let next = estimate(outcome.clone()).inconclusive.and_then(|it| it.next_turn());
+    let next =
+        estimate(outcome.clone()).inconclusive.and_then(|inconclusive| inconclusive.next_turn());
     assert_eq!(next.map(|it| (it.round, it.widening)), Some((2, 4)));
     assert!(!campaign.handle_outcome(relay, &outcome).is_over);
     assert_eq!(campaign.poll_launch().map(|it| it.turn), next);

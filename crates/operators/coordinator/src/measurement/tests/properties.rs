@@ -137,7 +137,7 @@ proptest! {
             run.apply(Op::Timeout);
         }
         prop_assert!(run.measurement.is_done(), "the timeout ends it");
-        let done = run.actions.iter().filter(|it| matches!(it, Action::Done(_))).count();
+        let done = run.actions.iter().filter(|action| matches!(action, Action::Done(_))).count();
         prop_assert_eq!(done, 1);
         let Some([Action::Stop { round }, Action::Done(outcome)]) = run.actions.last_chunk() else {
             panic!("{:?}", run.actions);
@@ -162,7 +162,7 @@ proptest! {
         if let Some(estimate) = outcome.estimate() {
             prop_assert!(estimate.capacity > Rate::ZERO);
             prop_assert_eq!(estimate.seconds.len(), 10, "of full length");
-            prop_assert!(estimate.seconds.iter().all(|it| it.client_reported.is_some() == echo));
+            prop_assert!(estimate.seconds.iter().all(|second| second.client_reported.is_some() == echo));
             let limit = params.conclusive_limit(estimate.allocated);
             let is_unsteady = matches!(
                 estimate.inconclusive,

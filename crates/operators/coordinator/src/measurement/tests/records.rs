@@ -37,7 +37,7 @@ fn observations_are_recorded_with_their_round_and_second() {
         ..Observations::default()
     };
     let record = Record::new(facts, measurement.course(), &outcome).observed(observations);
-    let starts: Vec<_> = record.rounds.iter().map(|it| it.started_unix_s).collect();
+    let starts: Vec<_> = record.rounds.iter().map(|round| round.started_unix_s).collect();
     assert_eq!(starts, [Some(11), Some(22)]);
     assert_eq!(record.rounds[0].seconds[4].relay_reported, Some(mbit(4.0)));
     assert_eq!(record.rounds[1].seconds[4].relay_reported, None);
@@ -56,7 +56,7 @@ fn a_failed_round_is_recorded_up_to_its_failure() {
     let [round] = &record.rounds[..] else { panic!("{record:?}") };
     assert!(round.seconds[3].returned_bytes[0].is_some(), "one measurer has reported it");
     assert_eq!(round.seconds[3].returned_bytes[1], None);
-    let whole: Vec<u32> = record.totals(round).map(|it| it.second).collect();
+    let whole: Vec<u32> = record.totals(round).map(|total| total.second).collect();
     assert!(whole.contains(&2) && !whole.contains(&3), "{whole:?}");
     assert_eq!((record.capacity(), record.bounds(), record.spread()), (None, None, None));
 }
@@ -98,7 +98,7 @@ proptest! {
             let is_last = number == estimate.rounds;
             prop_assert!(is_last || record.totals(round).count() <= seconds as usize);
             let shares = round.allocation.assignments.len();
-            prop_assert!(round.seconds.iter().all(|it| it.returned_bytes.len() == shares));
+            prop_assert!(round.seconds.iter().all(|second| second.returned_bytes.len() == shares));
         }
         let is_last = matches!(record.end, End::Measured { round, .. } if round == estimate.rounds);
         prop_assert!(is_last);

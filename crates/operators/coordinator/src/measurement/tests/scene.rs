@@ -126,14 +126,19 @@ impl Scene {
         members: &[usize],
     ) {
         let is_half = held_back_s.is_some_and(|from| second < from);
-        let paths: Vec<Path> =
-            assignments.iter().map(|it| self.paths[members[it.measurer.0]]).collect();
+        let paths: Vec<Path> = assignments
+            .iter()
+            .map(|assignment| self.paths[members[assignment.measurer.0]])
+            .collect();
         let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
-        let weights: Vec<f64> = assignments.iter().map(|it| f64::from(sockets(it))).collect();
+        let weights: Vec<f64> =
+            assignments.iter().map(|assignment| f64::from(sockets(assignment))).collect();
         // On its own path.
         let mut wants: Vec<(f64, f64)> = vec![];
         for ((it, path), weight) in assignments.iter().zip(&paths).zip(&weights) {
-            let narrow = path.bottleneck.map_or(f64::INFINITY, |it| it.0.as_byte_per_s() as f64);
+            let narrow = path
+                .bottleneck
+                .map_or(f64::INFINITY, |bottleneck| bottleneck.0.as_byte_per_s() as f64);
             let assigned = it.rate.as_byte_per_s() as f64;
             wants.push((assigned.min(path.per_socket() * weight).min(narrow), *weight));
         }
@@ -142,7 +147,7 @@ impl Scene {
         let mut is_link_full = false;
         if let Some((_, rate)) = self.host_link {
             let places: Vec<usize> = (0..paths.len()).filter(|it| is_at(&paths[*it])).collect();
-            let theirs: Vec<(f64, f64)> = places.iter().map(|it| wants[*it]).collect();
+            let theirs: Vec<(f64, f64)> = places.iter().map(|place| wants[*place]).collect();
             let whole = rate.as_byte_per_s() as f64;
             is_link_full = theirs.iter().map(|it| it.0).sum::<f64>() > whole;
             for (place, got) in places.into_iter().zip(fill(&theirs, whole)) {
@@ -161,7 +166,7 @@ impl Scene {
             let is_kept_back = got < 0.999 * want.0;
             let narrow =
                 path.bottleneck.filter(|(rate, _)| got >= 0.95 * rate.as_byte_per_s() as f64);
-            let kind = narrow.map(|it| it.1);
+            let kind = narrow.map(|narrow| narrow.1);
             let is_queued = kind == Some(Kind::Queue)
                 || (is_link_full && is_at(path) && !is_kept_back)
                 || (is_full && self.is_link);
@@ -247,9 +252,10 @@ impl Coordinator {
         let (mut whole, mut last, mut turns) = (None::<Record>, None, vec![]);
         while let Some(launch) = campaign.poll_launch() {
             let assignments = &launch.allocation.assignments;
-            let members: Vec<usize> = assignments.iter().map(|it| it.measurer.0).collect();
-            let shares: Vec<Rate> = assignments.iter().map(|it| it.rate).collect();
-            let rates = shares.iter().map(|it| it.as_mbit_per_s());
+            let members: Vec<usize> =
+                assignments.iter().map(|assignment| assignment.measurer.0).collect();
+            let shares: Vec<Rate> = assignments.iter().map(|assignment| assignment.rate).collect();
+            let rates = shares.iter().map(|share| share.as_mbit_per_s());
             turns.push(members.iter().copied().zip(rates).collect());
             let mut measurement =
                 Measurement::of_launch(Instant::ORIGIN, params, Mode::Transit, &launch, shares)

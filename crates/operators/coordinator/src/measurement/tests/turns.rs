@@ -23,7 +23,8 @@ fn by_campaign(
     campaign.add(RELAY, Priority::New, guess, params.max_rounds);
     let mut whole: Option<Record> = None;
     while let Some(launch) = campaign.poll_launch() {
-        let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+        let shares =
+            launch.allocation.assignments.iter().map(|assignment| assignment.rate).collect();
         let (turn, is_whole_team) = (launch.turn, launch.is_whole_team);
         let mut measurement =
             Measurement::of_turn(Instant::ORIGIN, params, mode, turn, is_whole_team, shares)
@@ -106,7 +107,9 @@ fn a_measurer_that_fails_in_a_turn_is_named_by_its_place_in_the_team_and_gets_no
     assert_eq!((ended.is_over, ended.lost), (false, Some(MeasurerId(2))), "{launch:?}");
     let again = campaign.poll_launch().expect("the other measurers");
     assert_eq!((again.turn.round, again.turn.guess), (2, launch.turn.guess));
-    assert!(again.allocation.assignments.iter().all(|it| it.measurer != MeasurerId(2)));
+    assert!(
+        again.allocation.assignments.iter().all(|assignment| assignment.measurer != MeasurerId(2))
+    );
     // A failure of the relay is not repeated, and does not exclude a measurer.
     let reason = Failure::RelayClosed { detail: "bye".to_string() };
     let outcome = Outcome::Failed { reason, measurer: Some(second), round: 2, second: None };

@@ -45,14 +45,14 @@ impl Found {
     /// Adds a measurement. `narrow` is the measurer behind a bottleneck, if any. Returns whether the verdict is wrong.
     fn add(&mut self, scene: &Scene, guess: f64, team: &[f64], narrow: Option<usize>) -> bool {
         // A measurer that alone loses packets is limited by its path, too.
-        let losing = scene.paths.iter().position(|it| it.loss_ppm > 500);
+        let losing = scene.paths.iter().position(|path| path.loss_ppm > 500);
         let (estimate, measurement) = measure_by_all(scene, guess, team, true, params());
         let capacity = scene.capacity.as_mbit_per_s();
         let ratio = estimate.capacity.as_mbit_per_s() / capacity;
         let rounds = measurement.course().rounds;
-        let mut named = rounds.iter().flat_map(|it| &it.bottlenecks).map(|it| it.measurer.0);
+        let mut named = rounds.iter().flat_map(|round| &round.bottlenecks).map(|it| it.measurer.0);
         let others = team.iter().enumerate().filter(|it| Some(it.0) != narrow);
-        let is_enough = others.map(|it| it.1).sum::<f64>() > 3.0 * capacity;
+        let is_enough = others.map(|other| other.1).sum::<f64>() > 3.0 * capacity;
         let is_wrong = estimate.is_conclusive() && !(0.9..=1.05).contains(&ratio);
         self.scenes += 1;
         self.conclusive += u32::from(estimate.is_conclusive());

@@ -129,7 +129,7 @@ fn the_results_of_a_host_are_settled_when_its_last_relay_has_ended() {
     assert_eq!(settled.len(), 3);
     for it in &settled {
         // They did not start together: the largest result is that of the host.
-        let shared = it.record.shared.map(|it| (it.relays, it.machine));
+        let shared = it.record.shared.map(|shared| (shared.relays, shared.machine));
         assert_eq!(shared, Some((3, capacity())));
         assert_eq!(it.record.capacity(), Some(capacity().scaled(1.0 / 3.0)));
     }
@@ -205,7 +205,7 @@ fn a_late_relay_takes_nothing_from_relays_that_started_together() {
     assert!(groups.end(with_seconds(2, BEGUN)).is_empty());
     for it in groups.end(with_seconds(3, BEGUN)) {
         assert_eq!(it.record.capacity(), Some(capacity()));
-        let relays = it.record.shared.map(|it| (it.relays, it.is_aligned));
+        let relays = it.record.shared.map(|shared| (shared.relays, shared.is_aligned));
         assert_eq!(relays, (it.relay != relay(3)).then_some((2, true)));
     }
 }

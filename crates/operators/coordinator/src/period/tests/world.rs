@@ -315,7 +315,8 @@ impl World {
                 self.period.handle_measurer(now, MeasurerId(place), answer);
             }
             Event::Probe(measurement, address) => {
-                let relay = self.relays.iter().find(|it| it.address == address).expect("known");
+                let relay =
+                    self.relays.iter().find(|relay| relay.address == address).expect("known");
                 let answer = match relay.conduct {
                     Conduct::Unreachable => ProbeAnswer::Silent,
                     _ => ProbeAnswer::Connected(Duration::from_millis(1)),

@@ -85,7 +85,7 @@ fn no_slot_is_likelier_than_another() {
         let drawn: u32 = counts.iter().sum();
         let expected = f64::from(drawn) / f64::from(SLOTS);
         let chi_squared: f64 =
-            counts.iter().map(|it| (f64::from(*it) - expected).powi(2) / expected).sum();
+            counts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
         // 23 degrees of freedom: 60 is exceeded once in 30,000 times.
         assert!(chi_squared < 60.0, "{name}: {chi_squared}");
     }

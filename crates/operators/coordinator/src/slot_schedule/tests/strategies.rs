@@ -274,7 +274,7 @@ fn after_a_measurement_the_next_one_is_equally_likely_in_each_hour() {
     println!(
         "chance to be measured in the next three hours, 0, 3, 6 … h after a measurement: {hazards:.3?}"
     );
-    assert!(hazards.iter().all(|it| (0.08..0.17).contains(it)), "{hazards:?}");
+    assert!(hazards.iter().all(|hazard| (0.08..0.17).contains(hazard)), "{hazards:?}");
     let longest = gaps.iter().max().expect("some");
     assert!(*longest <= 54 * 3600, "an estimate that is kept for 54 h always holds: {longest}");
 }

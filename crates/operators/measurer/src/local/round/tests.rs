@@ -68,7 +68,9 @@ fn accounts_are_combined_if_all_pumps_have_one_and_omitted_otherwise() {
     let reports: Vec<_> = take(&reports)
         .into_iter()
         .map(|report| match report {
-            MemberReport::Second(second, account) => (second.index, account.map(|it| *it)),
+            MemberReport::Second(second, account) => {
+                (second.index, account.map(|account| *account))
+            }
             other => panic!("{other:?}"),
         })
         .collect();

@@ -48,7 +48,7 @@ fn the_weight_error_is_larger_right_after_the_test() {
     assert!(rise > 0.02, "{effect:?}");
     // Compared with true capacities the weights improve, because they follow the results of the test.
     let true_error = |days: i64| {
-        let hour = test.hours.iter().find(|it| it.unix_s >= days * DAY_S).unwrap();
+        let hour = test.hours.iter().find(|hour| hour.unix_s >= days * DAY_S).unwrap();
         hour.true_weight_error.unwrap()
     };
     assert!(true_error(9) < true_error(4), "{} {}", true_error(4), true_error(9));

@@ -206,7 +206,10 @@ fn guards_of_linked_legs_are_confirmed_and_kept() {
     let legs = proxy.pool.get(number).expect("it is there").legs.clone();
     let confirmed = |proxy: &Proxy| -> BTreeSet<Fingerprint> {
         let sample = proxy.state.guards.sample().iter();
-        sample.filter(|it| it.confirmed.is_some()).map(|it| it.fingerprint).collect()
+        sample
+            .filter(|sample| sample.confirmed.is_some())
+            .map(|sample| sample.fingerprint)
+            .collect()
     };
     assert!(confirmed(&proxy).is_empty());
     for leg in legs.keys() {

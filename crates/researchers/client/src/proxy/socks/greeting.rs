@@ -290,7 +290,7 @@ impl Greeting {
         if address.is_unspecified() || (port == 0 && act != Some(Act::Resolve)) {
             return Err(refused("the port or the address is 0"));
         }
-        if user.len() > USER_MAX || name.is_some_and(|it| it.len() > HOST_MAX) {
+        if user.len() > USER_MAX || name.is_some_and(|name| name.len() > HOST_MAX) {
             return Err(refused("the user or the host name is too long"));
         }
         let act = act.ok_or_else(|| refused("only CONNECT and RESOLVE are supported"))?;

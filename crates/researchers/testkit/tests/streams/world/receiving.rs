@@ -68,9 +68,13 @@ impl World {
     pub(crate) fn take_data(&mut self, stream_id: u16) -> Vec<u8> {
         let circuit = self.circuits.get_mut(&CIRCUIT).expect("a circuit");
         let is_it = |it: &Message| it.command == RelayCommand::DATA && it.stream_id == stream_id;
-        let data = circuit.messages.iter().filter(|it| is_it(it)).flat_map(|it| it.data.clone());
+        let data = circuit
+            .messages
+            .iter()
+            .filter(|message| is_it(message))
+            .flat_map(|message| message.data.clone());
         let data = data.collect();
-        circuit.messages.retain(|it| !is_it(it));
+        circuit.messages.retain(|message| !is_it(message));
         data
     }
 

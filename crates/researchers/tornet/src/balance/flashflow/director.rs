@@ -177,7 +177,8 @@ impl Team {
             match action {
                 Action::FetchNetwork => period.handle_network(now, self.view(), None),
                 Action::AskMeasurer(measurer) => {
-                    let capacity = self.measurers.get(measurer.0).map_or(Rate::ZERO, |it| it.1);
+                    let capacity =
+                        self.measurers.get(measurer.0).map_or(Rate::ZERO, |measurer| measurer.1);
                     let answer = Answer { capacity, at_once_max: u32::MAX };
                     period.handle_measurer(now, measurer, Ok(answer));
                 }
@@ -187,8 +188,11 @@ impl Team {
                     period.handle_probe(now, measurement, answer);
                 }
                 Action::GiveOrder { measurement, target, terms } => {
-                    let measurers: Vec<HostId> =
-                        terms.measurers.iter().filter_map(|it| self.host_of(it)).collect();
+                    let measurers: Vec<HostId> = terms
+                        .measurers
+                        .iter()
+                        .filter_map(|measurer| self.host_of(measurer))
+                        .collect();
                     let measurement = self.number(measurement);
                     self.rounds.insert(measurement, (terms.round, measurers.clone()));
                     let order = TeamOrder::Ask {
@@ -215,7 +219,7 @@ impl Team {
                 Action::Start { measurement, .. } => {
                     let measurement = self.number(measurement);
                     let start = TeamOrder::Start { measurement };
-                    orders.extend(self.members(measurement).map(|it| (it, start.clone())));
+                    orders.extend(self.members(measurement).map(|member| (member, start.clone())));
                 }
                 Action::Stop { measurement } => self.stop(self.number(measurement), orders),
                 Action::Journal(entry) => self.journal.push(entry),
@@ -250,11 +254,11 @@ impl Team {
 
     fn host_of(&self, wanted: &MeasurerKey) -> Option<HostId> {
         let place = (0..self.measurers.len()).find(|place| key(*place) == *wanted)?;
-        self.measurers.get(place).map(|it| it.0)
+        self.measurers.get(place).map(|measurer| measurer.0)
     }
 
     fn target(&self, relay: RsaId) -> HostId {
-        self.jobs.get(place_of(relay)).map_or(HostId(u32::MAX), |it| it.target)
+        self.jobs.get(place_of(relay)).map_or(HostId(u32::MAX), |job| job.target)
     }
 
     fn handle(&self, now: Now, period: &mut Period, report: &TeamReport) {
@@ -277,7 +281,7 @@ impl Team {
                 };
                 let sent = members.iter().zip(sent_back_bytes);
                 let sent = sent.filter_map(|(host, bytes)| {
-                    let place = self.measurers.iter().position(|it| it.0 == *host)?;
+                    let place = self.measurers.iter().position(|measurer| measurer.0 == *host)?;
                     Some(SentBack { measurer: key(place), bytes: *bytes })
                 });
                 OrderEvent::ClientSecond(client, sent.collect())
@@ -414,6 +418,6 @@ mod tests {
         };
         let slow = sockets(0.3, [20, 100, 200]);
         assert_eq!(slow.iter().map(|it| it.0).sum::<u32>(), 8, "{slow:?}");
-        assert!(sockets(0.3, [1, 1, 1]).iter().all(|it| it.1.is_none()));
+        assert!(sockets(0.3, [1, 1, 1]).iter().all(|socket| socket.1.is_none()));
     }
 }

@@ -242,7 +242,7 @@ proptest! {
             for at in 1..=count {
                 let is_marked = at % marked_every == 0;
                 unmarked = if is_marked { 0 } else { unmarked + 1 };
-                let first = open.front().map_or(sent + 1, |it| it.0).max(last_dropped + 1);
+                let first = open.front().map_or(sent + 1, |front| front.0).max(last_dropped + 1);
                 let kept = sent + 1 - first;
                 if kept >= 1 << 13 || (kept > 0 && unmarked > 512) {
                     last_dropped = first;

@@ -21,7 +21,8 @@ impl World {
     /// Every relay is on the opt-in list.
     pub(in super::super) fn list_all(&mut self) {
         self.is_listed = true;
-        let lines: String = self.relays.iter().map(|it| format!("{}\n", it.ids.rsa)).collect();
+        let lines: String =
+            self.relays.iter().map(|relay| format!("{}\n", relay.ids.rsa)).collect();
         let listed = Consent::local_only().with_list(&lines).expect("fingerprints");
         self.period.refresh(listed);
     }

@@ -94,7 +94,12 @@ impl World {
             signers: None,
             routers: self.relays.iter().map(router).collect(),
             named: None,
-            echo: self.relays.iter().filter(|it| it.is_echo).map(|it| it.ids.rsa).collect(),
+            echo: self
+                .relays
+                .iter()
+                .filter(|relay| relay.is_echo)
+                .map(|relay| relay.ids.rsa)
+                .collect(),
             families: Vec::new(),
             policy_relays: self.policy_relays(),
             defences: Defences::default(),
@@ -131,6 +136,6 @@ impl World {
 
     pub(in super::super) fn group_size(&self, relay: RsaId) -> usize {
         let ip = self.relay(relay).address.ip();
-        self.relays.iter().filter(|it| it.address.ip() == ip).count()
+        self.relays.iter().filter(|relay| relay.address.ip() == ip).count()
     }
 }

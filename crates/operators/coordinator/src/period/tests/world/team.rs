@@ -37,8 +37,8 @@ impl World {
         let is_starved = passed_s < self.options.starved_until_s;
         let capacity = if is_starved { relay.capacity / 4 } else { relay.capacity };
         let orders = load.orders.clone();
-        let seconds = orders.values().next().map_or(0, |it| it.seconds);
-        let total: u64 = orders.values().map(|it| it.rate.as_byte_per_s()).sum();
+        let seconds = orders.values().next().map_or(0, |order| order.seconds);
+        let total: u64 = orders.values().map(|order| order.rate.as_byte_per_s()).sum();
         let now = self.time();
         let mut sent_back = Vec::new();
         let mut reports = Vec::new();
@@ -59,7 +59,7 @@ impl World {
             reports.push((*place, report));
         }
         let is_echo =
-            matches!(orders.values().next().map(|it| it.mode), Some(RoundMode::Echo { .. }));
+            matches!(orders.values().next().map(|order| order.mode), Some(RoundMode::Echo { .. }));
         if is_echo {
             let none = ClientSecond {
                 second: u16::try_from(second).expect("few"),
