@@ -56,17 +56,19 @@ pub struct CompetitionTest {
     pub all: Rate,
 }
 
-/// The maximum ratio of the rates over few circuits and over all of them, in either direction, at which both are the same
-/// relay's limit.
+/// The maximum ratio of the rate over all circuits to that over few of them at which both are the same relay's limit.
 ///
 /// Tor's scheduler serves the circuit next that has sent least (EWMA), over all links with KIST. So circuits that always
 /// have cells get equal shares of a relay of capacity *C*: *k* circuits among *N* others get *C*·*k*/(*k*+*N*). A relay
 /// whose rate is limited divides it among links in the same way. With *F* times as many circuits or links, the rate grows
 /// by *g* = (*k*+*N*)·*F*/(*F*·*k*+*N*), so the measurement's share over all of them is 1 − (*g*−1)/(*F*−1). There are at
 /// least 5.3 times as many circuits ([`Load::plan`](../measurer/plan/struct.Load.html)) and, with four sockets or more of
-/// each measurer, four times as many sockets: a growth of 1.25 is a share of 0.92 or more. A fall by more than that
-/// contradicts the bounds of a conclusive estimate, *z*/(1−ε₁).
+/// each measurer, four times as many sockets: a growth of 1.25 is a share of 0.92 or more.
 const COMPETITION_MAX: f64 = 1.25;
+
+/// The maximum ratio of the rate over few circuits to that over all of them: the relay has shown that it can do more than the estimate,
+/// of which competition may take no more than [`COMPETITION_UNSEEN`].
+const FALL_MAX: f64 = 1.0 / (1.0 - COMPETITION_UNSEEN);
 
 /// What competition may take without being seen.
 const COMPETITION_UNSEEN: f64 = 0.1;
@@ -87,7 +89,7 @@ impl CompetitionTest {
     /// Whether more circuits got less: the relay could do more than the estimate.
     #[must_use]
     pub fn has_fallen(&self) -> bool {
-        quotient(self.few, self.all) > COMPETITION_MAX
+        quotient(self.few, self.all) > FALL_MAX
     }
 }
 

@@ -24,6 +24,7 @@ use crate::{Documents, Error, Origin, Source};
 use coordinator::policy::{Contact, Hours, OptOuts, Policy, PolicyRelays, PolicyTime, Prefix};
 use dirmgr::{consensus_signers, schedule, signing};
 use netdoc::Fingerprint;
+use netdoc::consensus::Router;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::write::date_time;
 use onion::Rate;
@@ -276,23 +277,26 @@ fn rate(text: &str) -> Result<Rate, String> {
     Ok(Rate::from_mbit_per_s(mbit))
 }
 
+/// Whether a relay declines by its IPv6 address or its `ContactInfo`, which is `None` if it is not known.
+#[must_use]
+pub fn contact(policy: &Policy, router: &Router, contact: Option<&str>) -> Contact {
+    let opt_outs = &policy.opt_outs;
+    match contact {
+        _ if router.ipv6.is_some_and(|address| opt_outs.has_address((*address.ip()).into())) => {
+            Contact::Declines
+        }
+        _ if !policy.has_contact_tokens() => Contact::Silent,
+        None => Contact::Unknown,
+        Some(contact) if opt_outs.is_in_contact(contact) => Contact::Declines,
+        Some(_) => Contact::Silent,
+    }
+}
+
 /// The relays of a verified consensus, as a policy needs them.
 #[must_use]
 pub fn relays(documents: &Documents, policy: &Policy) -> PolicyRelays {
-    let needs_contact = policy.has_contact_tokens();
     let relays = documents.consensus.routers().iter().map(|router| {
-        let contact = match documents.contact(&router.fingerprint) {
-            _ if router
-                .ipv6
-                .is_some_and(|address| policy.opt_outs.has_address((*address.ip()).into())) =>
-            {
-                Contact::Declines
-            }
-            _ if !needs_contact => Contact::Silent,
-            None => Contact::Unknown,
-            Some(contact) if policy.opt_outs.is_in_contact(contact) => Contact::Declines,
-            Some(_) => Contact::Silent,
-        };
+        let contact = contact(policy, router, documents.contact(&router.fingerprint));
         (RsaId(*router.fingerprint.as_bytes()), (IpAddr::from(router.address), contact))
     });
     let usable_until_unix_s = schedule::usable_until(&documents.consensus);

@@ -143,23 +143,22 @@ fn with_policy_relays(
         Some(path) => read(path, "read the descriptors")?,
         None => Vec::new(),
     };
-    let declines = |descriptor: &ServerDescriptor<'_>| {
-        descriptor.contact().is_some_and(|contact| rule.policy.opt_outs.is_in_contact(&contact))
-    };
     let newest = netdoc::descriptor::newest(&text).descriptors;
-    let declining: BTreeSet<Fingerprint> = newest
-        .iter()
-        .filter(|descriptor| declines(descriptor))
-        .map(|descriptor| descriptor.fingerprint)
-        .collect();
+    let contact = |descriptor: &ServerDescriptor<'_>| {
+        (descriptor.fingerprint, descriptor.contact().unwrap_or_default().into_owned())
+    };
+    let contacts: BTreeMap<Fingerprint, String> = newest.iter().map(contact).collect();
     if rule.policy.has_contact_tokens() && settings.descriptors.is_none() {
         note(
             "relays that decline by their ContactInfo are planned: that is in descriptors, and there are no --descriptors",
         );
     }
     let relay = |router: &Router| {
-        let declines = declining.contains(&router.fingerprint);
-        let contact = if declines { Contact::Declines } else { Contact::Silent };
+        let contact = contacts.get(&router.fingerprint).map(String::as_str);
+        let contact = match documents::policy::contact(&rule.policy, router, contact) {
+            Contact::Unknown => Contact::Silent,
+            known => known,
+        };
         (id(router.fingerprint), (IpAddr::from(router.address), contact))
     };
     let relays = consensus.routers().iter().map(relay).collect();

@@ -59,6 +59,21 @@ impl Outcome {
         }
     }
 
+    /// The result with these columns of its table, in their order; with all if `names` is empty.
+    pub(super) fn with_columns(&self, names: &[&str]) -> Self {
+        if names.is_empty() {
+            return self.clone();
+        }
+        let places = names.iter().filter_map(|name| self.columns.iter().position(|it| it == name));
+        let places: Vec<usize> = places.collect();
+        let of_row = |row: &Vec<Value>| places.iter().map(|place| row[*place].clone()).collect();
+        Self {
+            columns: places.iter().map(|place| self.columns[*place].clone()).collect(),
+            rows: self.rows.iter().map(of_row).collect(),
+            ..self.clone()
+        }
+    }
+
     /// Writes a result, in place of an earlier one of the same day and commit.
     pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
         let text = serde_json::to_string_pretty(self)?;

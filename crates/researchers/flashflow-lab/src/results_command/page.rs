@@ -61,17 +61,19 @@ impl Claims {
         self.results.keys().find(|claim| !self.shown.contains(*claim)).map(String::as_str)
     }
 
-    /// The page with the results of its claims.
+    /// The page with the results of its claims. A marker may name the columns to show: `<!-- results: claim: column, column -->`.
     pub(super) fn shown(&mut self, path: &Path, page: &str) -> Result<String, Error> {
         let wrong = |problem| Error::Config { path: path.to_owned(), problem };
         let mut text = String::with_capacity(page.len());
         let mut rest = page;
         while let Some((before, from)) = rest.split_once(BEGIN) {
-            let Some((claim, (_, after))) =
+            let Some((marker, (_, after))) =
                 from.split_once(" -->").and_then(|(it, body)| Some((it, body.split_once(END)?)))
             else {
                 return Err(wrong(format!("`{BEGIN}` without ` -->` and `{END}`")));
             };
+            let (claim, columns) = marker.split_once(": ").unwrap_or((marker, ""));
+            let columns: Vec<&str> = columns.split(", ").filter(|name| !name.is_empty()).collect();
             let Some(results) = self.results.get(claim) else {
                 return Err(wrong(format!(
                     "there are no results of {claim}: record one by `flashflow-lab results record {claim} -- COMMAND`"
@@ -79,8 +81,10 @@ impl Claims {
             };
             self.shown.insert(claim.to_owned());
             text += before;
+            let results: Vec<Outcome> =
+                results.iter().map(|result| result.with_columns(&columns)).collect();
             // Writing to a string cannot fail.
-            let _ = write!(text, "{BEGIN}{claim} -->\n\n{}\n\n{END}", render(results));
+            let _ = write!(text, "{BEGIN}{marker} -->\n\n{}\n\n{END}", render(&results));
             rest = after;
         }
         Ok(text + rest)
@@ -162,7 +166,20 @@ fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.replace('|', "\\|"),
+        Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+            rounded(number.as_f64().unwrap_or(f64::NAN))
+        }
         value => value.to_string(),
+    }
+}
+
+/// A number with three decimals, or three significant digits if it is small.
+fn rounded(number: f64) -> String {
+    let text = format!("{number:.3}");
+    let text = if number != 0.0 && number.abs() < 0.1 { format!("{number:.2e}") } else { text };
+    match text.parse::<f64>() {
+        Ok(rounded) => rounded.to_string(),
+        Err(_) => text,
     }
 }
 

@@ -66,8 +66,12 @@ fn what_all_circuits_add_shows_competition() {
 
 #[test]
 fn a_client_that_begins_with_the_seconds_that_count_shows_too() {
-    let mbit_at = |second| if second < 3 { 20.0 } else { 4.8 };
-    let doubt = reason(params(false), Mode::Transit, mbit_at).expect("it fell");
+    let doubt_at = |all| {
+        reason(params(false), Mode::Transit, move |second| if second < 3 { 20.0 } else { all })
+    };
+    assert_eq!(doubt_at(18.2), None);
+    assert!(doubt_at(17.7).is_some(), "less than nine tenths of what it showed");
+    let doubt = doubt_at(4.8).expect("it fell");
     assert_eq!(
         doubt.to_string(),
         "20.00 Mbit/s came back over few circuits and 4.80 Mbit/s over all of them: clients competed for the relay, or it \
