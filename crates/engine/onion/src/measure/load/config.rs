@@ -178,4 +178,67 @@ impl LoadConfig {
         let own = if self.return_path.is_echo() { OWN_CAP } else { u32::MAX };
         self.window_cap_cells.min(own)
     }
+
+    /// The place of a circuit's return relay among `landings`.
+    ///
+    /// With few circuits, all circuits of a socket return over one link: a relay divides its rate limit among the links that it sends
+    /// to, and few sockets must show the share of as few links.
+    pub(super) fn landing_of(&self, circuit: u32, landings: usize) -> usize {
+        let per_socket = self.circuits_per_socket.max(1);
+        let place = if self.few_circuits.is_some() { circuit / per_socket } else { circuit };
+        place as usize % landings.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn config(few_circuits: Option<FewCircuits>) -> LoadConfig {
+        LoadConfig {
+            target: Target {
+                address: ([127, 0, 0, 1], 9001).into(),
+                ids: crate::identity::RelayIds {
+                    rsa: crate::identity::RsaId([1; 20]),
+                    ed25519: None,
+                },
+            },
+            return_path: ReturnPath::Transit { landings: Vec::new(), authenticate_as: Vec::new() },
+            sockets: 8,
+            circuits_per_socket: 16,
+            pace: Pace { burst: 8, per_s: NonZeroU32::MIN },
+            second_tries: 0,
+            seconds: 30,
+            held_back: None,
+            few_circuits,
+            rate: Rate::ZERO,
+            window_cap_cells: 100,
+            check_one_in: NonZeroU32::MIN,
+            setup_timeout: Duration::from_secs(1),
+            stall_timeout: Duration::from_secs(1),
+            unix_time_s: 0,
+        }
+    }
+
+    #[test]
+    fn few_circuits_return_over_as_few_links_as_sockets_and_all_circuits_over_all() {
+        let few = FewCircuits {
+            sockets: 2,
+            one_socket_in: NonZeroU32::MIN.saturating_add(3),
+            sockets_before: 0,
+            per_socket: 3,
+            time: Duration::from_secs(3),
+        };
+        let links = |config: &LoadConfig, is_sending: &dyn Fn(u32) -> bool| {
+            let circuits = (0..8 * 16_u32).filter(|circuit| is_sending(*circuit));
+            circuits.map(|circuit| config.landing_of(circuit, 8)).collect::<BTreeSet<_>>().len()
+        };
+        let is_few = |circuit: u32| few.includes(circuit / 16) && circuit % 16 < few.per_socket;
+        assert_eq!(links(&config(Some(few)), &is_few), 2);
+        assert_eq!(links(&config(Some(few)), &|_| true), 8);
+        // Half of the sockets, as far away, use all links: only the way to the relay is tested.
+        let is_first_half = |circuit: u32| circuit / 16 % 2 == 0;
+        assert_eq!(links(&config(None), &is_first_half), 8);
+    }
 }

@@ -126,7 +126,8 @@ impl<R: Rng> LoadGenerator<R> {
         let circ_id = self.circuits[number as usize].origin_id;
         let state = match &self.config.return_path {
             ReturnPath::Transit { landings, .. } => {
-                let Some(landing) = landings.get(number as usize % landings.len().max(1)) else {
+                let place = self.config.landing_of(number, landings.len());
+                let Some(landing) = landings.get(place) else {
                     self.lose_circuit(number, "the measurement has no landings");
                     return;
                 };
