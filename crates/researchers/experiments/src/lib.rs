@@ -37,6 +37,7 @@ mod scheduled_actions;
 mod selection;
 mod simulated;
 mod speed_test;
+mod table2;
 mod testbed;
 mod trial;
 pub mod truth;
@@ -86,6 +87,8 @@ enum Experiment {
     Selection(selection::Options),
     Soak(dos::soak::Options),
     SpeedTest(speed_test::Options),
+    #[command(name = "table2")]
+    Table2(table2::Options),
     Wan(wan::Options),
 }
 
@@ -119,6 +122,7 @@ pub fn run(
         Experiment::Selection(options) => selection::run(options, session)?,
         Experiment::Soak(options) => dos::soak::run(options, session)?,
         Experiment::SpeedTest(options) => speed_test::run(options, session)?,
+        Experiment::Table2(options) => table2::run(options, session)?,
         Experiment::Wan(options) => wan::run(options, session)?,
     };
     reporting::publish(&mut report, &options.common.out, output)?;
