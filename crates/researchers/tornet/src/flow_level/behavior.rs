@@ -17,6 +17,8 @@ pub struct Behavior {
     pub claims_idle: bool,
     /// Reports about accomplices are this many times the truth, or what the balancer's detection of liars permits.
     pub praise_factor: f64,
+    /// Whether reports about accomplices are chosen to have honest relays removed as liars, instead of for weight.
+    pub frames: bool,
     /// Whether the relay carries only the traffic that increases its PeerFlow measurement the most.
     pub favours_witnesses: bool,
     /// Relays on each host. The host's capacity is divided among those that are busy at the same time.
@@ -35,6 +37,7 @@ impl Behavior {
         claims_clients: false,
         claims_idle: false,
         praise_factor: 1.0,
+        frames: false,
         favours_witnesses: false,
         identities: 1,
         time_share: 1.0,
@@ -125,6 +128,11 @@ pub const ATTACKS: &[Attack] = &[
         "mutual-praise",
         "high reports about accomplices",
         Behavior { praise_factor: GROSS, ..Behavior::HONEST },
+    ),
+    attack(
+        "framing",
+        "reports about accomplices that have honest relays removed as liars",
+        Behavior { praise_factor: GROSS, frames: true, ..Behavior::HONEST },
     ),
     Attack {
         name: "mutual-praise-many",
