@@ -183,10 +183,12 @@ impl Grid for Table2 {
         };
         let mut cells = Vec::new();
         for name in &self.names {
-            let attacks = name.balancer().attacks().iter().filter(is_chosen);
+            let balancer = name.balancer();
+            let loads = if balancer.depends_on_load() { self.loads.len() } else { 1 };
+            let attacks = balancer.attacks().iter().filter(is_chosen);
             for attack in attacks.filter_map(|name| Attack::named(name)) {
                 let cell = |load: &Load| Cell { name: *name, attack, load: *load };
-                cells.extend(self.loads.iter().map(cell));
+                cells.extend(self.loads.iter().take(loads).map(cell));
             }
         }
         cells

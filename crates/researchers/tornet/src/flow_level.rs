@@ -42,6 +42,11 @@ pub trait FlowBalancer {
     /// The names of the [`ATTACKS`] that can have an effect on it, the first of which is none.
     fn attacks(&self) -> &'static [&'static str];
 
+    /// Whether its weights depend on what clients want.
+    fn depends_on_load(&self) -> bool {
+        true
+    }
+
     /// Measures the relays of a scene. The adversary is honest until its weights have settled, and then attacks.
     fn weigh(&self, scene: &Scene, rng: &mut SplitMix64) -> Weighed;
 }

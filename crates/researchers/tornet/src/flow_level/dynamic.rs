@@ -1,8 +1,8 @@
 //! FlashFlow with weights that are reduced by what relays report about their use (FlashFlow's paper, §9).
 //!
-//! The paper only proposes it, without a formula. Here a relay with less
-//! available capacity than the mean gets its measured capacity times its available share over the mean, at least half. The
-//! bound keeps reports of an idle adversary from being worth more than twice what FlashFlow permits.
+//! The paper only proposes it, without a formula. Here a relay whose available share is below the mean gets its measured
+//! capacity times that share over the mean, at least half. The bound keeps reports of an idle adversary from being worth more
+//! than twice what FlashFlow permits.
 
 use super::flashflow::{Campaign, measure};
 use super::{CapacityValues, FlowBalancer, Scene, Weighed, normalise, play};

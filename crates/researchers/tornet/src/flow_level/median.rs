@@ -30,8 +30,8 @@ impl FlowBalancer for PeerMedian {
             let most = medians(&speeds).into_iter().fold(0.0, f64::max);
             let largest = speeds.row(0).iter().copied().fold(most, f64::max);
             for one in &adversaries {
-                // The reports about others are as low as possible.
-                speeds.row_mut(*one).iter_mut().for_each(|rate| *rate = 0.0);
+                // The reports about others are as low as possible; zero is none.
+                speeds.row_mut(*one).iter_mut().for_each(|rate| *rate = 1.0);
                 for other in adversaries.iter().filter(|other| *other != one) {
                     speeds.set(*one, *other, largest * scene.behavior.praise_factor);
                 }
@@ -72,7 +72,7 @@ mod tests {
         PeerMedian.weigh(&scene, &mut SplitMix64::new(1)).advantage(&scene)
     }
 
-    /// FlashFlow's paper, §8: it "uses an unweighted median and is thus vulnerable to a Sybil attack".
+    /// FlashFlow's paper, §8: the median is vulnerable to Sybils, since it is unweighted.
     #[test]
     fn a_few_liars_move_a_median_little_and_sybils_are_all_of_it() {
         let honest = advantage("none");
