@@ -53,13 +53,9 @@ impl FlowBalancer for EigenSpeed {
         }
         let mut best = evaluate(speeds.clone(), &trusted);
         if scene.behavior.praise_factor > 1.0 && scene.behavior.carries_traffic {
-            let gain = |result: &Result| {
-                let is_found = adversaries.iter().any(|place| result.is_liar[*place]);
-                match scene.behavior.frames {
-                    true if is_found => 0.0,
-                    true => honest_liars(scene, result) as f64,
-                    false => adversaries.iter().map(|place| result.weights[*place]).sum(),
-                }
+            let gain = |result: &Result| match scene.behavior.frames {
+                true => honest_liars(scene, result) as f64,
+                false => adversaries.iter().map(|place| result.weights[*place]).sum(),
             };
             for share in PRAISES {
                 let result = evaluate(praising(&speeds, &adversaries, share), &trusted);

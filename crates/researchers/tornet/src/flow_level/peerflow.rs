@@ -122,7 +122,7 @@ fn favouring(scene: &Scene, witnesses: &[Witness], place: usize, weight: f64) ->
     for witness in std::iter::once(None).chain(others.into_iter().map(Some)) {
         served += witness.map_or(0.0, |witness| witness.weight);
         // Each served witness sees this; it cannot be more than what clients ask for.
-        let estimate = (capacity / served).min(offered);
+        let estimate = if served > 0.0 { (capacity / served).min(offered) } else { 0.0 };
         let vote = trimmed_mean(all, accomplices, served, estimate);
         let bound = if of_trusted > 0.0 { estimate } else { f64::INFINITY };
         best = best.max(vote.min(bound));

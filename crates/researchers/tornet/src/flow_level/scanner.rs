@@ -128,7 +128,11 @@ mod tests {
     use super::*;
 
     fn advantage(scaling: Scaling, attack: &str) -> f64 {
-        let scene = Scene::draw(&SceneOptions::of(attack, 1));
+        advantage_at(Some(0.5), scaling, attack)
+    }
+
+    fn advantage_at(load: Option<f64>, scaling: Scaling, attack: &str) -> f64 {
+        let scene = Scene::draw(&SceneOptions { load, ..SceneOptions::of(attack, 1) });
         Scanner(scaling).weigh(&scene, &mut SplitMix64::new(1)).advantage(&scene)
     }
 
@@ -154,7 +158,7 @@ mod tests {
     #[test]
     fn without_self_reports_only_downloads_can_be_falsified() {
         assert!(!Scanner(Scaling::Probes).attacks().contains(&"false-report"));
-        let advantage = advantage(Scaling::Probes, "fast-when-measured");
+        let advantage = advantage_at(None, Scaling::Probes, "fast-when-measured");
         assert!(
             advantage > 10.0,
             "a relay that always looks empty gets more in each round: {advantage}"
