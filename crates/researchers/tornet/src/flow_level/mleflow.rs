@@ -56,12 +56,12 @@ impl FlowBalancer for MleFlow {
     }
 
     fn weigh(&self, scene: &Scene, rng: &mut SplitMix64) -> Weighed {
-        self.from_weights(scene, scene.even_weights(), rng)
+        self.weigh_from(scene, scene.even_weights(), rng)
     }
 }
 
 impl MleFlow {
-    fn from_weights(self, scene: &Scene, weights: Vec<f64>, rng: &mut SplitMix64) -> Weighed {
+    fn weigh_from(self, scene: &Scene, weights: Vec<f64>, rng: &mut SplitMix64) -> Weighed {
         let mut history = vec![Likelihood::default(); weights.len()];
         let mut server_bit_per_s = 0.0f64;
         let mut rounds = 0;
@@ -120,7 +120,7 @@ mod tests {
             let options = SceneOptions { load: None, ..SceneOptions::of("none", seed) };
             let scene = Scene::draw(&options);
             let even = vec![1.0 / scene.relays.len() as f64; scene.relays.len()];
-            let ours = MleFlow.from_weights(&scene, even, &mut SplitMix64::new(seed));
+            let ours = MleFlow.weigh_from(&scene, even, &mut SplitMix64::new(seed));
             let torflow = Scanner(Scaling::Probes).weigh(&scene, &mut SplitMix64::new(seed));
             [ours, torflow].map(|weighed| weighed.weight_error(&scene).expect("weights"))
         };
