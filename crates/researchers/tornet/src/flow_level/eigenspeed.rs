@@ -228,7 +228,7 @@ mod tests {
     /// PeerFlow's authors: 2 % of the relays have up to 20 % of the honest ones removed.
     #[test]
     fn a_small_adversary_has_honest_relays_removed_as_liars() {
-        let (weighed, scene) = weighed("framing", 500);
+        let (weighed, scene) = weighed("framing", 1000);
         let share = weighed.honest_removed as f64 / scene.relays.len() as f64;
         assert!(share > 0.1, "{share}");
     }

@@ -108,8 +108,8 @@ mod tests {
             likelihood.add(download, flows);
         }
         let capacity = likelihood.capacity();
-        let right = likelihood.log_sum / likelihood.inverse_sum
-            + likelihood.rounds / likelihood.inverse_sum / capacity;
+        let right =
+            likelihood.log_sum / likelihood.inverse_sum + 3.0 / likelihood.inverse_sum / capacity;
         assert!((capacity.ln() - right).abs() < 1e-9);
     }
 
