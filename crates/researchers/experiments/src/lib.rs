@@ -37,6 +37,7 @@ mod scheduled_actions;
 mod selection;
 mod simulated;
 mod speed_test;
+mod table2;
 mod testbed;
 mod trial;
 pub mod truth;
@@ -87,6 +88,8 @@ enum Experiment {
     Selection(selection::Options),
     Soak(dos::soak::Options),
     SpeedTest(speed_test::Options),
+    #[command(name = "table2")]
+    Table2(table2::Options),
     Wan(wan::Options),
     WithClients(with_clients::Options),
 }
@@ -121,6 +124,7 @@ pub fn run(
         Experiment::Selection(options) => selection::run(options, session)?,
         Experiment::Soak(options) => dos::soak::run(options, session)?,
         Experiment::SpeedTest(options) => speed_test::run(options, session)?,
+        Experiment::Table2(options) => table2::run(options, session)?,
         Experiment::Wan(options) => wan::run(options, session)?,
         Experiment::WithClients(options) => with_clients::run(options, session)?,
     };

@@ -29,4 +29,5 @@ mod paths;
 mod probe;
 mod selection;
 mod simulate;
+mod table2;
 mod webpage;

@@ -15,12 +15,14 @@
 //! | [`results`] | results: files, statistics, a fingerprint |
 //! | [`errors`] | errors of estimates and weights |
 //! | [`balance`] | load balancers: ideal, TorFlow, FlashFlow, a file |
+//! | [`flow_level`] | load balancers under attack, with a model of flows |
 
 pub mod balance;
 mod build;
 mod error;
 pub mod errors;
 pub mod export;
+pub mod flow_level;
 mod graphml;
 mod host_paths;
 pub mod map;
