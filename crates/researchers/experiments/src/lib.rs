@@ -28,6 +28,7 @@ mod kist;
 mod measuring;
 mod mode;
 mod paper_hosts;
+mod plan_attacks;
 pub mod private_network;
 mod prober_pool;
 mod process;
@@ -84,6 +85,7 @@ enum Experiment {
     Downloads(downloads::Options),
     Kist(kist::Options),
     PaperHosts(paper_hosts::Options),
+    PlanAttacks(plan_attacks::Options),
     Ratio(ratio::Options),
     Selection(selection::Options),
     Soak(dos::soak::Options),
@@ -120,6 +122,7 @@ pub fn run(
         Experiment::Downloads(options) => downloads::run(options, session)?,
         Experiment::Kist(options) => kist::run(options, session)?,
         Experiment::PaperHosts(options) => paper_hosts::run(options, session)?,
+        Experiment::PlanAttacks(options) => plan_attacks::run(options, session)?,
         Experiment::Ratio(options) => ratio::run(options, session)?,
         Experiment::Selection(options) => selection::run(options, session)?,
         Experiment::Soak(options) => dos::soak::run(options, session)?,

@@ -26,6 +26,7 @@ mod pages;
 mod papers;
 mod patched_tor;
 mod paths;
+mod plan_attacks;
 mod probe;
 mod selection;
 mod simulate;

@@ -4,6 +4,7 @@
 
 mod common;
 mod conformance;
+mod consensus_median;
 mod echo;
 mod echoes;
 mod forgers;
