@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// Relays for each setting; 20 by default, 4 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     relays: Option<u32>,
-    /// Old relays of the network that is flooded; 200 by default, 50 with --quick.
+    /// Old relays of the network that is flooded; 200 by default, 100 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u16).range(10..=10_000))]
     old_relays: Option<u16>,
     /// Random seed.
@@ -147,7 +147,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         periods: session.or(options.periods, 10_000, 100_000),
         days: options.days,
         relays: session.or(options.relays, 4, 20),
-        old_relays: session.or(options.old_relays, 50, 200).into(),
+        old_relays: session.or(options.old_relays, 100, 200).into(),
         seed: options.seed,
     };
     grid::run(&settings, options.grid, session)

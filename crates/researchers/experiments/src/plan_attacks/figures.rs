@@ -3,7 +3,7 @@
 use super::part_time::{GAIN_MAX, Point};
 use super::{Attack, Cell};
 use crate::grid::Rows;
-use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series, Value};
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Value};
 
 /// The largest value of a column among cases whose names begin so.
 fn largest<'c>(cases: &'c [Case], prefix: &str, column: &str) -> Option<(f64, &'c Case)> {
@@ -44,12 +44,13 @@ pub(super) fn answer(cases: &[Case]) -> String {
     {
         parts.push(format!("known relays on one host get {known:.2} times its capacity"));
     }
+    let held = cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
+    let judged = cases.iter().filter(|case| case.verdict != CaseVerdict::Reported).count();
+    parts.push(format!("{held} of {judged} expectations held"));
     let text = parts.join("; ");
     let mut letters = text.chars();
-    letters.next().map_or_else(
-        || "Nothing was played.".to_owned(),
-        |first| format!("{}{}.", first.to_uppercase(), letters.as_str()),
-    )
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
 }
 
 /// The largest sum of estimates of known relays.
