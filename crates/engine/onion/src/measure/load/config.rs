@@ -199,10 +199,7 @@ mod tests {
         LoadConfig {
             target: Target {
                 address: ([127, 0, 0, 1], 9001).into(),
-                ids: crate::identity::RelayIds {
-                    rsa: crate::identity::RsaId([1; 20]),
-                    ed25519: None,
-                },
+                ids: RelayIds { rsa: crate::identity::RsaId([1; 20]), ed25519: None },
             },
             return_path: ReturnPath::Transit { landings: Vec::new(), authenticate_as: Vec::new() },
             sockets: 8,
