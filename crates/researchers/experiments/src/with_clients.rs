@@ -307,7 +307,7 @@ impl Grid for WithClients {
     }
 }
 
-/// The mean rate at which the relay writes from now on.
+/// The mean rate at which the relay writes in the next [`HISTORY_S`] seconds.
 fn history(reports: &mut RelayReports<'_>) -> Rate {
     let begin = reports.now();
     reports.gather_until(begin + Duration::from_secs(u64::from(HISTORY_S) + 1));

@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(links(&config(Some(few)), &is_few), 2);
         assert_eq!(links(&config(Some(few)), &|_| true), 8);
         // Half of the sockets, as far away, use all links: only the way to the relay is tested.
-        let is_first_half = |circuit: u32| circuit / 16 % 2 == 0;
+        let is_first_half = |circuit: u32| (circuit / 16).is_multiple_of(2);
         assert_eq!(links(&config(None), &is_first_half), 8);
     }
 }
