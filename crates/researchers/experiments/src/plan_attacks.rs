@@ -65,9 +65,9 @@ pub(super) struct Options {
 enum Attack {
     /// Relays that are fast in a share of the slots, against the paper's plan.
     SinglePeriods,
-    /// The same over many days, against our plan.
+    /// Relays that are fast in a share of the slots for many days, against our plan.
     PartTime,
-    /// Authorities that raise or lower relays, or tell them when they are measured.
+    /// Authorities that raise or lower relays, or warn them of each measurement.
     BadAuthorities,
     /// Relays that are slow once a majority of authorities has measured them.
     SlowAfter,

@@ -69,9 +69,9 @@ enum Name {
     /// Self-reports times the ratio of a relay's downloads to the mean.
     #[value(name = "torflow")]
     TorFlow,
-    /// The same by sbws' rules, with its limit of 5 % for a relay.
+    /// Self-reports and downloads by sbws' rules, with its limit of 5 % of all weight for a relay.
     Sbws,
-    /// The same without that limit.
+    /// Self-reports and downloads by sbws' rules without that limit.
     SbwsUncapped,
     /// TorFlow-P of MLEFlow's paper: downloads without self-reports.
     #[value(name = "torflow-p")]
@@ -90,7 +90,7 @@ enum Name {
     /// The coordinator of this project.
     #[value(name = "flashflow")]
     FlashFlow,
-    /// The same, with weights reduced by reported use.
+    /// The coordinator of this project, with weights reduced by reported use.
     FlashflowDynamic,
 }
 
@@ -273,7 +273,7 @@ impl Table2 {
             seed,
         });
         let weighed = cell.name.balancer().weigh(&scene, &mut SplitMix64::of(seed, 2));
-        SeedResult::of(&weighed, &scene)
+        SeedResult::new(&weighed, &scene)
     }
 }
 

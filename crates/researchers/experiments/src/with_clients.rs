@@ -190,7 +190,7 @@ impl WithClients {
     fn carried(&self, cell: &Cell, earlier: &Rows<'_, Cell>) -> Rate {
         let of_relay = earlier
             .cases()
-            .find(|(it, _)| it.limited_by == cell.limited_by && it.demand_percent == 0);
+            .find(|(other, _)| other.limited_by == cell.limited_by && other.demand_percent == 0);
         let known = of_relay.and_then(|(_, case)| case.truth_mbit_per_s);
         match (known, cell.limited_by) {
             (Some(mbit), _) => Rate::from_mbit_per_s(mbit),
@@ -294,13 +294,13 @@ impl Grid for WithClients {
         report.answer = format!(
             "Within 10 % of what the relay carried were {} results as measured, {} with the relay's history, and {} with its observed \
              bandwidth. {} intervals contain it. A relay that lies in its descriptor gained at most a factor of {:.3}.",
-            within(|it| it.measured_mbit_per_s),
-            within(|it| it.with_history_mbit_per_s),
-            within(|it| it.with_observed_mbit_per_s),
+            within(|estimates| estimates.measured_mbit_per_s),
+            within(|estimates| estimates.with_history_mbit_per_s),
+            within(|estimates| estimates.with_observed_mbit_per_s),
             share(&Estimates::contains),
-            largest(|it| it.with_a_lie_mbit_per_s),
+            largest(|estimates| estimates.with_a_lie_mbit_per_s),
         );
-        report.figures = LimitedBy::ALL.map(|it| figure(it, &all)).into();
+        report.figures = LimitedBy::ALL.map(|limited_by| figure(limited_by, &all)).into();
         let held = report.count(CaseVerdict::Held);
         report.promise =
             Self::promise(held > 0 && f64_of(held) >= HELD_MIN * f64_of(report.cases.len()));
@@ -379,12 +379,12 @@ fn figure(limited_by: LimitedBy, all: &[(&Cell, Estimates, f64)]) -> ExperimentF
     let y = Axis::new("estimate ÷ truth").showing(0.0, 1.2);
     ExperimentFigure::new(name, &format!("Estimates of a relay with {words} as its limit"), x, y)
         .band(On::Y, *BOUNDS.start(), *BOUNDS.end(), "±10 %", Role::Truth)
-        .with(Series::dots("measured", Role::Nth(1), points(|it| it.measured_mbit_per_s)))
-        .with(Series::dots("and history", Role::Nth(2), points(|it| it.with_history_mbit_per_s)))
+        .with(Series::dots("measured", Role::Nth(1), points(|estimates| estimates.measured_mbit_per_s)))
+        .with(Series::dots("and history", Role::Nth(2), points(|estimates| estimates.with_history_mbit_per_s)))
         .with(Series::dots(
             "and observed bandwidth",
             Role::Measurement,
-            points(|it| it.with_observed_mbit_per_s),
+            points(|estimates| estimates.with_observed_mbit_per_s),
         ))
         .caption("Each estimate relative to what the relay's process sent while it was measured, according to the kernel.")
 }

@@ -42,7 +42,7 @@ fn set_files(network: &Network, reports: [Report; 3]) {
     let now = unix_time_s();
     for (authority, report) in network.authorities().iter().zip(reports) {
         let kb_s = |node: &Node| {
-            let of_table = ESTIMATES.iter().find(|it| it.0 == node.nickname());
+            let of_table = ESTIMATES.iter().find(|(name, ..)| *name == node.nickname());
             let Some((_, honest, lie)) = of_table else { return Some(3000) };
             match report {
                 Report::Honest(number) => Some(honest[number]),
@@ -91,7 +91,7 @@ fn weights(network: &Network, consensus: &str) -> BTreeMap<String, Option<u32>> 
 
 /// Waits for a consensus with these weights.
 fn wait_for(network: &Network, expected: [Option<u32>; 3]) {
-    let names = ESTIMATES.map(|it| it.0.to_owned());
+    let names = ESTIMATES.map(|(name, ..)| name.to_owned());
     let expected: BTreeMap<String, Option<u32>> = names.into_iter().zip(expected).collect();
     let mut last = None;
     let mut has = |text: &str| {

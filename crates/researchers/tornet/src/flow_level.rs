@@ -96,7 +96,7 @@ pub struct Weighed {
 
 impl Weighed {
     /// These weights, of a balancer without servers.
-    fn of(played: Played, capacities: CapacityValues) -> Self {
+    fn new(played: Played, capacities: CapacityValues) -> Self {
         let Played { first_weights, weights, last_weights } = played;
         Self {
             first_weights,
@@ -115,7 +115,7 @@ impl Weighed {
         advantage(&self.weights, scene)
     }
 
-    /// The same after the first round of the attack.
+    /// The adversary's share of all weight over its share of all capacity, after the first round of the attack.
     #[must_use]
     pub fn first_advantage(&self, scene: &Scene) -> f64 {
         advantage(&self.first_weights, scene)
@@ -203,7 +203,8 @@ mod tests {
 
     #[test]
     fn an_advantage_is_a_share_of_weight_over_a_share_of_capacity() {
-        let scene = Scene::draw(&SceneOptions { relays: 100, ..SceneOptions::of("none", 1) });
+        let scene =
+            Scene::draw(&SceneOptions { relays: 100, ..SceneOptions::with_attack("none", 1) });
         let even = advantage(&scene.capacities(), &scene);
         assert!((even - 1.0).abs() < 1e-9, "{even}");
         let mut weights = scene.capacities();

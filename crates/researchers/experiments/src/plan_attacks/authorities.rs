@@ -125,7 +125,8 @@ impl World {
             for slot in 0..SLOTS {
                 let now_unix_s = day_unix_s + u64::from(slot) * bounds.slot_s;
                 let number = u64::from(day) * u64::from(SLOTS) + u64::from(slot);
-                let due: Vec<Option<Due>> = all.iter_mut().map(|it| it.poll_due(slot)).collect();
+                let due: Vec<Option<Due>> =
+                    all.iter_mut().map(|authority| authority.poll_due(slot)).collect();
                 let share = behavior.share(number, due.iter().flatten().count());
                 for ((place, authority), due) in all.iter_mut().enumerate().zip(&due) {
                     let Some(due) = due else { continue };

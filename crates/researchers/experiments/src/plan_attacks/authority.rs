@@ -60,7 +60,7 @@ impl Authority {
             turn: if is_confirmed { first.with_recent(guess.recent) } else { first },
             is_done: false,
             is_pending: false,
-            due_by: kept.map_or(Some(u32::MAX), |it| bounds.due_by(it.measured_unix_s)),
+            due_by: kept.map_or(Some(u32::MAX), |estimate| bounds.due_by(estimate.measured_unix_s)),
         };
         let (seed, factor) = (self.seed.of_period(begin_unix_s), params.excess_factor());
         let plan = match world.plan {
@@ -106,7 +106,7 @@ impl Authority {
     pub(super) fn estimate(&self, now_unix_s: u64) -> Option<Rate> {
         let record = self.record.as_ref();
         let kept = self.history.kept(&self.policy, RELAY, record, now_unix_s);
-        kept.or_else(|| record.and_then(PastEstimate::of)).map(|it| it.capacity)
+        kept.or_else(|| record.and_then(PastEstimate::of)).map(|estimate| estimate.capacity)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Some bandwidth authorities are bad: they raise a relay, lower one, or tell a relay when it is measured.
+//! Some bandwidth authorities are bad: they raise a relay, lower one, or warn a relay of each measurement.
 
 use super::Settings;
 use super::authorities::{Behavior, CAPACITY, PlanKind, Run, World};
@@ -33,15 +33,15 @@ struct Columns {
     /// The sum of section 5, if the bad authorities report that it is fast.
     binomial_share: Option<f64>,
     /// The time for which a relay is fast that learns from one of them when all measure it. They have a common seed.
-    told_fast_s_a_day: Option<f64>,
+    warned_fast_s_a_day: Option<f64>,
     /// Its weight over its capacity.
-    told_weight_share: Option<f64>,
+    warned_weight_share: Option<f64>,
 }
 
 /// A relay that is fast only in slots in which it is measured.
-struct Told;
+struct Warned;
 
-impl Behavior for Told {
+impl Behavior for Warned {
     fn share(&mut self, _: u64, due: usize) -> f64 {
         if due > 0 { 1.0 } else { NEARLY_NOTHING }
     }
@@ -63,20 +63,20 @@ fn case(authorities: usize, bad: usize, settings: &Settings) -> Result<Case> {
     };
     let raised = world.play(run, &mut |_| NEARLY_NOTHING, report(CAPACITY.scaled(RAISED))).weight;
     let lowered = world.play(run, &mut |_| 1.0, report(CAPACITY.scaled(NEARLY_NOTHING))).weight;
-    let told = world.play(run, &mut Told, |_, estimate| estimate);
-    let fast_s = told.measured * authorities as f64 * f64::from(Params::default().seconds);
+    let warned = world.play(run, &mut Warned, |_, estimate| estimate);
+    let fast_s = warned.measured * authorities as f64 * f64::from(Params::default().seconds);
     let honest = Honest { measuring: authorities - bad, of: authorities };
     let failures = play(honest, settings.periods / 10, settings.seed)?;
-    let failed = failures.into_iter().find(|it| (it.fast_share() - FAST).abs() < 1e-9);
+    let failed = failures.into_iter().find(|failures| (failures.fast_share() - FAST).abs() < 1e-9);
     let columns = Columns {
         authorities,
         bad_authorities: bad,
         raised_weight_share: rounded(raised / NEARLY_NOTHING, 3),
         lowered_weight_share: rounded(lowered, 3),
-        failed_share: failed.and_then(|it| it.failed_share()),
-        binomial_share: binomial(honest, FAST).and_then(|it| rounded(it, 5)),
-        told_fast_s_a_day: (bad > 0).then(|| rounded(fast_s, 1)).flatten(),
-        told_weight_share: (bad > 0).then(|| rounded(told.weight, 3)).flatten(),
+        failed_share: failed.and_then(|failures| failures.failed_share()),
+        binomial_share: binomial(honest, FAST).and_then(|share| rounded(share, 5)),
+        warned_fast_s_a_day: (bad > 0).then(|| rounded(fast_s, 1)).flatten(),
+        warned_weight_share: (bad > 0).then(|| rounded(warned.weight, 3)).flatten(),
     };
     // To raise a relay, more than half of the authorities are needed; to lower one, half of an even number are enough.
     let (can_raise, can_lower) = (bad > authorities / 2, bad > (authorities - 1) / 2);
@@ -111,10 +111,10 @@ mod tests {
                 assert_eq!(is_raised, bad > authorities / 2, "{case:?}");
             }
             // With one accomplice, a relay hardly has to be fast.
-            let told = number(&row.cases[1], "told_fast_s_a_day").expect("a time");
-            assert!((100.0..400.0).contains(&told), "{told}");
-            assert!(number(&row.cases[1], "told_weight_share") > Some(0.9));
-            assert_eq!(number(&row.cases[0], "told_weight_share"), None);
+            let fast_s = number(&row.cases[1], "warned_fast_s_a_day").expect("a time");
+            assert!((100.0..400.0).contains(&fast_s), "{fast_s}");
+            assert!(number(&row.cases[1], "warned_weight_share") > Some(0.9));
+            assert_eq!(number(&row.cases[0], "warned_weight_share"), None);
         }
     }
 }

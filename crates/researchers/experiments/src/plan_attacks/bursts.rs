@@ -55,7 +55,7 @@ fn case(burst_s: u32, length_s: u32, relays: u8) -> Case {
     let records = measured(burst_s, length_s, relays);
     let sum: f64 = records.iter().filter_map(Record::capacity).map(Rate::as_mbit_per_s).sum();
     let estimate = sum / CAPACITY.as_mbit_per_s();
-    let conclusive = records.iter().all(|it| it.verdict() == Verdict::Conclusive);
+    let conclusive = records.iter().all(|record| record.verdict() == Verdict::Conclusive);
     let columns = Columns {
         burst_s,
         measurement_s: length_s,
@@ -89,7 +89,9 @@ fn measured(burst_s: u32, length_s: u32, relays: u8) -> Vec<Record> {
                 host.scaled(1.0 / f64::from(relays))
             };
             let measurement = authority::turn(params, Mode::Echo, *turn);
-            let Some((outcome, rounds)) = measurement.and_then(|it| measure(it, rate)) else {
+            let Some((outcome, rounds)) =
+                measurement.and_then(|measurement| measure(measurement, rate))
+            else {
                 break;
             };
             if let Next::Enlarged(next) = Next::after(&outcome) {

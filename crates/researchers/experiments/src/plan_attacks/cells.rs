@@ -18,7 +18,7 @@ impl Settings {
         match attack {
             Attack::SinglePeriods => {
                 let of = |number| {
-                    let play = move |it: &Self| single_periods::row(number, it);
+                    let play = move |settings: &Self| single_periods::row(number, settings);
                     Cell::new(attack, name("single periods", number), play)
                 };
                 authorities().map(of).collect()
@@ -26,7 +26,7 @@ impl Settings {
             Attack::PartTime => {
                 let of = |relays: PartTime| {
                     authorities().map(move |number| {
-                        let play = move |it: &Self| part_time::row(relays, number, it);
+                        let play = move |settings: &Self| part_time::row(relays, number, settings);
                         let what = format!("part-time, {}", relays.name());
                         Cell::new(attack, name(&what, number), play)
                     })
@@ -35,7 +35,7 @@ impl Settings {
             }
             Attack::BadAuthorities => {
                 let of = |number| {
-                    let play = move |it: &Self| bad_authorities::row(number, it);
+                    let play = move |settings: &Self| bad_authorities::row(number, settings);
                     Cell::new(attack, name("bad authorities", number), play)
                 };
                 // With fewer, tor takes no median.
@@ -45,7 +45,9 @@ impl Settings {
                 let of = |number| {
                     [true, false].map(|has_shared_seed| {
                         let seed = if has_shared_seed { "shared" } else { "separate" };
-                        let play = move |it: &Self| slow_after::row(number, has_shared_seed, it);
+                        let play = move |settings: &Self| {
+                            slow_after::row(number, has_shared_seed, settings)
+                        };
                         Cell::new(attack, name(&format!("slow after, {seed} seed"), number), play)
                     })
                 };
@@ -54,7 +56,7 @@ impl Settings {
             Attack::Denial => {
                 let of = |plan: PlanKind| {
                     authorities().map(move |number| {
-                        let play = move |it: &Self| denial::row(plan, number, it);
+                        let play = move |settings: &Self| denial::row(plan, number, settings);
                         Cell::new(attack, name(&format!("denial, {}", plan.name()), number), play)
                     })
                 };
@@ -67,7 +69,7 @@ impl Settings {
                 });
                 let of = |(plan, flood): (PlanKind, Flood)| {
                     let what = format!("flood, {}, {}", plan.name(), flood.name());
-                    cell(what, Box::new(move |it: &Self| flood::row(plan, flood, it)))
+                    cell(what, Box::new(move |settings: &Self| flood::row(plan, flood, settings)))
                 };
                 all.map(of).collect()
             }
@@ -77,14 +79,19 @@ impl Settings {
                     .flat_map(|knowledge| shared_host::RELAYS.map(|relays| (relays, knowledge)));
                 let of = |(relays, knowledge)| {
                     let what = format!("one host, {relays} relays, {knowledge:?}");
-                    cell(what, Box::new(move |it: &Self| shared_host::row(relays, knowledge, it)))
+                    cell(
+                        what,
+                        Box::new(move |settings: &Self| {
+                            shared_host::row(relays, knowledge, settings)
+                        }),
+                    )
                 };
                 all.map(of).collect()
             }
             Attack::Bursts => {
                 let of = |burst_s| {
                     let what = format!("bursts of {burst_s} s");
-                    cell(what, Box::new(move |it: &Self| bursts::row(burst_s, it)))
+                    cell(what, Box::new(move |settings: &Self| bursts::row(burst_s, settings)))
                 };
                 bursts::BURSTS_S.into_iter().map(of).collect()
             }

@@ -40,7 +40,7 @@ pub(super) fn row(plan: PlanKind, authorities: usize, settings: &Settings) -> Re
     let found = ATTACKED.map(|attacked| play(plan, authorities, attacked, settings));
     let cases = found.iter().map(case).collect();
     let points: Vec<(f64, f64)> =
-        found.iter().filter_map(|it| Some((it.attacked_share, it.weight_share?))).collect();
+        found.iter().filter_map(|case| Some((case.attacked_share, case.weight_share?))).collect();
     Row { cases, ..Row::default() }.with_data(&points)
 }
 

@@ -6,10 +6,14 @@ use crate::grid::Rows;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Value};
 
 /// The largest value of a column among cases whose names begin so.
-fn largest<'c>(cases: &'c [Case], prefix: &str, column: &str) -> Option<(f64, &'c Case)> {
-    let of = |case: &'c Case| Some((case.value(column)?.as_f64()?, case));
-    let found = cases.iter().filter(|case| case.name.starts_with(prefix)).filter_map(of);
-    found.max_by(|one, other| one.0.total_cmp(&other.0))
+fn largest<'c>(
+    cases: impl IntoIterator<Item = &'c Case>,
+    prefix: &str,
+    column: &str,
+) -> Option<(f64, &'c Case)> {
+    let value = |case: &'c Case| Some((case.value(column)?.as_f64()?, case));
+    let named = cases.into_iter().filter(|case| case.name.starts_with(prefix));
+    named.filter_map(value).max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 pub(super) fn answer(cases: &[Case]) -> String {
@@ -39,9 +43,9 @@ pub(super) fn answer(cases: &[Case]) -> String {
     if let Some((moved, _)) = largest(cases, "flood", "moved_measurements") {
         parts.push(format!("a flood moves {moved} measurements of old relays"));
     }
-    if let Some((known, _)) =
-        largest(cases, "one host", "max_estimates_share").and(largest_known(cases))
-    {
+    let is_known = |case: &&Case| case.value("knowledge").is_some_and(|value| value == "known");
+    let known = cases.iter().filter(is_known);
+    if let Some((known, _)) = largest(known, "one host", "max_estimates_share") {
         parts.push(format!("known relays on one host get {known:.2} times its capacity"));
     }
     let held = cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
@@ -51,16 +55,6 @@ pub(super) fn answer(cases: &[Case]) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", letters.as_str())
-}
-
-/// The largest sum of estimates of known relays.
-fn largest_known(cases: &[Case]) -> Option<(f64, &Case)> {
-    let is_known = |case: &&Case| {
-        case.value("knowledge").and_then(Value::as_str).is_some_and(|it| it == "known")
-    };
-    let of = |case| Some((Case::value(case, "max_estimates_share")?.as_f64()?, case));
-    let found = cases.iter().filter(is_known).filter_map(of);
-    found.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 pub(super) fn figures(rows: &Rows<'_, Cell>) -> Vec<ExperimentFigure> {
@@ -81,7 +75,7 @@ pub(super) fn figures(rows: &Rows<'_, Cell>) -> Vec<ExperimentFigure> {
     let mut count = 0;
     for (cell, points) in rows.data::<Vec<Point>>() {
         if cell.attack == Attack::PartTime && cell.name.ends_with(" 5") {
-            let points = points.iter().map(|it| (it.fast_share, it.gain)).collect();
+            let points = points.iter().map(|point| (point.fast_share, point.gain)).collect();
             part_time = part_time.with(Series::line(&cell.name, Role::Nth(count), points));
             count += 1;
         }

@@ -18,7 +18,7 @@ pub(super) const GAIN_MAX: f64 = 1.34;
 /// The shares of the slots in which the relay is fast.
 const FAST: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
-/// What a slow relay provides: nearly nothing, or so much that a single turn finds its full capacity again.
+/// What a slow relay provides: nearly nothing, or enough for a single turn to find its full capacity again.
 pub(super) const NEARLY_NOTHING: f64 = 0.01;
 pub(super) const A_THIRD: f64 = 0.35;
 

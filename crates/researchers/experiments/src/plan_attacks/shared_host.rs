@@ -144,13 +144,14 @@ fn measure_at_once(due: &[Due], rng: &mut StdRng) -> Result<Vec<(RsaId, f64)>> {
     let mut records: Vec<Record> = Vec::new();
     for (place, due) in due.iter().enumerate() {
         let measurement = turn(params, Mode::Echo, due.turn);
-        let measured = measurement.and_then(|it| measure(it, |second| rate(place, second)));
+        let measured =
+            measurement.and_then(|measurement| measure(measurement, |second| rate(place, second)));
         if let Some((outcome, rounds)) = measured {
             records.push(record(due.relay, 0, due.turn.round, &outcome, rounds));
         }
     }
     // The coordinator compares only relays that it has grouped.
-    if due.iter().all(|it| Some(it.machine) == due.first().map(|first| first.machine)) {
+    if due.iter().all(|due_now| Some(due_now.machine) == due.first().map(|first| first.machine)) {
         share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
     }
     let share = |record: &Record| {

@@ -51,13 +51,13 @@ pub(super) struct Failures {
     periods: u64,
     /// Periods without the full weight, if the fast slots are random.
     failed_share_random_slots: Option<f64>,
-    /// The same, if they are the first of the day.
+    /// Periods without the full weight, if the fast slots are the first of the day.
     failed_share_first_slots: Option<f64>,
     /// The sum of section 5, with the low median.
     binomial_share: Option<f64>,
-    /// Without replacement: two authorities never measure a relay in the same slot.
+    /// That sum without replacement: two authorities never measure a relay in the same slot.
     hypergeometric_share: Option<f64>,
-    /// The larger difference to it.
+    /// The larger difference of both shares to `hypergeometric_share`.
     deviation_standard_errors: Option<f64>,
 }
 
@@ -75,16 +75,17 @@ impl Failures {
 pub(super) fn row(authorities: usize, settings: &Settings) -> Result<Row> {
     let honest = Honest { measuring: authorities, of: authorities };
     let found = play(honest, settings.periods, settings.seed)?;
-    let cases = found.iter().map(|it| {
-        let name = format!("one period, authorities {authorities}, fast in {}", it.fast_share);
-        let deviation = it.deviation_standard_errors.unwrap_or(f64::INFINITY);
+    let cases = found.iter().map(|failures| {
+        let name =
+            format!("one period, authorities {authorities}, fast in {}", failures.fast_share);
+        let deviation = failures.deviation_standard_errors.unwrap_or(f64::INFINITY);
         let is_held = deviation <= DEVIATION_MAX;
         let detail = format!(
             "fails in {:.3} of the periods, by the sum in {:.3}",
-            it.failed_share_random_slots.unwrap_or(f64::NAN),
-            it.binomial_share.unwrap_or(f64::NAN)
+            failures.failed_share_random_slots.unwrap_or(f64::NAN),
+            failures.binomial_share.unwrap_or(f64::NAN)
         );
-        Case::named(name).ended(CaseVerdict::of(is_held), detail).with(it)
+        Case::named(name).ended(CaseVerdict::of(is_held), detail).with(failures)
     });
     Ok(Row { cases: cases.collect(), ..Row::default() })
 }
@@ -150,7 +151,7 @@ fn failures(honest: Honest, fast: f64, periods: u64, failed: [u64; 2]) -> Failur
         failed_share_first_slots: digits(shares[1]),
         binomial_share: binomial(honest, fast).and_then(digits),
         hypergeometric_share: expected.and_then(digits),
-        deviation_standard_errors: largest.and_then(|it| rounded(it, 2)),
+        deviation_standard_errors: largest.and_then(|deviation| rounded(deviation, 2)),
     }
 }
 
@@ -167,7 +168,7 @@ pub(super) fn binomial(honest: Honest, fast: f64) -> Option<f64> {
     Some(slow.sf(honest.slow_min() as u64 - 1))
 }
 
-/// The same without replacement.
+/// The probability of a slow median if the authorities' slots are drawn without replacement.
 fn hypergeometric(honest: Honest, fast: f64) -> Option<f64> {
     let slow_slots = u64::from(SLOTS - fast_slots(fast));
     let slow = Hypergeometric::new(SLOTS.into(), slow_slots, honest.measuring as u64).ok()?;

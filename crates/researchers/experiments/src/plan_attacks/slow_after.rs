@@ -108,7 +108,7 @@ fn case(world: World, until: Until, gain: &Gain) -> Case {
         weight_share: rounded(gain.weight, 3),
         service_share: rounded(gain.service, 3),
         unserved_share: rounded(gain.weight - gain.service, 3),
-        expected_service_share: expected.and_then(|it| rounded(it, 3)),
+        expected_service_share: expected.and_then(|share| rounded(share, 3)),
     };
     let seed = if has_shared_seed { "a shared seed" } else { "separate seeds" };
     let name = format!("slow after a majority, {name}, authorities {authorities}, {seed}");

@@ -30,7 +30,7 @@ pub(super) struct SeedResult {
 }
 
 impl SeedResult {
-    pub(super) fn of(weighed: &Weighed, scene: &Scene) -> Self {
+    pub(super) fn new(weighed: &Weighed, scene: &Scene) -> Self {
         let honest = scene.relays.iter().filter(|relay| relay.role != Role::Adversary).count();
         Self {
             advantage: weighed.advantage(scene),

@@ -64,7 +64,8 @@ impl Outcome {
         if names.is_empty() {
             return self.clone();
         }
-        let places = names.iter().filter_map(|name| self.columns.iter().position(|it| it == name));
+        let places =
+            names.iter().filter_map(|name| self.columns.iter().position(|column| column == name));
         let places: Vec<usize> = places.collect();
         let of_row = |row: &Vec<Value>| places.iter().map(|place| row[*place].clone()).collect();
         Self {

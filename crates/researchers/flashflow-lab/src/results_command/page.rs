@@ -81,6 +81,12 @@ impl Claims {
             };
             self.shown.insert(claim.to_owned());
             text += before;
+            let missing = columns.iter().find(|name| {
+                results.iter().all(|result| !result.columns.iter().any(|column| column == *name))
+            });
+            if let Some(name) = missing {
+                return Err(wrong(format!("no result of {claim} has a column `{name}`")));
+            }
             let results: Vec<Outcome> =
                 results.iter().map(|result| result.with_columns(&columns)).collect();
             // Writing to a string cannot fail.
@@ -99,7 +105,7 @@ fn render(results: &[Outcome]) -> String {
     if !is_one_table {
         return results.iter().map(section).collect::<Vec<_>>().join("\n\n");
     }
-    let is_one_command = results.windows(2).all(|it| it[0].command == it[1].command);
+    let is_one_command = results.windows(2).all(|pair| pair[0].command == pair[1].command);
     let mut head = ["Date", "Commit", "Machine"].map(str::to_owned).to_vec();
     head.extend(columns.into_iter().flatten().cloned());
     if !is_one_command {
@@ -274,6 +280,29 @@ mod tests {
         let unknown = claims.shown(Path::new("p.md"), "<!-- results: x -->\n<!-- end -->");
         assert!(unknown.expect_err("none").to_string().contains("no results of x"));
         assert!(claims.shown(Path::new("p.md"), "<!-- results: relay -->").is_err());
+    }
+
+    #[test]
+    fn a_marker_chooses_columns_and_an_unknown_one_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let claim = folder.path().join("relay");
+        fs::create_dir(&claim).expect("new");
+        outcome("2026-11-26", &["1", "2"], "New.").write(&claim.join("a.json")).expect("room");
+        let mut claims = Claims::read(folder.path()).expect("results");
+        let mut show = |columns: &str| {
+            let page = format!("<!-- results: relay: {columns} -->\n<!-- end -->\n");
+            claims.shown(Path::new("page.md"), &page)
+        };
+        let shown = show("of 2").expect("a column");
+        assert!(shown.contains("\n| of 2 |\n|---|\n| 2 |\n") && !shown.contains("of 1"), "{shown}");
+        let unknown = show("of 2, of 3").expect_err("no such column").to_string();
+        assert!(unknown.contains("no result of relay has a column `of 3`"), "{unknown}");
+    }
+
+    #[test]
+    fn numbers_have_three_decimals_or_digits() {
+        let numbers = [2.000_035_68, 0.285_537, 0.004_231_9, 0.0, 200.003_568, -0.5].map(rounded);
+        assert_eq!(numbers, ["2", "0.286", "0.00423", "0", "200.004", "-0.5"]);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl FlowBalancer for FlashFlowDynamic {
         let played = play(scene, scene.even_weights(), ROUNDS, |scene, weights| {
             reduced(scene, &capacities, &weights, rng)
         });
-        Weighed { hours, server_bit_per_s, ..Weighed::of(played, CapacityValues::Provided) }
+        Weighed { hours, server_bit_per_s, ..Weighed::new(played, CapacityValues::Provided) }
     }
 }
 
@@ -45,7 +45,7 @@ fn reduced(scene: &Scene, capacities: &[f64], weights: &[f64], rng: &mut SplitMi
     };
     let available: Vec<f64> = (0..capacities.len()).map(&mut available).collect();
     let mean = available.iter().sum::<f64>() / available.len().max(1) as f64;
-    let factors = available.iter().map(|it| (it / mean.max(1e-9)).clamp(REDUCED_MIN, 1.0));
+    let factors = available.iter().map(|share| (share / mean.max(1e-9)).clamp(REDUCED_MIN, 1.0));
     let mut reduced: Vec<f64> =
         capacities.iter().zip(factors).map(|(capacity, factor)| capacity * factor).collect();
     normalise(&mut reduced);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn weights_are_between_half_of_the_capacity_and_the_capacity() {
-        let scene = Scene::draw(&SceneOptions::of("none", 1));
+        let scene = Scene::draw(&SceneOptions::with_attack("none", 1));
         let capacities = scene.capacities();
         let even = scene.even_weights();
         let weights = reduced(&scene, &capacities, &even, &mut SplitMix64::new(1));
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_relay_that_claims_to_be_idle_gains_at_most_what_others_lose() {
         let weighed = |attack: &str| {
-            let scene = Scene::draw(&SceneOptions::of(attack, 1));
+            let scene = Scene::draw(&SceneOptions::with_attack(attack, 1));
             FlashFlowDynamic.weigh(&scene, &mut SplitMix64::new(1)).advantage(&scene)
         };
         let idle = weighed("idle-claims");

@@ -69,7 +69,7 @@ impl FlowBalancer for EigenSpeed {
             best.weights.iter().map(|weight| (*weight > 0.0).then_some(PUBLISHED_AFTER_HOURS));
         let hours = hours.collect();
         let played = Played::once(best.weights);
-        Weighed { hours, honest_removed, ..Weighed::of(played, CapacityValues::Unavailable) }
+        Weighed { hours, honest_removed, ..Weighed::new(played, CapacityValues::Unavailable) }
     }
 }
 
@@ -188,14 +188,15 @@ mod tests {
     use super::*;
 
     fn weighed(attack: &str, relays: usize) -> (Weighed, Scene) {
-        let scene = Scene::draw(&SceneOptions { relays, ..SceneOptions::of(attack, 1) });
+        let scene = Scene::draw(&SceneOptions { relays, ..SceneOptions::with_attack(attack, 1) });
         (EigenSpeed.weigh(&scene, &mut SplitMix64::new(1)), scene)
     }
 
     /// A symmetric matrix has an eigenvector in proportion to the sums of its rows.
     #[test]
     fn weights_are_the_sums_of_rows_of_a_symmetric_matrix() {
-        let scene = Scene::draw(&SceneOptions { relays: 60, ..SceneOptions::of("none", 2) });
+        let scene =
+            Scene::draw(&SceneOptions { relays: 60, ..SceneOptions::with_attack("none", 2) });
         let mut rng = SplitMix64::new(2);
         let speeds =
             PeerSpeeds::observe(&scene, &mut rng, |speeds| vec![1.0 / 60.0; speeds.relays()]);

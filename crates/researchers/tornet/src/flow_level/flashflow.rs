@@ -46,7 +46,7 @@ impl FlowBalancer for FlashFlow {
     fn weigh(&self, scene: &Scene, rng: &mut SplitMix64) -> Weighed {
         let Campaign { capacities, hours, server_bit_per_s } = measure(scene, rng);
         let played = Played::once(capacities);
-        Weighed { hours, server_bit_per_s, ..Weighed::of(played, CapacityValues::Provided) }
+        Weighed { hours, server_bit_per_s, ..Weighed::new(played, CapacityValues::Provided) }
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn weighed(attack: &str) -> (Weighed, Scene) {
-        let scene = Scene::draw(&SceneOptions::of(attack, 1));
+        let scene = Scene::draw(&SceneOptions::with_attack(attack, 1));
         (FlashFlow.weigh(&scene, &mut SplitMix64::new(1)), scene)
     }
 

@@ -41,7 +41,7 @@ impl FlowBalancer for PeerMedian {
         let hours = weights.iter().map(|weight| (*weight > 0.0).then_some(PUBLISHED_AFTER_HOURS));
         let hours = hours.collect();
         let played = Played::once(weights);
-        Weighed { hours, ..Weighed::of(played, CapacityValues::Unavailable) }
+        Weighed { hours, ..Weighed::new(played, CapacityValues::Unavailable) }
     }
 }
 
@@ -68,7 +68,8 @@ mod tests {
     use super::*;
 
     fn advantage(attack: &str) -> f64 {
-        let scene = Scene::draw(&SceneOptions { relays: 150, ..SceneOptions::of(attack, 1) });
+        let scene =
+            Scene::draw(&SceneOptions { relays: 150, ..SceneOptions::with_attack(attack, 1) });
         PeerMedian.weigh(&scene, &mut SplitMix64::new(1)).advantage(&scene)
     }
 

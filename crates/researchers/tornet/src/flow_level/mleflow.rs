@@ -84,7 +84,7 @@ impl MleFlow {
         // Estimates are as large as the assumed number of flows, which nobody knows in a real network.
         let capacities = CapacityValues::Unavailable;
         let hours = scan_hours(scene.relays.len());
-        Weighed { hours, server_bit_per_s, ..Weighed::of(played, capacities) }
+        Weighed { hours, server_bit_per_s, ..Weighed::new(played, capacities) }
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn history_reduces_the_weight_error_of_torflow_p() {
         let errors = |seed| {
-            let options = SceneOptions { load: None, ..SceneOptions::of("none", seed) };
+            let options = SceneOptions { load: None, ..SceneOptions::with_attack("none", seed) };
             let scene = Scene::draw(&options);
             let even = vec![1.0 / scene.relays.len() as f64; scene.relays.len()];
             let ours = MleFlow.weigh_from(&scene, even, &mut SplitMix64::new(seed));

@@ -42,7 +42,7 @@ impl FlowBalancer for PeerFlow {
         let played = play(scene, scene.even_weights(), PERIODS, |scene, weights| {
             period(scene, &weights, rng)
         });
-        Weighed::of(played, CapacityValues::Inferred)
+        Weighed::new(played, CapacityValues::Inferred)
     }
 }
 
@@ -162,7 +162,8 @@ mod tests {
     /// FlashFlow's paper, §8: 4.5 in one period by theorem 1, and 2/τ = 10 in the long run.
     #[test]
     fn a_large_adversary_gains_two_over_the_trusted_share() {
-        let saturated = SceneOptions { load: None, ..SceneOptions::of("witnesses-large", 1) };
+        let saturated =
+            SceneOptions { load: None, ..SceneOptions::with_attack("witnesses-large", 1) };
         let (weighed, scene) = weighed(&saturated);
         let (first, last) = (weighed.first_advantage(&scene), weighed.advantage(&scene));
         assert!((1.5..=4.5).contains(&first), "{first}");
@@ -172,8 +173,11 @@ mod tests {
     /// FlashFlow's paper, §8: without trust a large adversary gains without a bound, and a small one does not.
     #[test]
     fn without_trusted_relays_only_a_small_adversary_is_bounded() {
-        let untrusted =
-            |attack| SceneOptions { trusted_share: 0.0, load: None, ..SceneOptions::of(attack, 1) };
+        let untrusted = |attack| SceneOptions {
+            trusted_share: 0.0,
+            load: None,
+            ..SceneOptions::with_attack(attack, 1)
+        };
         let (small, scene) = weighed(&untrusted("witnesses"));
         assert!(small.advantage(&scene) < 4.5, "{}", small.advantage(&scene));
         let (large, scene) = weighed(&untrusted("witnesses-large"));
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_claim_counts_only_up_to_twice_the_traffic() {
-        let (weighed, scene) = weighed(&SceneOptions::of("false-report", 1));
+        let (weighed, scene) = weighed(&SceneOptions::with_attack("false-report", 1));
         let advantage = weighed.advantage(&scene);
         assert!((1.5..2.1).contains(&advantage), "{advantage}");
     }

@@ -75,7 +75,7 @@ impl FlowBalancer for Scanner {
         Weighed {
             hours: scan_hours(scene.relays.len()),
             server_bit_per_s,
-            ..Weighed::of(played, CapacityValues::Unavailable)
+            ..Weighed::new(played, CapacityValues::Unavailable)
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn advantage_at(load: Option<f64>, scaling: Scaling, attack: &str) -> f64 {
-        let scene = Scene::draw(&SceneOptions { load, ..SceneOptions::of(attack, 1) });
+        let scene = Scene::draw(&SceneOptions { load, ..SceneOptions::with_attack(attack, 1) });
         Scanner(scaling).weigh(&scene, &mut SplitMix64::new(1)).advantage(&scene)
     }
 

@@ -62,7 +62,7 @@ pub struct SceneOptions {
 #[cfg(test)]
 impl SceneOptions {
     /// A scene for tests, with capacities from 1 to 1,000 Mbit/s.
-    pub(super) fn of(attack: &str, seed: u64) -> Self {
+    pub(super) fn with_attack(attack: &str, seed: u64) -> Self {
         Self {
             sample: (0..=30).map(|place| 1e6 * 10f64.powf(f64::from(place) / 10.0)).collect(),
             relays: 300,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn parties_have_their_shares_of_relays_and_of_capacity() {
-        let scene = Scene::draw(&SceneOptions::of("one-host", 3));
+        let scene = Scene::draw(&SceneOptions::with_attack("one-host", 3));
         let total: f64 = scene.capacities().iter().sum();
         let of = |role| scene.places(role).map(|place| scene.relays[place].capacity).sum::<f64>();
         let share = |role| of(role) / total;
@@ -248,13 +248,17 @@ mod tests {
         assert!((share(Role::Trusted) - 0.2).abs() < 1e-9);
         assert_eq!(scene.adversaries().count(), 4 * 6, "four relays on each of six hosts");
         assert_eq!(scene.places(Role::Trusted).count(), 60);
-        assert_eq!(scene, Scene::draw(&SceneOptions::of("one-host", 3)), "the seed decides all");
-        assert_ne!(scene, Scene::draw(&SceneOptions::of("one-host", 4)));
+        assert_eq!(
+            scene,
+            Scene::draw(&SceneOptions::with_attack("one-host", 3)),
+            "the seed decides all"
+        );
+        assert_ne!(scene, Scene::draw(&SceneOptions::with_attack("one-host", 4)));
     }
 
     #[test]
     fn flows_share_a_relay_and_one_more_gets_what_they_leave() {
-        let mut scene = Scene::draw(&SceneOptions::of("none", 1));
+        let mut scene = Scene::draw(&SceneOptions::with_attack("none", 1));
         scene.relays[0].capacity = 10e6;
         scene.wanted = Some(1e6);
         let rates =
@@ -269,7 +273,7 @@ mod tests {
     /// The reason why TorFlow underestimates large relays: a descriptor shows what a relay carried.
     #[test]
     fn a_large_relay_with_half_a_load_never_shows_its_capacity() {
-        let mut scene = Scene::draw(&SceneOptions::of("none", 1));
+        let mut scene = Scene::draw(&SceneOptions::with_attack("none", 1));
         let total: f64 = scene.capacities().iter().sum();
         let report = |scene: &mut Scene, share: f64| {
             scene.relays[0].capacity = share * total;
@@ -282,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_part_time_relay_has_its_mean_speed() {
-        let scene = Scene::draw(&SceneOptions::of("part-time", 1));
+        let scene = Scene::draw(&SceneOptions::with_attack("part-time", 1));
         let mut rng = SplitMix64::new(3);
         let place = scene.adversaries().next().expect("one");
         let mean = (0..20_000).map(|_| scene.speed_now(place, &mut rng)).sum::<f64>() / 2e4;

@@ -86,7 +86,8 @@ impl Network {
         };
         let comes_at = FLOOD_DAY * u64::from(SLOTS) + u64::from(FLOOD_SLOT);
         capacities.extend(flood.iter().map(|relay| (*relay, Rate::from_mbit_per_s(1.0))));
-        let mut comes: BTreeMap<RsaId, u64> = flood.iter().map(|it| (*it, comes_at)).collect();
+        let mut comes: BTreeMap<RsaId, u64> =
+            flood.iter().map(|relay| (*relay, comes_at)).collect();
         let hours = (1..).map(|hour| comes_at + hour * u64::from(HOUR));
         comes.extend(newcomers.into_iter().zip(hours));
         Self {
@@ -110,7 +111,7 @@ impl Network {
     pub(super) fn run(&mut self) {
         for day in 0..FLOOD_DAY + DAYS_MAX {
             self.run_day(day);
-            if day > FLOOD_DAY && self.newcomers().all(|it| self.first.contains_key(&it)) {
+            if day > FLOOD_DAY && self.newcomers().all(|relay| self.first.contains_key(&relay)) {
                 break;
             }
         }

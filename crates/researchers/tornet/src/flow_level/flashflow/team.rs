@@ -102,7 +102,7 @@ impl<'a> Team<'a> {
                 self.now = self.now.max(timer);
                 self.period.handle_timeout(time(self.now));
             } else {
-                // Nothing is awaited any more.
+                // The period waits for nothing.
                 return;
             }
         }
