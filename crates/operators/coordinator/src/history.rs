@@ -169,6 +169,8 @@ pub struct History {
     declines: BTreeMap<RsaId, BTreeSet<Decline>>,
     /// The times at which each relay accepted the coordinator's orders, in Unix seconds.
     orders: BTreeMap<RsaId, BTreeSet<u64>>,
+    /// When a consensus listed each relay first, in Unix seconds.
+    first_seen: BTreeMap<RsaId, u64>,
     /// With the time of each, in Unix seconds.
     paths: BTreeMap<RsaId, BTreeMap<MeasurerId, (PathSeen, u64)>>,
 }
@@ -243,6 +245,18 @@ impl History {
         if last.measured_unix_s < estimate.measured_unix_s {
             *last = estimate;
         }
+    }
+
+    /// A consensus that was read at this time, in Unix seconds, lists the relay.
+    pub fn see(&mut self, relay: RsaId, at_unix_s: u64) {
+        let first = self.first_seen.entry(relay).or_insert(at_unix_s);
+        *first = at_unix_s.min(*first);
+    }
+
+    /// When a consensus listed the relay first, in Unix seconds.
+    #[must_use]
+    pub fn first_seen(&self, relay: RsaId) -> Option<u64> {
+        self.first_seen.get(&relay).copied()
     }
 
     /// Adds a failure that shows something about the relay ([`Failure::is_about_relay`]). Earlier estimates no longer

@@ -350,6 +350,13 @@ impl Plan {
         slot
     }
 
+    /// The position of a machine among others that arrive at the same time: random, so that relays cannot choose theirs
+    /// by their identities. Without a seed all have the same.
+    #[must_use]
+    pub fn rank(&self, machine: &Machine) -> u64 {
+        self.draws.as_ref().map_or(0, |draws| draws.rank(machine.key()))
+    }
+
     /// Marks the slots before this one as over. Capacity taken in them stays spent.
     pub fn advance_to(&mut self, from: u32) {
         for entry in self.entries.values_mut() {

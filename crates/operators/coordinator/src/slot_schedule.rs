@@ -18,6 +18,8 @@ pub struct Arrival {
     pub together: RsaId,
     /// Whether there is an estimate of it.
     pub priority: Priority,
+    /// When a consensus listed it first, in Unix seconds: new relays wait in this order.
+    pub first_seen_unix_s: u64,
     /// Its first turn.
     pub turn: Attempt,
     /// It was already measured in this period, before the coordinator restarted.
@@ -190,24 +192,31 @@ impl SlotSchedule {
         let by_id: BTreeMap<RsaId, &Arrival> =
             arrivals.iter().map(|arrival| (arrival.relay, arrival)).collect();
         self.put_off.clear();
-        for machine in together(arrivals) {
-            let newcomers: Vec<RsaId> =
-                machine.relays().filter(|relay| !self.relays.contains_key(relay)).collect();
-            if newcomers.is_empty() {
-                continue;
-            }
-            let is_old =
-                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.priority == Priority::Known);
-            let has_old = newcomers.iter().any(is_old);
-            let priority = if has_old { Priority::Known } else { Priority::New };
-            let due_by = due_by(newcomers.iter().copied(), &by_id);
-            match self.plan.admit_due(&machine, priority, now, due_by) {
+        let newcomers = |machine: Machine| {
+            let is_new = |relay: &RsaId| !self.relays.contains_key(relay);
+            let relays = machine.relays().filter(is_new).filter_map(|relay| by_id.get(&relay));
+            let relays: Vec<&Arrival> = relays.copied().collect();
+            (!relays.is_empty()).then_some((machine, relays))
+        };
+        let mut newcomers: Vec<(Machine, Vec<&Arrival>)> =
+            together(arrivals).into_iter().filter_map(newcomers).collect();
+        // In order of arrival. Those that arrived with the same consensus are in a secret order: a relay can choose its
+        // identity.
+        newcomers.sort_by_cached_key(|(machine, relays)| {
+            let first_seen_unix_s = relays.iter().map(|arrival| arrival.first_seen_unix_s).min();
+            (priority(relays) == Priority::New, first_seen_unix_s, self.plan.rank(machine))
+        });
+        for (machine, relays) in newcomers {
+            let due_by = due_by(relays.iter().map(|arrival| arrival.relay), &by_id);
+            match self.plan.admit_due(&machine, priority(&relays), now, due_by) {
                 Admission::Placed(_) | Admission::Joined => {
-                    let new = newcomers.iter().filter_map(|relay| by_id.get(relay));
-                    let new: Vec<_> = new.map(|it| (it.relay, self.member(it))).collect();
-                    self.relays.extend(new);
+                    let members = relays.into_iter().map(|new| (new.relay, self.member(new)));
+                    let members: Vec<_> = members.collect();
+                    self.relays.extend(members);
                 }
-                Admission::NextPeriod => self.put_off.extend(newcomers),
+                Admission::NextPeriod => {
+                    self.put_off.extend(relays.into_iter().map(|arrival| arrival.relay));
+                }
             }
         }
         self.catch_up(now);
@@ -301,6 +310,12 @@ fn due_by(relays: impl Iterator<Item = RsaId>, by_id: &BTreeMap<RsaId, &Arrival>
         Priority::New => Some(arrival.due_by.unwrap_or(u32::MAX)),
     };
     relays.filter_map(|relay| by_id.get(&relay).and_then(due_by)).min()
+}
+
+/// A machine is known if one of its relays is.
+fn priority(relays: &[&Arrival]) -> Priority {
+    let is_known = relays.iter().any(|arrival| arrival.priority == Priority::Known);
+    if is_known { Priority::Known } else { Priority::New }
 }
 
 fn together(arrivals: &[Arrival]) -> Vec<Machine> {

@@ -178,6 +178,10 @@ impl Reader {
             Ok((rsa(row, 0)?, estimate))
         };
         let mut history = History::default();
+        let seen = |row: &Row<'_>| Ok((rsa(row, 0)?, time(row, 1)?));
+        for (relay, at_unix_s) in self.all("SELECT rsa, first_seen_unix_s FROM relay", [], seen)? {
+            history.see(relay, at_unix_s);
+        }
         for (relay, estimate) in self.all(sql, [], estimate)? {
             history.add(relay, estimate);
         }

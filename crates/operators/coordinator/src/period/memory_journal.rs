@@ -38,10 +38,18 @@ impl MemoryJournal {
     ) -> Knowledge {
         let mut history = before.clone();
         for entry in &self.entries {
-            let Entry::Finished(it) = entry else { continue };
-            history.add_record(&it.record, it.begun.started_unix_s);
-            for path in &it.paths {
-                if let Some(place) = team.iter().position(|it| it.name == path.measurer) {
+            let finished = match entry {
+                Entry::Finished(finished) => finished,
+                Entry::Consensus(consensus) => {
+                    let relays = consensus.relays.iter();
+                    relays.for_each(|relay| history.see(relay.ids.rsa, consensus.at_unix_s));
+                    continue;
+                }
+                _ => continue,
+            };
+            history.add_record(&finished.record, finished.begun.started_unix_s);
+            for path in &finished.paths {
+                if let Some(place) = team.iter().position(|known| known.name == path.measurer) {
                     let measurer = MeasurerId(place);
                     history.add_path(path.relay, measurer, path.path, path.seen_unix_s);
                 }

@@ -78,6 +78,7 @@ impl Period {
                 relay: relay.id(),
                 together: relay.together,
                 priority: relay.guess.priority(),
+                first_seen_unix_s: self.history.first_seen(relay.id()).unwrap_or(now.unix_s()),
                 turn: past.and_then(|past| past.follows).unwrap_or(first),
                 is_done: past.is_some_and(|past| past.is_done),
                 is_pending: past.is_some_and(|past| !past.is_done),

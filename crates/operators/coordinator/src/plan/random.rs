@@ -33,6 +33,11 @@ impl Draws {
     pub(super) fn count(&self, machine: RsaId, team: usize) -> u32 {
         poisson(&mut self.of(machine, team, u32::MAX))
     }
+
+    /// The position of a machine among others.
+    pub(super) fn rank(&self, machine: RsaId) -> u64 {
+        self.of(machine, 0, u32::MAX - 1).next_u64()
+    }
 }
 
 /// The mean number of slots of a machine in a period, without those at its deadline. With 0.92, relays are measured

@@ -22,6 +22,7 @@ fn arrival(number: u8, priority: Priority) -> Arrival {
         relay: id(number),
         together: id(number),
         priority,
+        first_seen_unix_s: 0,
         turn: Attempt::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
         is_pending: false,
@@ -198,6 +199,29 @@ fn a_team_that_claims_to_have_no_room_excludes_no_relay_from_the_others() {
         let measured = run_slots(&mut schedule, 0..SLOTS, |_, _| None);
         assert_eq!(measured.len(), 40, "{rate}: {measured:?}");
     }
+}
+
+/// New relays of one consensus, of which `first` came with an earlier one, in the order of their measurements.
+fn order_of_newcomers(seed: [u8; 32], first: u8) -> Vec<u8> {
+    let all = (1..40).map(|number| Arrival {
+        first_seen_unix_s: if number == first { 1 } else { 2 },
+        // A slot has room for one of them.
+        turn: Attempt::first(Rate::from_mbit_per_s(50.0), 3),
+        ..arrival(number, Priority::New)
+    });
+    let (seed, all) = (Seed::from_bytes(seed), all.collect::<Vec<_>>());
+    let mut schedule = SlotSchedule::among(&seed, 40, &[team()], 0, F, &all, 0);
+    run_slots(&mut schedule, 0..40, |_, _| None).iter().map(|(_, relay)| relay.0[0]).collect()
+}
+
+#[test]
+fn new_relays_wait_in_order_of_arrival_and_cannot_choose_their_place_by_identity() {
+    for first in [1, 17, 39] {
+        assert_eq!(order_of_newcomers([1; 32], first)[0], first);
+    }
+    let orders = [1, 2].map(|seed| order_of_newcomers([seed; 32], 1));
+    assert_ne!(orders[0], orders[1]);
+    assert!(orders.iter().all(|order| order.len() == 39 && !order.is_sorted()), "{orders:?}");
 }
 
 proptest! {

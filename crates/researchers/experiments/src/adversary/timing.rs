@@ -206,6 +206,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
         relay: RsaId([number; 20]),
         together: RsaId([number; 20]),
         priority: Priority::Known,
+        first_seen_unix_s: 0,
         turn: Attempt::first(guess, 3),
         is_done: false,
         is_pending: false,

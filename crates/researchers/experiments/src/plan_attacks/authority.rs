@@ -57,6 +57,7 @@ impl Authority {
             relay: RELAY,
             together: RELAY,
             priority: guess.priority(),
+            first_seen_unix_s: 0,
             turn: if is_confirmed { first.with_recent(guess.recent) } else { first },
             is_done: false,
             is_pending: false,

@@ -12,8 +12,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use report::experiment::{Case, CaseVerdict};
 use serde::{Deserialize, Serialize};
 
-/// The largest permitted weight, over what the relay provides.
+/// The largest permitted weight by echo, over what the relay provides.
 pub(super) const GAIN_MAX: f64 = 1.34;
+
+/// The largest permitted weight in transit: less than a relay gets that serves only measurements (`docs/decisions/47`).
+const GAIN_MAX_TRANSIT: f64 = 1.6;
 
 /// The shares of the slots in which the relay is fast.
 const FAST: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
@@ -48,6 +51,13 @@ impl PartTime {
         Self { plan: PlanKind::Memoryless, mode: Mode::Echo, slow_share: A_THIRD },
         Self { plan: PlanKind::Unconfirmed, mode: Mode::Echo, slow_share: A_THIRD },
     ];
+
+    const fn gain_max(self) -> f64 {
+        match self.mode {
+            Mode::Echo => GAIN_MAX,
+            Mode::Transit => GAIN_MAX_TRANSIT,
+        }
+    }
 
     pub(super) fn name(self) -> String {
         format!("{}, {}, slow {}", self.plan.name(), self.mode.name(), self.slow_share)
@@ -131,7 +141,7 @@ fn case(columns: &Columns, relays: PartTime, point: &Point) -> Case {
     );
     // The others show why.
     let verdict = match relays.plan {
-        PlanKind::Memoryless => CaseVerdict::of(point.gain <= GAIN_MAX),
+        PlanKind::Memoryless => CaseVerdict::of(point.gain <= relays.gain_max()),
         PlanKind::Paper | PlanKind::Unconfirmed => CaseVerdict::Reported,
     };
     Case::named(name).ended(verdict, detail).with(columns)

@@ -121,6 +121,7 @@ fn arrivals(relays: u8, knowledge: Knowledge) -> Vec<Arrival> {
         relay,
         together,
         priority: Priority::Known,
+        first_seen_unix_s: 0,
         turn: Attempt::first(CAPACITY, 12),
         is_done: false,
         is_pending: false,

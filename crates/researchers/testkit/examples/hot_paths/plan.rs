@@ -36,6 +36,7 @@ fn arrival(number: u16) -> Arrival {
         relay: id(number),
         together: id(if number % 10 == 9 { number - 1 } else { number }),
         priority: Priority::Known,
+        first_seen_unix_s: 0,
         turn: Attempt::first(guess, 5),
         is_done: false,
         is_pending: false,

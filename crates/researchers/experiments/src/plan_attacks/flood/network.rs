@@ -161,6 +161,8 @@ impl Network {
                 relay: *relay,
                 together: *relay,
                 priority: if is_known { Priority::Known } else { Priority::New },
+                first_seen_unix_s: BEGIN_UNIX_S
+                    + self.comes.get(relay).map_or(0, |slot| slot * SLOT_S),
                 turn: Attempt::first(if is_known { capacity } else { self.new_guess }, 12),
                 is_done: last_unix_s.is_some_and(|at| at >= bounds.begin_unix_s),
                 is_pending: false,
