@@ -38,7 +38,7 @@ impl Paper {
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Flashflow => "FlashFlow (Traudt, Jansen and Johnson, 2021)",
-            Self::Conflux => "Conflux (AlSabah and others, 2013)",
+            Self::Conflux => "Conflux and ConfluxM (Kristel, Lučanský and Kotuliak)",
             Self::PathSelection => "Path selection metrics (Panchenko, Pimenidis and Renner, 2008)",
             Self::Circuitstart => "CircuitStart (Döpmann and Tschorsch, 2018)",
             Self::Kist => "KIST (Jansen and others, 2014 and 2018)",
