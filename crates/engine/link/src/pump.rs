@@ -3,10 +3,13 @@
 //! One thread encrypts and writes, another reads and decrypts, as fast as they can, through the
 //! same [`Session`]s and with the same number of records for each system call as the
 //! [`Driver`](crate::Driver). A measurer's cost beyond that is Tor's. [`forward`] adds a third
-//! thread that decrypts and encrypts again: a relay without any other work.
+//! thread that decrypts and encrypts again: a relay without any other work. [`cryptography`] and
+//! [`copies`] are its two parts, each alone.
 
+mod alone;
 mod forward;
 
+pub use alone::{copies, cryptography};
 pub use forward::{ForwardResult, forward};
 
 use crate::clock::{Clock, thread_cpu_time};

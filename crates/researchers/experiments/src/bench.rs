@@ -3,6 +3,7 @@
 mod client;
 mod echo;
 mod idle;
+mod limit;
 pub mod lines;
 mod options;
 mod path;
@@ -39,6 +40,7 @@ pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Re
         Benchmark::Measurer(options) => measurer(*options, output, interrupt),
         Benchmark::Echo(options) => echo::run(*options, output, interrupt),
         Benchmark::Relay(options) => relay::run(*options, output, interrupt),
+        Benchmark::Limit(options) => limit::run(*options, output, interrupt),
         Benchmark::Client(options) => client::run(*options, output, interrupt),
         Benchmark::Path(options) => path::run(*options, output, interrupt),
         Benchmark::Idle(options) => idle::run(*options, output, interrupt),

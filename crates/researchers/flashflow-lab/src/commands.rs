@@ -40,6 +40,7 @@ const SCHEMAS: Schemas = &[
     ("bench-measurer", schema_of::<Either<lines::MeasurerLine, measuring::Line<'static>>>),
     ("bench-echo", schema_of::<lines::EchoLine>),
     ("bench-relay", schema_of::<lines::RelayLine>),
+    ("bench-limit", schema_of::<lines::LimitLine>),
     ("bench-client", schema_of::<lines::ClientLine>),
     ("bench-path", schema_of::<lines::PathLine>),
     ("bench-idle", schema_of::<lines::IdleLine>),

@@ -3,20 +3,25 @@
 use testbin::{Scratch, number, text};
 
 #[test]
-fn our_relay_c_tor_and_a_forwarder_are_compared() {
+fn our_relay_c_tor_and_the_least_of_any_relay_are_compared() {
     let scratch = Scratch::new();
     let ended = scratch.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
     ended.assert_code(0);
     let of = |kind| ended.values().into_iter().filter(move |line| line["type"] == kind);
-    let mut runs: Vec<_> = of("run").collect();
+    let runs: Vec<_> = of("run").collect();
     let relays: Vec<&str> = runs.iter().map(|run| text(run, "relay")).collect();
     assert_eq!(relays, ["tor", "ours"]);
-    runs.extend(of("forwarder"));
+    let limits: Vec<_> = of("limit").collect();
     let summary = ended.summary();
-    for (name, run) in ["tor_gbit_per_cpu_s", "ours_gbit_per_cpu_s", "tls_forwarder_gbit_per_cpu_s"]
-        .iter()
-        .zip(&runs)
-    {
+    for name in ["bound_gbit_per_cpu_s", "tls_forwarder_gbit_per_cpu_s"] {
+        let [limit] = &limits[..] else { panic!("{limits:?}") };
+        assert!(number(limit, name) > 0.0, "{limit}");
+        assert!((number(&summary, name) - number(limit, name)).abs() < 1e-9, "{summary}");
+    }
+    let of_bound =
+        number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "bound_gbit_per_cpu_s");
+    assert!((number(&summary, "share_of_bound") - of_bound).abs() < 1e-9, "{summary}");
+    for (name, run) in ["tor_gbit_per_cpu_s", "ours_gbit_per_cpu_s"].iter().zip(&runs) {
         assert!(number(run, "bytes") > 1e6, "{run}");
         let of_run = number(run, "gbit_per_cpu_s");
         assert!((number(&summary, name) - of_run).abs() < 1e-9, "{summary}");
@@ -37,6 +42,20 @@ fn our_relay_c_tor_and_a_forwarder_are_compared() {
         );
         assert!(number(it, "load_mbit_per_s") > 1.0, "{it}");
     }
+}
+
+#[test]
+fn the_least_of_any_relay_is_that_of_its_parts() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["bench", "limit", "--seconds", "1", "--runs", "1", "--json"]);
+    ended.assert_code(0);
+    let runs: Vec<_> = ended.values().into_iter().filter(|line| line["type"] == "run").collect();
+    let [run] = &runs[..] else { panic!("{runs:?}") };
+    let parts = ["cryptography_gbit_per_cpu_s", "kernel_gbit_per_cpu_s"];
+    let both: f64 = parts.iter().map(|part| number(run, part).recip()).sum();
+    assert!((both.recip() - number(run, "bound_gbit_per_cpu_s")).abs() < 1e-9, "{run}");
+    let of_all = number(&ended.summary(), "bound_gbit_per_cpu_s");
+    assert!((number(run, "bound_gbit_per_cpu_s") - of_all).abs() < 1e-9, "{run}");
 }
 
 #[test]

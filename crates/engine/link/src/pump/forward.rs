@@ -64,7 +64,7 @@ pub fn forward(
     })
 }
 
-fn listener() -> io::Result<TcpListener> {
+pub(super) fn listener() -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
 

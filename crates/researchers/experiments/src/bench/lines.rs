@@ -86,22 +86,50 @@ pub enum EchoLine {
     },
 }
 
+/// A line of `bench limit`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum LimitLine {
+    /// One run: traffic in one direction for a second of CPU time.
+    Run {
+        /// Counted from one.
+        run: u32,
+        /// Decryption of a record, a layer for each cell, and encryption, in memory.
+        cryptography_gbit_per_cpu_s: f64,
+        /// Reading from one connection over loopback and writing to another.
+        kernel_gbit_per_cpu_s: f64,
+        /// Both one after the other.
+        bound_gbit_per_cpu_s: f64,
+        /// A forwarder of TLS records.
+        tls_forwarder_gbit_per_cpu_s: f64,
+    },
+    /// The medians of all runs, last.
+    Summary {
+        /// Cryptography and the kernel one after the other.
+        bound_gbit_per_cpu_s: f64,
+        /// A forwarder of TLS records.
+        tls_forwarder_gbit_per_cpu_s: f64,
+        /// Number of runs.
+        runs: u32,
+        /// Length of each part.
+        seconds: u32,
+    },
+}
+
 /// A line of `bench relay`.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RelayLine {
     /// One relay in one run.
     Run(RelayRun),
-    /// The bare TLS forwarder in one run.
-    Forwarder {
+    /// What `bench limit` measures, in one run.
+    Limit {
         /// Counted from one.
         run: u32,
-        /// Traffic in one direction for a second of CPU time.
-        gbit_per_cpu_s: f64,
-        /// Bytes forwarded in one direction.
-        bytes: u64,
-        /// CPU time.
-        cpu_s: f64,
+        /// Cryptography and the kernel's copies one after the other.
+        bound_gbit_per_cpu_s: f64,
+        /// The bare TLS forwarder.
+        tls_forwarder_gbit_per_cpu_s: f64,
     },
     /// A circuit with little traffic through a relay that has a load.
     Quiet {
@@ -132,6 +160,10 @@ pub enum RelayLine {
         ratio: f64,
         /// Ours divided by the forwarder's.
         share_of_tls_forwarder: f64,
+        /// The bound of `bench limit`.
+        bound_gbit_per_cpu_s: f64,
+        /// Ours divided by the bound.
+        share_of_bound: f64,
         /// The quiet circuit through C tor, at 90 % of its capacity.
         tor_quiet_round_trip_ms: Option<f64>,
         /// The quiet circuit through our relay with the same load.

@@ -26,11 +26,17 @@ pub(super) enum Benchmark {
     /// Processor time of our relay, compared with C tor and with bare TLS.
     ///
     /// In turn, a C tor relay and our relay are measured in transit, without rate limits, with the same generator and
-    /// as a middle hop. The processor time of each comes from /proc. In each run a TLS forwarder (receive, decrypt,
-    /// encrypt, send) shows the limit of any relay. Then each relay is loaded with 90 % of C tor's capacity, and ours
+    /// as a middle hop. The processor time of each comes from /proc. In each run `bench limit` is measured as well. Then each relay is loaded with 90 % of C tor's capacity, and ours
     /// with 90 % of its own as well, while an otherwise idle circuit measures its round trip.
     #[command(after_help = "Example:\n  flashflow-lab bench relay --seconds 10 --json")]
     Relay(RelayBench),
+    /// The least processor time of any relay on this machine: of cryptography, and of the kernel's copies.
+    ///
+    /// Cryptography decrypts TLS records of 31 cells in memory, applies a keystream to each cell, and encrypts them again. The
+    /// kernel copies bytes from one connection over loopback, and to another. Both one after the other are the bound. A TLS
+    /// forwarder does both without a relay's other work, and without a keystream.
+    #[command(after_help = "Example:\n  flashflow-lab bench limit --seconds 5 --json")]
+    Limit(LimitBench),
     /// Processor time of our client's downloads, compared with C tor as a client.
     ///
     /// In turn, both clients download the same content through a private network of C tor. The processor time of each
@@ -125,6 +131,17 @@ pub(super) struct PathBench {
     /// TCP's congestion control at the sender: bbr, cubic or reno.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     pub(super) congestion: lab::wan::Congestion,
+}
+
+/// The options of `bench limit`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct LimitBench {
+    /// Length of each part in seconds, 1 to 60.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(super) seconds: u32,
+    /// Runs, 1 to 50.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(super) runs: u32,
 }
 
 /// The options of `bench echo` and `bench relay`.

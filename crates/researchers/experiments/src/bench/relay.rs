@@ -1,23 +1,23 @@
-//! `flashflow-lab bench relay`: processor time of our relay and C tor, compared with a bare TLS forwarder.
+//! `flashflow-lab bench relay`: processor time of our relay and C tor, compared with the least of any relay.
 
+use super::limit::Limit;
 use super::lines::RelayLine;
+use super::median_of;
 use super::options::RelayBench;
 use super::quiet::QuietCircuit;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Result;
 use crate::reporting::median;
 use link::tls::TlsConfigs;
-use link::{IdentityIssuer, pump, unix_time_s};
-use onion::cell::CELL_LEN;
-use onion::cell::CELLS_PER_RECORD;
+use link::{IdentityIssuer, unix_time_s};
 use onion::{Duration, Rate};
 use terminal::{Exit, Interrupt, Output};
 
-/// The measurements of each run, in this order, before the forwarder.
+/// The measurements of each run, in this order, before the limit.
 const SUBJECTS: [Subject; 2] = [Subject::Tor, Subject::OursTransit];
 
-/// How long the forwarder runs each time.
-const FORWARDING: Duration = Duration::from_secs(2);
+/// How long each part of the limit is measured.
+const LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
     RelayBench { seconds, runs, capacity }: RelayBench,
@@ -27,31 +27,32 @@ pub(super) fn run(
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&issuer)?;
     let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
-    let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
+    let (mut samples, mut limits) = (Vec::new(), Vec::new());
     for run in 1..=runs {
         let Some(more) = stage.run(&SUBJECTS, run..=run, RelayLine::Run, output, interrupt)? else {
             stage.stop()?;
             return Ok(Exit::Interrupted);
         };
         samples.extend(more);
-        let forwarded = pump::forward(&tls, CELLS_PER_RECORD * CELL_LEN, FORWARDING)?;
-        let gbit_per_cpu_s = forwarded.gbit_per_cpu_s();
+        let limit = Limit::measure(&tls, LIMIT)?;
+        let (bound, forwarder) = (limit.bound(), limit.forwarder);
         output.result(
-            format!("run {run}: TLS forwarder: {gbit_per_cpu_s:.3} Gbit per CPU second"),
-            || RelayLine::Forwarder {
+            format!(
+                "run {run}: bound {bound:.3}, TLS forwarder {forwarder:.3} Gbit per CPU second"
+            ),
+            || RelayLine::Limit {
                 run,
-                gbit_per_cpu_s,
-                bytes: forwarded.bytes,
-                cpu_s: forwarded.cpu.as_secs_f64(),
+                bound_gbit_per_cpu_s: bound,
+                tls_forwarder_gbit_per_cpu_s: forwarder,
             },
         );
-        forwarder.push(gbit_per_cpu_s);
+        limits.push(limit);
     }
     let quiet = quiet_circuits(&mut stage, &samples, output, interrupt);
     stage.stop()?;
     let Some(quiet) = quiet? else { return Ok(Exit::Interrupted) };
     output.quiet();
-    conclude(&samples, forwarder, &quiet, seconds, runs, output);
+    conclude(&samples, &limits, &quiet, seconds, runs, output);
     Ok(Exit::Done)
 }
 
@@ -121,15 +122,16 @@ fn quiet_circuits(
 
 fn conclude(
     samples: &[Sample],
-    forwarder: Vec<f64>,
+    limits: &[Limit],
     quiet: &[Quiet],
     seconds: u32,
     runs: u32,
     output: &Output,
 ) {
     let [tor, ours] = SUBJECTS.map(|subject| median_gbit_per_cpu_s(samples, subject));
-    let limit = median(forwarder).unwrap_or(f64::NAN);
-    let (ratio, of_limit) = (ours / tor, ours / limit);
+    let forwarder = median_of(limits, |limit| limit.forwarder);
+    let bound = median_of(limits, Limit::bound);
+    let (ratio, of_forwarder, of_bound) = (ours / tor, ours / forwarder, ours / bound);
     let trip = |subject: Subject, of: Subject| {
         quiet.iter().find(|it| it.subject == subject && it.of == of)
     };
@@ -137,15 +139,17 @@ fn conclude(
     let median_ms = |it: Option<&Quiet>| it.map(|it| it.median_ms);
     output.result(
         format!(
-            "median: ours {ours:.3}, C tor {tor:.3}, TLS forwarder {limit:.3} Gbit per CPU second; \
-             ratio {ratio:.3}; {of_limit:.3} of the forwarder"
+            "median: ours {ours:.3}, C tor {tor:.3}, TLS forwarder {forwarder:.3}, bound {bound:.3} Gbit per CPU \
+             second; ratio {ratio:.3}; {of_forwarder:.3} of the forwarder, {of_bound:.3} of the bound"
         ),
         || RelayLine::Summary {
             ours_gbit_per_cpu_s: ours,
             tor_gbit_per_cpu_s: tor,
-            tls_forwarder_gbit_per_cpu_s: limit,
+            tls_forwarder_gbit_per_cpu_s: forwarder,
             ratio,
-            share_of_tls_forwarder: of_limit,
+            share_of_tls_forwarder: of_forwarder,
+            bound_gbit_per_cpu_s: bound,
+            share_of_bound: of_bound,
             tor_quiet_round_trip_ms: median_ms(trip(c_tor, c_tor)),
             ours_quiet_round_trip_ms: median_ms(trip(own, c_tor)),
             ours_quiet_round_trip_at_own_load_ms: median_ms(trip(own, own)),

@@ -19,12 +19,16 @@ pub(super) fn state(item: &Item, result: Option<&Recorded>) -> &'static str {
 pub(super) fn comparison(item: &Item, result: &Recorded) -> String {
     let lines = item.numbers.iter().zip(&result.numbers).map(|(number, ours)| {
         let holds = if number.rule.holds(*ours, number.paper) { "" } else { " (differs)" };
-        let (what, unit, paper, rule) =
-            (&number.what, &number.unit, number.paper, number.rule.in_words());
-        let ours = rounded(*ours);
-        format!("  {what}: {ours} {unit}, the paper {paper} ({rule}){holds}")
+        let (what, paper, rule) = (&number.what, number.paper, number.rule.in_words());
+        let ours = with_unit(&rounded(*ours), &number.unit);
+        format!("  {what}: {ours}, the paper {paper} ({rule}){holds}")
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A number with its unit, which is `1` for a ratio.
+fn with_unit(number: &str, unit: &str) -> String {
+    if unit == "1" { number.to_owned() } else { format!("{number} {unit}") }
 }
 
 /// A number with four digits.
@@ -98,13 +102,13 @@ fn of_paper(paper: Paper, items: &[Item], results: &BTreeMap<String, Recorded>) 
         );
         for (number, ours) in item.numbers.iter().zip(&result.numbers) {
             let verdict = if number.rule.holds(*ours, number.paper) { "agrees" } else { "differs" };
-            let (what, unit, paper) = (&number.what, &number.unit, number.paper);
-            let (ours, rule) = (rounded(*ours), number.rule.in_words());
-            let _ =
-                writeln!(text, "| {what} | {ours} {unit} | {paper} {unit} | {rule} | {verdict} |");
+            let (what, rule) = (&number.what, number.rule.in_words());
+            let ours = with_unit(&rounded(*ours), &number.unit);
+            let paper = with_unit(&number.paper.to_string(), &number.unit);
+            let _ = writeln!(text, "| {what} | {ours} | {paper} | {rule} | {verdict} |");
         }
         if let Some(open) = &item.open {
-            let _ = writeln!(text, "\nNot in it: {open}.");
+            let _ = writeln!(text, "\nOpen: {open}.");
         }
     }
     let open = of_paper().filter(|item| !results.contains_key(&item.id));
