@@ -108,7 +108,7 @@ fn of_paper(paper: Paper, items: &[Item], results: &BTreeMap<String, Recorded>) 
             let _ = writeln!(text, "| {what} | {ours} | {paper} | {rule} | {verdict} |");
         }
         if let Some(open) = &item.open {
-            let _ = writeln!(text, "\nOpen: {open}.");
+            let _ = writeln!(text, "\nNote: {open}.");
         }
     }
     let open = of_paper().filter(|item| !results.contains_key(&item.id));
