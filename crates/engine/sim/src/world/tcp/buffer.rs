@@ -1,5 +1,5 @@
 //! The send buffer, as in Linux (6.18; `net/ipv4/tcp_input.c`, `net/ipv4/tcp_output.c`, `include/net/sock.h`;
-//! rules and numbers were also observed with `ss -tmi`: docs/simulation.md).
+//! rules and numbers were also observed with `ss -tmi`: docs/results/simulation.md).
 //!
 //! Its limit is memory, not bytes of the stream. The limit assumes the worst case, one buffer per segment
 //! (`tcp_sndbuf_expand`), while written data takes little more than its bytes, so several windows fit. The
