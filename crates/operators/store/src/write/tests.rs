@@ -435,3 +435,28 @@ fn weights_come_from_the_newest_consensus() {
     let expected = [(NOW - 3600, 5000), (NOW - 60, 6_000_000), (NOW, 2_000_000), (ahead, 9000)];
     assert_eq!(weights.iter().map(sum).collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn a_relay_was_first_seen_with_the_first_consensus_that_lists_it() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    store.write(&all_kinds()).expect("room");
+    let listed = |number: u8| ListedRelay {
+        ids: relay(number),
+        nickname: format!("relay{number}"),
+        address: ([127, 0, 0, 1], 9001).into(),
+        weight_kb_s: None,
+        left_out: None,
+    };
+    let later = Entry::Consensus(ConsensusEntry {
+        valid_after_unix_s: NOW + DAY,
+        at_unix_s: NOW + DAY,
+        source: "a test".to_owned(),
+        signers: None,
+        relays: vec![listed(1), listed(4)],
+    });
+    store.write([&later]).expect("room");
+    let history = store.history().expect("read");
+    let first_seen = [1, 3, 4, 5].map(|number| history.first_seen(relay(number).rsa));
+    assert_eq!(first_seen, [Some(NOW), Some(NOW), Some(NOW + DAY), None]);
+}
