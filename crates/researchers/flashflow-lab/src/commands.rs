@@ -2,6 +2,7 @@
 
 use crate::anonymity_command::{self, AnonymityOptions};
 use crate::client_command::{self, ClientOptions};
+use crate::conformance_command::{self, ConformanceOptions};
 use crate::demo::{self, DemoOptions};
 use crate::lab_command::{self, LabOptions};
 use crate::model_command::{self, ModelOptions};
@@ -50,6 +51,7 @@ const SCHEMAS: Schemas = &[
     ("papers-run", schema_of::<papers_command::Line<'static>>),
     ("papers-report", schema_of::<papers_command::Line<'static>>),
     ("client", schema_of::<Either<client_command::Line, client::Event>>),
+    ("conformance", schema_of::<conformance_command::Line<'static>>),
     ("probe", schema_of::<probe_command::Line>),
     ("model", schema_of::<model_command::Line>),
     ("anonymity", schema_of::<anonymity_command::Line<'static>>),
@@ -65,6 +67,7 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     Results(ResultsOptions),
     Papers(PapersOptions),
+    Conformance(ConformanceOptions),
     Client(ClientOptions),
     Probe(ProbeOptions),
     Model(ModelOptions),
@@ -90,7 +93,7 @@ impl Commands for Command {
         folder as this program, or at the path in the environment variable FLASHFLOW_BIN.";
     const EXAMPLES: &'static str = "Example:\n  flashflow-lab demo --limits 10,50,0 --seconds 10";
     const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
-        ("Private networks", &["demo", "lab"]),
+        ("Private networks", &["demo", "lab", "conformance"]),
         ("Experiments and simulations", &["experiment", "bench", "sim", "results", "papers"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
         ("Other", &["completions", "schema", "help"]),
@@ -104,6 +107,7 @@ impl Commands for Command {
             Self::Results(options) => results_command::run(options, output),
             Self::Papers(options) => papers_command::run(options, output, interrupt),
             Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
+            Self::Conformance(options) => conformance_command::run(options, output, interrupt),
             Self::Client(options) => client_command::run(options, output, interrupt),
             Self::Probe(options) => probe_command::run(options, output, interrupt),
             Self::Model(options) => model_command::run(&options.action, output, interrupt),

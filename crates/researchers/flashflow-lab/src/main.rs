@@ -6,6 +6,7 @@ mod authorities;
 mod choosing;
 mod client_command;
 mod commands;
+mod conformance_command;
 mod demo;
 mod lab_command;
 mod model_command;

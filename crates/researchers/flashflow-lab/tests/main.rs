@@ -11,6 +11,7 @@ mod broken_paths;
 mod circuitstart;
 mod cli;
 mod client;
+mod conformance;
 mod continued;
 mod demo;
 mod distances;

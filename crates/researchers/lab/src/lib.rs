@@ -49,6 +49,7 @@ mod background;
 mod children;
 mod client;
 mod clock;
+pub mod conformance;
 mod connections;
 mod consensus;
 pub mod control;

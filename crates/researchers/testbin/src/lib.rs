@@ -78,8 +78,9 @@ pub fn lacking() -> Option<String> {
 }
 
 /// The commands of `flashflow-lab`.
-const LAB_COMMANDS: [&str; 11] = [
+const LAB_COMMANDS: [&str; 12] = [
     "demo",
+    "conformance",
     "lab",
     "bench",
     "experiment",

@@ -1,0 +1,235 @@
+//! The parties of a case: a coordinator and measurers, as peers of the relay.
+
+use super::peer::Peer;
+use super::{ConformanceError, Subject};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverError, DriverOptions, IdentityIssuer};
+use onion::cell::{CircId, Command};
+use onion::crypto::Keystream;
+use onion::measure::protocol::{
+    ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order, Proof,
+};
+use onion::{Duration, Instant};
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng as _, SeedableRng as _};
+
+/// Longer than any wait of a case.
+const SOON: Duration = Duration::from_secs(40);
+
+/// The secret keys of the measurers that orders name.
+pub(super) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
+
+/// The end of a case before its time.
+pub(super) enum Abort {
+    /// The relay did something else; the text is the row's.
+    Relay(String),
+    /// This machine failed.
+    Own(ConformanceError),
+}
+
+impl From<ConformanceError> for Abort {
+    fn from(error: ConformanceError) -> Self {
+        Self::Own(error)
+    }
+}
+
+impl From<DriverError> for Abort {
+    fn from(error: DriverError) -> Self {
+        Self::Own(error.into())
+    }
+}
+
+/// What came of a step.
+pub(super) type Step<T> = Result<T, Abort>;
+
+/// Refers to a peer of the current case.
+#[derive(Clone, Copy)]
+pub(super) struct PeerId(usize);
+
+/// A relay and its peers.
+pub(super) struct Bench {
+    pub(super) subject: Subject,
+    tls: TlsConfigs,
+    clock: Clock,
+    drivers: Vec<Driver<Peer>>,
+}
+
+impl Bench {
+    pub(super) fn new(subject: Subject, issuer: &IdentityIssuer) -> Result<Self, ConformanceError> {
+        let tls =
+            TlsConfigs::new(issuer).map_err(|error| ConformanceError::Own(error.to_string()))?;
+        Ok(Self { subject, tls, clock: Clock::start(), drivers: Vec::new() })
+    }
+
+    /// Plays a case, and closes its links. Returns what came of it.
+    pub(super) fn play(
+        &mut self,
+        case: fn(&mut Self) -> Step<String>,
+    ) -> Result<String, ConformanceError> {
+        let found = case(self);
+        for driver in &mut self.drivers {
+            driver.node_mut().close();
+        }
+        let is_closed = |driver: &Driver<Peer>| driver.node().is_closed();
+        let deadline = self.clock.now() + Duration::from_secs(2);
+        while !self.drivers.iter().all(is_closed) && self.clock.now() < deadline {
+            self.step()?;
+        }
+        self.drivers.clear();
+        match found {
+            Ok(found) | Err(Abort::Relay(found)) => Ok(found),
+            Err(Abort::Own(error)) => Err(error),
+        }
+    }
+
+    fn step(&mut self) -> Result<(), ConformanceError> {
+        let mut wait = Duration::from_millis(1);
+        for driver in &mut self.drivers {
+            driver.turn(self.clock.now() + std::mem::take(&mut wait))?;
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until `is_done`, or ends the case.
+    pub(super) fn until(
+        &mut self,
+        what: &str,
+        mut is_done: impl FnMut(&mut Self) -> bool,
+    ) -> Step<()> {
+        let deadline = self.clock.now() + SOON;
+        while !is_done(self) {
+            if self.clock.now() >= deadline {
+                return Err(Abort::Relay(format!("{what} not within {} s", SOON.as_secs())));
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn pass(&mut self, time: Duration) -> Step<()> {
+        let end = self.clock.now() + time;
+        while self.clock.now() < end {
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Opens a link to the relay.
+    pub(super) fn peer(&mut self) -> Step<PeerId> {
+        let Subject { target, unix_time_s, .. } = self.subject;
+        let node = Peer::new(target, unix_time_s);
+        let options = DriverOptions::default();
+        let driver = Driver::new(node, self.clock, self.tls.clone(), Vec::new(), options)?;
+        self.drivers.push(driver);
+        let peer = PeerId(self.drivers.len() - 1);
+        self.until("a link", |bench| bench.at(peer).is_open() || bench.at(peer).is_closed())?;
+        match self.at(peer) {
+            Peer { problem: Some(problem), .. } => Err(Abort::Relay(format!("no link: {problem}"))),
+            Peer { closed: Some(cause), .. } => Err(Abort::Relay(format!("no link: {cause:?}"))),
+            _ => Ok(peer),
+        }
+    }
+
+    pub(super) fn at(&mut self, PeerId(place): PeerId) -> &mut Peer {
+        self.drivers[place].node_mut()
+    }
+
+    /// Waits until the relay has closed a link.
+    pub(super) fn until_closed(&mut self, peer: PeerId) -> Step<()> {
+        self.until("the end of a link", |bench| bench.at(peer).is_closed())
+    }
+
+    /// The last error that a peer has received.
+    pub(super) fn error(&mut self, peer: PeerId) -> String {
+        self.at(peer).errors().last().map_or_else(|| "-".to_owned(), u16::to_string)
+    }
+
+    /// The errors of both parties, once their links are closed.
+    pub(super) fn errors(&mut self, coordinator: PeerId, measurer: PeerId) -> Step<String> {
+        self.until_closed(coordinator)?;
+        self.until_closed(measurer)?;
+        Ok(format!("{} {}", self.error(coordinator), self.error(measurer)))
+    }
+
+    pub(super) fn order(&self) -> Step<Order> {
+        let mut nonce = [0; 32];
+        let rng = StdRng::try_from_rng(&mut SysRng);
+        rng.map_err(|error| ConformanceError::Own(error.to_string()))?.fill_bytes(&mut nonce);
+        Ok(Order {
+            coordinator: CoordinatorKey::of_seed(&self.subject.coordinator),
+            target: self.subject.target.ids,
+            measurers: MEASURERS.iter().map(MeasurerKey::of_seed).collect(),
+            seconds: 9,
+            client_share: ClientShare::DEFAULT,
+            sockets: 1,
+            expires_unix_s: self.subject.unix_time_s + 600,
+            nonce: Nonce(nonce),
+        })
+    }
+
+    pub(super) fn send_order(&mut self, peer: PeerId, order: &Order) {
+        let seed = self.subject.coordinator;
+        let signed = order.sign(&seed, &self.at(peer).exported);
+        self.at(peer).send_message(&Message::Order(signed));
+    }
+
+    /// A coordinator whose order is accepted, perhaps only after the measurement of the previous case has ended.
+    pub(super) fn coordinator(&mut self, order: &Order) -> Step<PeerId> {
+        let deadline = self.now() + SOON;
+        loop {
+            let peer = self.peer()?;
+            self.send_order(peer, order);
+            self.until("an answer to an order", |bench| !bench.at(peer).messages().is_empty())?;
+            let answer = self.at(peer).messages().swap_remove(0);
+            if answer == (Message::Accepted { nonce: order.nonce }) {
+                return Ok(peer);
+            }
+            let is_busy = matches!(answer, Message::Error { code, .. } if code == ErrorCode::BUSY);
+            if !is_busy || self.now() >= deadline {
+                return Err(Abort::Relay(format!("an order is refused: {answer:?}")));
+            }
+        }
+    }
+
+    pub(super) fn send_proof(
+        &mut self,
+        peer: PeerId,
+        seed: &[u8; 32],
+        nonce: Nonce,
+        exported: &[u8; 32],
+    ) {
+        let proof = Proof::sign(seed, nonce, &self.subject.target.ids, exported);
+        self.at(peer).send_message(&Message::Proof(proof));
+    }
+
+    /// A measurer that has proved itself.
+    pub(super) fn measurer(&mut self, order: &Order) -> Step<PeerId> {
+        let peer = self.peer()?;
+        let exported = self.at(peer).exported;
+        self.send_proof(peer, &MEASURERS[0], order.nonce, &exported);
+        self.until("PROVEN", |bench| bench.at(peer).messages() == [Message::Proven])?;
+        Ok(peer)
+    }
+
+    pub(super) fn parties(&mut self) -> Step<(PeerId, PeerId)> {
+        let order = self.order()?;
+        Ok((self.coordinator(&order)?, self.measurer(&order)?))
+    }
+
+    /// Creates a circuit and returns the keystream of its cells.
+    pub(super) fn circuit(&mut self, measurer: PeerId) -> Step<(CircId, Keystream)> {
+        let (circ_id, x) = (CircId::of_initiator(1), [1; 20]);
+        self.at(measurer).send(circ_id, Command::CREATE_FAST, &x);
+        let mut keys = None;
+        self.until("CREATED_FAST", |bench| {
+            keys = bench.at(measurer).fast_keys(circ_id, x);
+            keys.is_some()
+        })?;
+        let keys = keys.ok_or_else(|| Abort::Relay("no keys of a circuit".to_owned()))?;
+        Ok((circ_id, Keystream::new(&keys.key_forward)))
+    }
+}
