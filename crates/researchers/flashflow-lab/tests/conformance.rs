@@ -4,14 +4,8 @@ use hex::FromHex as _;
 use netdoc::Ed25519Identity;
 use serde_json::Value;
 use std::fs;
+use testbin::team::make_key;
 use testbin::{Ended, Scratch, number, text};
-
-/// Makes a key and returns its public half.
-fn make_key(scratch: &Scratch, name: &str) -> String {
-    let made = scratch.run(&["keys", "--out", name, "--json"]);
-    made.assert_code(0);
-    text(&made.values()[0], "public_key").to_owned()
-}
 
 /// The cases of a run.
 fn cases(ended: &Ended) -> Vec<Value> {
