@@ -18,6 +18,7 @@ use report::experiment::ExperimentReport;
 use serde::Serialize;
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The guess for a relay without a limit before its first measurement.
@@ -32,7 +33,7 @@ const UNLIMITED_TEAM: Rate = Rate::from_bit_per_s(20_000_000_000);
 /// FlashFlow relays are measured by echo, and C tor relays of a private network in transit, with several rate limits and
 /// without, repeatedly, by teams of one or more measurer processes. The first guess is right in the first run of each
 /// setting, half of the limit in the second (which needs a second round), double in the third, and so on in turn. The
-/// expected result of an echo is the relay's limit. C tor carries less than its limit: there, and for relays without a limit,
+/// expected result of an echo is the relay's limit. C tor, also a patched one, carries less than its limit: there, and for relays without a limit,
 /// the expected result is what the process sent according to the kernel's counters of its sockets. Inconclusive runs do not
 /// hold. Draws figure 6 of the paper.
 #[derive(Debug, Args)]
@@ -58,8 +59,19 @@ pub(super) struct Options {
     /// Kinds of measurement; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
+    /// A C tor with the patches of this repository (`make tor` prints its path), whose relays are measured by echo instead of ours.
+    #[arg(long, value_name = "PROGRAM", value_parser = patched_tor)]
+    tor: Option<PathBuf>,
     #[command(flatten)]
     grid: GridOptions,
+}
+
+fn patched_tor(path: &str) -> Result<PathBuf, String> {
+    let tor = Path::new(path).canonicalize().map_err(|error| error.to_string())?;
+    match lab::is_patched(&tor) {
+        true => Ok(tor),
+        false => Err("it has no option FlashFlow; `make tor` builds a tor that has it".to_owned()),
+    }
 }
 
 /// A limit in Mbit/s, or none.
@@ -100,6 +112,9 @@ impl FromStr for Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Cell {
     mode: Mode,
+    /// The relay is of a patched tor.
+    #[serde(rename = "patched_tor")]
+    is_patched: bool,
     #[serde(rename = "limit_mbit_per_s")]
     limit: Limit,
     measurers: u32,
@@ -116,6 +131,10 @@ impl Cell {
         expected.scaled(self.guess_factor())
     }
 
+    const fn kind(&self) -> &'static str {
+        if self.is_patched { "patched tor" } else { self.mode.name() }
+    }
+
     const fn guess_factor(&self) -> f64 {
         match self.run % 3 {
             1 => 1.0,
@@ -127,8 +146,8 @@ impl Cell {
 
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, limit, measurers, run, .. } = self;
-        write!(f, "{} {limit}, {}, run {run}", mode.name(), team(*measurers))
+        let Self { limit, measurers, run, .. } = self;
+        write!(f, "{} {limit}, {}, run {run}", self.kind(), team(*measurers))
     }
 }
 
@@ -144,6 +163,7 @@ struct AccuracyGrid {
     limits: Vec<Limit>,
     teams: Vec<u32>,
     modes: Vec<Mode>,
+    tor: Option<PathBuf>,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
@@ -165,6 +185,7 @@ impl AccuracyGrid {
             limits,
             teams: sorted(values_or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
             modes: sorted(values_or_all(&options.modes)),
+            tor: options.tor.clone(),
         }
     }
 
@@ -222,6 +243,7 @@ impl Grid for AccuracyGrid {
                     let teams = self.teams.iter();
                     cells.extend(teams.map(|team| Cell {
                         mode,
+                        is_patched: mode == Mode::Echo && self.tor.is_some(),
                         limit,
                         measurers: *team,
                         run,
@@ -238,12 +260,12 @@ impl Grid for AccuracyGrid {
     }
 
     fn setup(&self, cell: &Cell) -> String {
-        format!("relays: {}", cell.mode.name())
+        format!("relays: {}", cell.kind())
     }
 
     /// Without a limit, the next guess depends on the estimate.
     fn group(&self, cell: &Cell) -> String {
-        format!("{} {}", cell.mode.name(), cell.limit)
+        format!("{} {}", cell.kind(), cell.limit)
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
@@ -253,7 +275,11 @@ impl Grid for AccuracyGrid {
         }
         let limits: Vec<Option<Rate>> = self.limits.iter().map(|limit| limit.rate()).collect();
         let address = Ipv4Addr::LOCALHOST;
-        let relays = Relays::start(cell.mode, &limits, address, &testbed, session.output)?;
+        let output = session.output;
+        let relays = match self.tor.as_deref().filter(|_| cell.is_patched) {
+            Some(tor) => Relays::start_patched(tor, &limits, address, &testbed, output)?,
+            None => Relays::start(cell.mode, &limits, address, &testbed, output)?,
+        };
         Ok(Some(Setup { relays, testbed }))
     }
 
@@ -324,8 +350,14 @@ mod tests {
     #[test]
     fn the_last_round_needs_the_whole_team() {
         let grid = AccuracyGrid::new(&parse_options(""), false);
-        let cell =
-            |run| Cell { mode: Mode::Echo, limit: Limit(Some(100.0)), measurers: 1, run, relay: 0 };
+        let cell = |run| Cell {
+            mode: Mode::Echo,
+            is_patched: false,
+            limit: Limit(Some(100.0)),
+            measurers: 1,
+            run,
+            relay: 0,
+        };
         for run in 1..=6 {
             let team = grid.team_capacity(&cell(run));
             assert!(team <= grid.capacity());
@@ -342,10 +374,23 @@ mod tests {
 
     #[test]
     fn the_name_of_a_run_contains_its_parameters() {
-        let cell =
-            Cell { mode: Mode::Echo, limit: Limit(Some(250.0)), measurers: 2, run: 3, relay: 0 };
+        let cell = Cell {
+            mode: Mode::Echo,
+            is_patched: false,
+            limit: Limit(Some(250.0)),
+            measurers: 2,
+            run: 3,
+            relay: 0,
+        };
         assert_eq!(cell.to_string(), "echo 250 Mbit/s, 2 measurers, run 3");
-        let cell = Cell { mode: Mode::Transit, limit: Limit(None), measurers: 1, run: 1, relay: 0 };
+        let cell = Cell {
+            mode: Mode::Transit,
+            is_patched: false,
+            limit: Limit(None),
+            measurers: 1,
+            run: 1,
+            relay: 0,
+        };
         assert_eq!(cell.to_string(), "transit without limit, 1 measurer, run 1");
     }
 }

@@ -11,9 +11,11 @@ use coordinator::{Defences, Params};
 use lab::wan::{Host, Wan, WanPath};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
 use netdoc::consensus::Consensus;
+use onion::measure::protocol::CoordinatorKey;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::{fs, thread};
 use terminal::Output;
 
@@ -24,8 +26,25 @@ const PRIORITY: i32 = -14;
 pub(crate) enum Relays {
     /// C tor relays in a private network, whose consensus sets these defences.
     CTor(Network, Defences),
+    /// Relays of a patched C tor in a private network, which a testbed's coordinator may measure.
+    Patched(Network),
     /// FlashFlow relays that a testbed's coordinator may measure.
     Own(Vec<OwnRelay>),
+}
+
+/// Starts a private network with a C tor relay for each limit.
+fn tor_network(
+    limits: &[Option<Rate>],
+    address: Ipv4Addr,
+    of_relay: impl Fn(RelaySpec) -> RelaySpec,
+    output: &Output,
+) -> Result<Network> {
+    let relay = |(number, limit): (u32, &Option<Rate>)| {
+        of_relay(RelaySpec { limit: *limit, ..RelaySpec::new(&format!("tor{number}")) })
+    };
+    let relays = (1..).zip(limits).map(relay).collect();
+    let spec = NetworkSpec { bandwidth_file: false, address, ..NetworkSpec::new(relays) };
+    network::start(&spec, output)
 }
 
 impl Relays {
@@ -37,19 +56,9 @@ impl Relays {
         testbed: &Testbed,
         output: &Output,
     ) -> Result<Self> {
-        let limits = (1..).zip(limits.iter().copied());
         match mode {
             Mode::Transit => {
-                let relay = |(number, limit): (u32, Option<Rate>)| RelaySpec {
-                    limit,
-                    ..RelaySpec::new(&format!("tor{number}"))
-                };
-                let spec = NetworkSpec {
-                    bandwidth_file: false,
-                    address,
-                    ..NetworkSpec::new(limits.map(relay).collect())
-                };
-                let network = network::start(&spec, output)?;
+                let network = tor_network(limits, address, |relay| relay, output)?;
                 let what = || "the private network's consensus".to_owned();
                 let text = network.consensus()?.unwrap_or_default();
                 let consensus = Consensus::parse(text.as_bytes())
@@ -62,9 +71,23 @@ impl Relays {
                     let spec = OwnRelaySpec::new(format!("own{number}"), testbed.key().public());
                     testbed.start_relay(OwnRelaySpec { limit, address, ..spec })
                 };
+                let limits = (1..).zip(limits.iter().copied());
                 Ok(Self::Own(limits.map(start).collect::<Result<_, _>>()?))
             }
         }
+    }
+
+    /// Starts a relay of this patched C tor for each limit.
+    pub(crate) fn start_patched(
+        tor: &Path,
+        limits: &[Option<Rate>],
+        address: Ipv4Addr,
+        testbed: &Testbed,
+        output: &Output,
+    ) -> Result<Self> {
+        let key = CoordinatorKey::of_seed(&testbed.key().seed());
+        let of_relay = |relay: RelaySpec| relay.measured_by_echo(tor, key);
+        Ok(Self::Patched(tor_network(limits, address, of_relay, output)?))
     }
 
     /// The relay of this number: the request to measure it, the identifier of its process, and its reports.
@@ -82,6 +105,11 @@ impl Relays {
                 let request = Request { defences: *defences, params, ..request };
                 Ok((request, node.pid(), RelayReports::watch(node)?))
             }
+            Self::Patched(network) => {
+                let node = &network.relays()[relay];
+                let request = testbed.echo_request(node.target(), guess, params);
+                Ok((request, node.pid(), RelayReports::watch(node)?))
+            }
             Self::Own(relays) => {
                 let relay = &relays[relay];
                 let reports = RelayReports::watch_own(relay, testbed.clock());
@@ -96,7 +124,7 @@ impl Relays {
 
     pub(crate) fn stop(self) -> Result<()> {
         match self {
-            Self::CTor(network, _) => Ok(network.stop()?),
+            Self::CTor(network, _) | Self::Patched(network) => Ok(network.stop()?),
             Self::Own(_) => Ok(()),
         }
     }

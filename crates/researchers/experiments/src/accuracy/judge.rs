@@ -46,10 +46,8 @@ pub(super) fn row(cell: &Cell, guess: Rate, result: &TrialResult) -> Row {
 /// The case of a run in which the relay sent `sent` according to the kernel, in Mbit/s.
 fn judged(cell: &Cell, sent: Option<f64>, estimate: Option<f64>) -> Case {
     let limit = cell.limit.0;
-    let truth = match cell.mode {
-        Mode::Echo => limit.or(sent),
-        Mode::Transit => sent,
-    };
+    let is_tor = cell.is_patched || cell.mode == Mode::Transit;
+    let truth = if is_tor { sent } else { limit.or(sent) };
     let Some(truth) = truth else {
         let case = Case::new(cell.to_string(), None, estimate);
         return case.ended(CaseVerdict::Failed, "the relay sent nothing according to the kernel");
@@ -73,7 +71,7 @@ mod tests {
     use onion::Instant;
 
     fn cell(mode: Mode, limit: Option<f64>) -> Cell {
-        Cell { mode, limit: Limit(limit), measurers: 1, run: 1, relay: 0 }
+        Cell { mode, is_patched: false, limit: Limit(limit), measurers: 1, run: 1, relay: 0 }
     }
 
     fn verdict(mode: Mode, limit: Option<f64>, sent: f64, estimate: f64) -> CaseVerdict {
