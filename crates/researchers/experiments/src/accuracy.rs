@@ -9,7 +9,7 @@ use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::testbed::{self, Testbed};
 use crate::trial::Trial;
-use crate::wan_site::Relays;
+use crate::wan_site::{Relays, patched_tor};
 use clap::Args;
 use coordinator::Params;
 use measurer::free_cores;
@@ -18,7 +18,7 @@ use report::experiment::ExperimentReport;
 use serde::Serialize;
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The guess for a relay without a limit before its first measurement.
@@ -64,14 +64,6 @@ pub(super) struct Options {
     tor: Option<PathBuf>,
     #[command(flatten)]
     grid: GridOptions,
-}
-
-fn patched_tor(path: &str) -> Result<PathBuf, String> {
-    let tor = Path::new(path).canonicalize().map_err(|error| error.to_string())?;
-    match lab::is_patched(&tor) {
-        true => Ok(tor),
-        false => Err("it has no option FlashFlow; `make tor` builds a tor that has it".to_owned()),
-    }
 }
 
 /// A limit in Mbit/s, or none.

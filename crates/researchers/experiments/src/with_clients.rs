@@ -6,8 +6,8 @@ use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::reporting::parameter;
 use crate::testbed::{self, Testbed};
-use crate::trial::{Trial, TrialResult};
-use crate::wan_site::Relays;
+use crate::trial::{self, Trial, TrialResult};
+use crate::wan_site::{Relays, patched_tor};
 use clap::Args;
 use coordinator::{Params, PastEstimate};
 use lab::RelayReports;
@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
-/// Estimate over truth within which a case holds.
+/// Estimate over truth within which a case in transit holds. By echo, those of all experiments hold.
 const BOUNDS: RangeInclusive<f64> = 0.9..=1.1;
 
 /// The share of cases that must hold.
@@ -42,7 +43,8 @@ const MEASURERS: usize = 2;
 /// A C tor relay with a rate limit, and one that only its processor limits, are measured in transit while clients use them. Three
 /// estimates are compared with what the relay's process sent according to the kernel: the lower bound as measured; the bound and the
 /// relay's history of written bytes before the measurement; and the bound and the relay's observed bandwidth, which is what the
-/// coordinator publishes. The second and third believe the relay's claim up to the share r of clients.
+/// coordinator publishes. The second and third believe the relay's claim up to the share r of clients. With --tor, a relay of a
+/// patched tor with the same rate limit is measured by echo.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment with-clients --quick --out results")]
 pub(super) struct Options {
@@ -61,6 +63,9 @@ pub(super) struct Options {
     /// Rate limit of the first relay in Mbit/s.
     #[arg(long, default_value_t = 50.0, value_name = "MBIT", value_parser = mbit)]
     limit: f64,
+    /// A C tor with the patches of this repository (`make tor` prints its path).
+    #[arg(long, value_name = "PROGRAM", value_parser = patched_tor)]
+    tor: Option<PathBuf>,
     #[command(flatten)]
     grid: GridOptions,
 }
@@ -71,15 +76,18 @@ pub(super) struct Options {
 enum LimitedBy {
     Rate,
     Processor,
+    /// Its rate; it is of a patched tor, and measured by echo.
+    RateByEcho,
 }
 
 impl LimitedBy {
-    const ALL: [Self; 2] = [Self::Rate, Self::Processor];
+    const IN_TRANSIT: [Self; 2] = [Self::Rate, Self::Processor];
 
     const fn in_words(self) -> &'static str {
         match self {
             Self::Rate => "limited by its rate",
             Self::Processor => "limited by its processor",
+            Self::RateByEcho => "by echo, limited by its rate",
         }
     }
 }
@@ -155,9 +163,10 @@ struct WithClients {
     demands_percent: Vec<u32>,
     circuits: u32,
     limit: Rate,
+    tor: Option<PathBuf>,
 }
 
-/// The relays, in the order of [`LimitedBy::ALL`], and measurers.
+/// The relays, in the order of [`LimitedBy::IN_TRANSIT`], or that of a patched tor; and measurers.
 struct Setup {
     relays: Relays,
     testbed: Testbed,
@@ -177,6 +186,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         demands_percent,
         circuits: options.circuits,
         limit: Rate::from_mbit_per_s(options.limit),
+        tor: options.tor.clone(),
     };
     grid::run(&experiment, options.grid, session)
 }
@@ -194,7 +204,7 @@ impl WithClients {
         let known = of_relay.and_then(|(_, case)| case.truth_mbit_per_s);
         match (known, cell.limited_by) {
             (Some(mbit), _) => Rate::from_mbit_per_s(mbit),
-            (None, LimitedBy::Rate) => self.limit,
+            (None, LimitedBy::Rate | LimitedBy::RateByEcho) => self.limit,
             (None, LimitedBy::Processor) => self.limit.scaled(8.0),
         }
     }
@@ -216,7 +226,8 @@ impl Grid for WithClients {
 
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for limited_by in LimitedBy::ALL {
+        let by_echo = self.tor.as_ref().map(|_| LimitedBy::RateByEcho);
+        for limited_by in LimitedBy::IN_TRANSIT.into_iter().chain(by_echo) {
             for demand_percent in self.demands_percent.iter().copied() {
                 cells.extend((1..=self.runs).map(|run| Cell { limited_by, demand_percent, run }));
             }
@@ -238,12 +249,22 @@ impl Grid for WithClients {
         cell.limited_by.in_words().to_owned()
     }
 
-    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
+    fn setup(&self, cell: &Cell) -> String {
+        let kind = if cell.limited_by == LimitedBy::RateByEcho { "patched tor" } else { "tor" };
+        format!("relays: {kind}")
+    }
+
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
         // The relay that its processor limits must be the bottleneck.
         let testbed = Testbed::with_measurers(MEASURERS, self.limit.scaled(200.0), session.output)?;
         let limits = [Some(self.limit), None];
-        let relays =
-            Relays::start(Mode::Transit, &limits, Ipv4Addr::LOCALHOST, &testbed, session.output)?;
+        let (here, output) = (Ipv4Addr::LOCALHOST, session.output);
+        let relays = match self.tor.as_deref() {
+            Some(tor) if cell.limited_by == LimitedBy::RateByEcho => {
+                Relays::start_patched(tor, &limits[..1], here, &testbed, output)?
+            }
+            _ => Relays::start(Mode::Transit, &limits, here, &testbed, output)?,
+        };
         Ok(Some(Setup { relays, testbed }))
     }
 
@@ -292,7 +313,7 @@ impl Grid for WithClients {
             all.iter().map(|(_, estimates, truth)| estimate(estimates) / truth).fold(0.0, f64::max)
         };
         report.answer = format!(
-            "Within 10 % of what the relay carried were {} results as measured, {} with the relay's history, and {} with its observed \
+            "In transit, within 10 % of what the relay carried were {} results as measured, {} with the relay's history, and {} with its observed \
              bandwidth. {} intervals contain it. A relay that lies in its descriptor gained at most a factor of {:.3}.",
             within(|estimates| estimates.measured_mbit_per_s),
             within(|estimates| estimates.with_history_mbit_per_s),
@@ -300,7 +321,7 @@ impl Grid for WithClients {
             share(&Estimates::contains),
             largest(|estimates| estimates.with_a_lie_mbit_per_s),
         );
-        report.figures = LimitedBy::ALL.map(|limited_by| figure(limited_by, &all)).into();
+        report.figures = LimitedBy::IN_TRANSIT.map(|limited_by| figure(limited_by, &all)).into();
         let held = report.count(CaseVerdict::Held);
         report.promise =
             Self::promise(held > 0 && f64_of(held) >= HELD_MIN * f64_of(report.cases.len()));
@@ -342,6 +363,9 @@ fn judge(
 ) -> Result<Row> {
     let truth = result.sent_mbit().filter(|mbit| *mbit > 0.0);
     let measured = result.estimate().map(|estimate| estimate.capacity);
+    if cell.limited_by == LimitedBy::RateByEcho {
+        return Ok(by_echo(cell, truth, result, failure));
+    }
     let observed = observed(result);
     let estimates =
         measured.and_then(|measured| Estimates::new(measured, history, observed, params));
@@ -362,6 +386,20 @@ fn judge(
     Row::from(case).with_data(&estimates)
 }
 
+/// The row of a measurement by echo, which contains what clients had.
+fn by_echo(cell: &Cell, truth: Option<f64>, result: &TrialResult, failure: Option<String>) -> Row {
+    let Some((truth, estimate)) = truth.zip(result.estimate_mbit()) else {
+        let case = Case::named(cell.to_string());
+        return case.ended(CaseVerdict::Failed, result.outcome.to_string()).into();
+    };
+    let case = Case::judged(cell.to_string(), truth, Some(estimate), trial::BOUNDS);
+    let case = match failure {
+        Some(problem) => case.ended(CaseVerdict::Failed, format!("its clients failed: {problem}")),
+        None => case,
+    };
+    result.with_loads(case.with(cell)).into()
+}
+
 /// Estimates over the truth by the clients' demand.
 fn figure(limited_by: LimitedBy, all: &[(&Cell, Estimates, f64)]) -> ExperimentFigure {
     let points = |estimate: fn(&Estimates) -> f64| {
@@ -372,7 +410,7 @@ fn figure(limited_by: LimitedBy, all: &[(&Cell, Estimates, f64)]) -> ExperimentF
         of_relay.map(point).collect::<Vec<_>>()
     };
     let (name, words) = match limited_by {
-        LimitedBy::Rate => ("rate", "a rate limit"),
+        LimitedBy::Rate | LimitedBy::RateByEcho => ("rate", "a rate limit"),
         LimitedBy::Processor => ("processor", "its processor"),
     };
     let x = Axis::new("clients' demand, % of the capacity");
