@@ -114,9 +114,9 @@ impl Queue {
     ) -> Option<Self> {
         let min_rtt = accounts.clone().filter_map(|account| account.min_rtt).min()?;
         let median_wait = |counts: fn(&Account) -> bool| {
-            let wait = |it: &Account| {
-                let wait = it.mean_rtt?.saturating_sub(min_rtt);
-                let wait = if counts(it) { wait } else { Duration::ZERO };
+            let wait = |account: &Account| {
+                let wait = account.mean_rtt?.saturating_sub(min_rtt);
+                let wait = if counts(account) { wait } else { Duration::ZERO };
                 Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
             };
             let mut waits: Vec<u64> = accounts.clone().filter_map(wait).collect();
@@ -124,7 +124,9 @@ impl Queue {
             median(&waits).map(Duration::from_micros)
         };
         let wait = median_wait(is_on_the_path)?;
-        let met = median_wait(|it| is_on_the_path(it) || it.waited() == Waited::AssignedRate)?;
+        let met = median_wait(|account| {
+            is_on_the_path(account) || account.waited() == Waited::AssignedRate
+        })?;
         Some(Self { measurer, min_rtt, wait, met })
     }
 
@@ -251,10 +253,12 @@ mod tests {
             rwnd_limited: ms(rwnd_limited),
             ..account(900)
         };
-        let exists = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.exists());
+        let exists = |rwnd_limited| {
+            Queue::of(MeasurerId(0), [window(rwnd_limited)].iter()).map(|queue| queue.exists())
+        };
         assert_eq!([40, 60].map(exists), [Some(true), Some(false)], "its window is closed");
         assert_eq!(
-            [600, 400].map(|it| queue(it).map(|queue| queue.exists())),
+            [600, 400].map(|unacked| queue(unacked).map(|queue| queue.exists())),
             [Some(true), Some(false)]
         );
         // The limited measurer has no queue on its path, so the other's queue is its own.

@@ -55,7 +55,7 @@ impl SecondRecord {
         let most = assignments.iter().map(Assignment::most_counted).chain(iter::repeat(u64::MAX));
         let mut returned = self.returned_bytes.iter().zip(most);
         let measured = returned
-            .try_fold(0u64, |sum, (it, most)| Some(sum.saturating_add((*it)?.min(most))))?;
+            .try_fold(0u64, |sum, (bytes, most)| Some(sum.saturating_add((*bytes)?.min(most))))?;
         let is_whole = mode == Mode::Transit || self.client_bytes.is_some();
         is_whole.then(|| SecondTotals::of(self.second, measured, self.client_bytes, ratio))
     }

@@ -35,7 +35,7 @@ fn a_relay_far_from_all_measurers_is_measured_as_accurately_as_a_near_one() {
                 found
             });
             // The number of sockets for its distance is known from the second period on; sometimes half of it is tried.
-            let turns = both.map(|it| it.turns.len());
+            let turns = both.map(|found| found.turns.len());
             assert!(period == 1 || (turns[0] == 1 && turns[1] <= 2), "{loss_ppm} ppm: {turns:?}");
         }
     }
@@ -57,7 +57,7 @@ fn a_measurer_limited_by_its_path_is_replaced_in_the_next_period() {
             .collect();
         assert!(turns[0].len() > 1, "the bottleneck was not known: {turns:?}");
         let [second] = &turns[1][..] else { panic!("{kind:?}: {turns:?}") };
-        let members: Vec<usize> = second.iter().map(|it| it.0).collect();
+        let members: Vec<usize> = second.iter().map(|(member, _)| *member).collect();
         assert_eq!(members, [1, 2], "{kind:?}: the two others take part");
     }
 }
@@ -71,10 +71,10 @@ fn a_path_that_has_improved_is_used_again() {
     let mut first_of = |scene: &Scene| {
         let found = coordinator.measure(1, scene, 200.0, params());
         let last = found.turns.last().expect("a turn");
-        last.iter().find(|it| it.0 == 0).map_or(0.0, |it| it.1)
+        last.iter().find(|(member, _)| *member == 0).map_or(0.0, |(_, rate)| *rate)
     };
     let held = [first_of(&scene), first_of(&scene)];
-    assert!(held.iter().all(|it| (20.0..=25.1).contains(it)), "{held:?}");
+    assert!(held.iter().all(|rate| (20.0..=25.1).contains(rate)), "{held:?}");
     scene.paths[0].bottleneck = None;
     assert!((20.0..=25.1).contains(&first_of(&scene)), "the improvement is not known yet");
     assert!(first_of(&scene) > 200.0);
