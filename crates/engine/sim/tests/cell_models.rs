@@ -61,7 +61,7 @@ impl RunResult {
 
     fn messages(&self, command: RelayCommand) -> usize {
         let all = self.seen.iter().filter_map(|seen| seen.message.as_ref());
-        all.filter(|it| it.command == command).count()
+        all.filter(|message| message.command == command).count()
     }
 }
 
