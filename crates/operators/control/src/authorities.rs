@@ -48,7 +48,7 @@ impl Message {
     }
 
     fn into_state(self) -> PeerState {
-        PeerState::Statements(self.statements.into_iter().map(|Statement(it)| it).collect())
+        PeerState::Statements(self.statements.into_iter().map(|Statement(bytes)| bytes).collect())
     }
 }
 
@@ -141,8 +141,10 @@ impl Authorities {
     /// The newest state of each authority with news since the last call; waits for news until the timeout.
     #[must_use]
     pub fn receive(&self, timeout: Duration) -> Vec<(PublicKey, PeerState)> {
-        let wait =
-            self.inbox.news.wait_timeout_while(self.inbox.lock(), timeout, |it| it.is_empty());
+        let wait = self
+            .inbox
+            .news
+            .wait_timeout_while(self.inbox.lock(), timeout, |states| states.is_empty());
         let (mut states, _) = wait.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *states).into_iter().collect()
     }

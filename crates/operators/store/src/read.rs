@@ -82,7 +82,7 @@ impl State {
     }
 
     pub(crate) fn code(self) -> i64 {
-        let place = Self::ALL.iter().position(|it| *it == self);
+        let place = Self::ALL.iter().position(|state| *state == self);
         int(place.unwrap_or_default() as u64)
     }
 
@@ -111,7 +111,7 @@ impl State {
     /// Parses that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
+        Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
     /// The name for people.

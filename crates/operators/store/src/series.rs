@@ -97,7 +97,7 @@ impl Limiter {
     }
 
     fn code(self) -> u8 {
-        let place = Self::ALL.iter().position(|it| *it == self).unwrap_or_default();
+        let place = Self::ALL.iter().position(|limiter| *limiter == self).unwrap_or_default();
         u8::try_from(place).unwrap_or_default()
     }
 

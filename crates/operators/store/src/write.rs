@@ -329,7 +329,7 @@ fn write_file(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted, capacity_kb_s)
                VALUES (?1, ?2, ?3, ?4, ?5)";
-    let [lines, voted] = [*lines, *voted].map(|it| int(it as u64));
+    let [lines, voted] = [*lines, *voted].map(|count| int(count as u64));
     let values = params![int(*created_unix_s), path, lines, voted, int(*capacity_kb_s)];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
