@@ -272,7 +272,10 @@ impl Agreement {
 
     fn opens(&self, author: AuthorityKey, contribution: &[u8; 32]) -> bool {
         let hash = commitment_hash(self.group.id(), self.begin_unix_s, author, contribution);
-        let is_of = |statement: &Statement| matches!(&statement.content, Content::Commit(commitment) if commitment.hash == hash);
+        let is_of = |statement: &Statement| match &statement.content {
+            Content::Commit(commitment) => commitment.hash == hash,
+            Content::Reveal(_) => false,
+        };
         self.commitments.get(&author).is_some_and(|all| all.iter().any(is_of))
     }
 

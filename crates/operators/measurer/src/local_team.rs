@@ -88,9 +88,9 @@ impl LocalTeam {
     /// The measurers as a period needs them.
     #[must_use]
     pub fn configured(&self) -> Vec<MeasurerConfig> {
-        let configured = |it: &LocalOptions| MeasurerConfig {
-            name: it.name.clone(),
-            key: MeasurerKey::of_seed(&it.key_seed),
+        let configured = |options: &LocalOptions| MeasurerConfig {
+            name: options.name.clone(),
+            key: MeasurerKey::of_seed(&options.key_seed),
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             limit: self.capacity,
         };

@@ -68,7 +68,7 @@ impl RoundAccount {
         let seconds = round.seconds.iter();
         let accounts: Vec<&Account> =
             seconds.filter_map(|second| second.accounts.get(place)?.as_ref()).collect();
-        let sum = |sum: Account, it: &&Account| sum.followed_by(it);
+        let sum = |sum: Account, account: &&Account| sum.followed_by(account);
         let (first, rest) = accounts.split_first()?;
         let whole = rest.iter().fold(**first, sum);
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;
