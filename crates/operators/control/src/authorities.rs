@@ -43,7 +43,7 @@ struct Message {
 struct Statement(#[serde(with = "hex")] Vec<u8>);
 
 impl Message {
-    fn of(statements: &[Vec<u8>]) -> Self {
+    fn from_statements(statements: &[Vec<u8>]) -> Self {
         Self { statements: statements.iter().cloned().map(Statement).collect() }
     }
 
@@ -213,7 +213,7 @@ impl Service {
         let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
         while let Ok(Some(message)) = connection.incoming.next().await {
             tokio::time::sleep(ANSWER_DELAY).await;
-            let answer = Message::of(&self.outgoing.borrow());
+            let answer = Message::from_statements(&self.outgoing.borrow());
             // Without statements of our own there is no agreement, and those of others do not count.
             if !answer.statements.is_empty() {
                 self.inbox.put(peer.key, message.into_state());
@@ -248,7 +248,7 @@ async fn exchange(
     let (stream, _) = connected.map_err(|_| late.to_owned())?.map_err(describe)?;
     let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
     loop {
-        let message = Message::of(&outgoing.borrow_and_update());
+        let message = Message::from_statements(&outgoing.borrow_and_update());
         if message.statements.is_empty() {
             return Ok(());
         }

@@ -108,7 +108,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// From the accounts of a measurer's seconds; `None` if they have no such data.
-    pub(crate) fn of<'a>(
+    pub(crate) fn from_accounts<'a>(
         measurer: MeasurerId,
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
@@ -187,7 +187,7 @@ mod tests {
             ..on_the_path()
         };
         let accounts: Vec<Account> = means_ms.iter().map(account).collect();
-        Queue::of(MeasurerId(measurer), accounts.iter())
+        Queue::from_accounts(MeasurerId(measurer), accounts.iter())
     }
 
     /// The places of measurers with a queue of their own, and its delay in milliseconds.
@@ -220,7 +220,7 @@ mod tests {
             mean_rtt: Some(ms(mean_ms)),
             ..Account::default()
         };
-        let served = |mean_ms| Queue::of(MeasurerId(0), [served(mean_ms)].iter());
+        let served = |mean_ms| Queue::from_accounts(MeasurerId(0), [served(mean_ms)].iter());
         assert_eq!(
             own(&[served(120), queue(1, 40, &[121])]),
             [],
@@ -247,14 +247,15 @@ mod tests {
             mean_rtt: Some(ms(36)),
             ..on_the_path()
         };
-        let queue = |unacked| Queue::of(MeasurerId(0), [account(unacked)].iter());
+        let queue = |unacked| Queue::from_accounts(MeasurerId(0), [account(unacked)].iter());
         let window = |rwnd_limited: u64| Account {
             socket_time: ms(1000),
             rwnd_limited: ms(rwnd_limited),
             ..account(900)
         };
         let exists = |rwnd_limited| {
-            Queue::of(MeasurerId(0), [window(rwnd_limited)].iter()).map(|queue| queue.exists())
+            Queue::from_accounts(MeasurerId(0), [window(rwnd_limited)].iter())
+                .map(|queue| queue.exists())
         };
         assert_eq!([40, 60].map(exists), [Some(true), Some(false)], "its window is closed");
         assert_eq!(
@@ -270,6 +271,6 @@ mod tests {
         assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|queue| queue.exists()));
         assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|queue| queue.exists()));
         assert_eq!(queue(0, 20, &[]), None);
-        assert_eq!(Queue::of(MeasurerId(0), [on_the_path()].iter()), None);
+        assert_eq!(Queue::from_accounts(MeasurerId(0), [on_the_path()].iter()), None);
     }
 }

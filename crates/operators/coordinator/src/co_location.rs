@@ -116,7 +116,7 @@ impl CoLocationTest {
         let most = FALSE_ALARMS_MAX / pairs.max(1.0);
         for (place, (one, moves)) in relays.iter().enumerate() {
             for (other, others) in &relays[place + 1..] {
-                let table = Table::of(*moves, *others);
+                let table = Table::new(*moves, *others);
                 let Some(chance) = table.chance_below(most, &factorials) else { continue };
                 if is_known(*one, *other) {
                     continue;
@@ -165,7 +165,7 @@ struct Table {
 }
 
 impl Table {
-    const fn of(one: Moves, other: Moves) -> Self {
+    const fn new(one: Moves, other: Moves) -> Self {
         Self {
             moves: (one.made & other.made).count_ones(),
             ups: ((one.up & other.made).count_ones(), (other.up & one.made).count_ones()),

@@ -344,7 +344,7 @@ impl Record {
     #[must_use]
     pub fn bounds(&self) -> Option<Bounds> {
         let is_conclusive = self.verdict() == Verdict::Conclusive;
-        self.capacity().map(|capacity| Bounds::of(capacity, is_conclusive, &self.params))
+        self.capacity().map(|capacity| Bounds::new(capacity, is_conclusive, &self.params))
     }
 
     /// The round of the estimate, if there is one.
@@ -377,7 +377,7 @@ impl Record {
         let seconds = self.totals(self.decisive_round()?);
         let mut totals: Vec<u64> = seconds.map(|seconds| seconds.total()).collect();
         totals.sort_unstable();
-        Spread::of(&totals)
+        Spread::from_sorted(&totals)
     }
 
     /// The rates of both halves of the decisive round, if every other socket started later.

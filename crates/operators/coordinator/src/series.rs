@@ -229,7 +229,7 @@ impl Series {
             Some(client) => Some((*client.get(index)?)?),
             None => None,
         };
-        Some(SecondTotals::of(second, measured, client_reported, self.ratio))
+        Some(SecondTotals::new(second, measured, client_reported, self.ratio))
     }
 
     /// The kernel's account of a measurer's sockets in a second, if any.
@@ -293,7 +293,7 @@ impl Series {
         Ok(Summary {
             median: median(&sorted).unwrap_or_default(),
             mean: mean(&sorted, sorted.len()),
-            spread: Spread::of(&sorted).unwrap_or_default(),
+            spread: Spread::from_sorted(&sorted).unwrap_or_default(),
             seconds,
         })
     }
@@ -459,7 +459,7 @@ impl Series {
                 let bytes = reported.seconds.get(second as usize).copied().flatten();
                 bytes.unwrap_or(0).min(reported.assignment.most_counted())
             });
-            SecondTotals::of(second, bytes.sum(), None, self.ratio)
+            SecondTotals::new(second, bytes.sum(), None, self.ratio)
         };
         (self.schedule.lead_s..self.len()).map(total).collect()
     }
@@ -468,7 +468,10 @@ impl Series {
     pub(crate) fn queues(&self) -> Vec<Queue> {
         let lead = self.schedule.lead_s as usize;
         let queue = |reported: &Reported| {
-            Queue::of(reported.assignment.measurer, reported.accounts.iter().skip(lead).flatten())
+            Queue::from_accounts(
+                reported.assignment.measurer,
+                reported.accounts.iter().skip(lead).flatten(),
+            )
         };
         self.measurers.iter().filter(|measurer| measurer.bytes > 0).filter_map(queue).collect()
     }
@@ -507,7 +510,7 @@ fn mean(totals: &[u64], count: usize) -> u64 {
 
 /// The spread of the seconds' totals; zero without any.
 pub(crate) fn spread(seconds: &[SecondTotals]) -> Spread {
-    Spread::of(&sorted_totals(seconds)).unwrap_or_default()
+    Spread::from_sorted(&sorted_totals(seconds)).unwrap_or_default()
 }
 
 fn sorted_totals(seconds: &[SecondTotals]) -> Vec<u64> {

@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn seconds(rates: impl IntoIterator<Item = u64>) -> Vec<SecondTotals> {
-        let total = |(second, bytes)| SecondTotals::of(second, bytes, None, 0.25);
+        let total = |(second, bytes)| SecondTotals::new(second, bytes, None, 0.25);
         (0..).zip(rates).map(total).collect()
     }
 

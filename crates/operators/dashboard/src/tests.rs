@@ -36,10 +36,10 @@ impl Running {
         let mut store = Store::open(&path).expect("new");
         fill(&mut store);
         drop(store);
-        Self::of(folder, path)
+        Self::with_usual_limits(folder, path)
     }
 
-    fn of(folder: TempDir, store: PathBuf) -> Self {
+    fn with_usual_limits(folder: TempDir, store: PathBuf) -> Self {
         Self::with(Limits::USUAL, folder, store)
     }
 
@@ -556,7 +556,7 @@ fn no_response_contains_a_future_seed_or_slot() {
 fn the_dashboard_waits_for_a_missing_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
-    let running = Running::of(folder, path.clone());
+    let running = Running::with_usual_limits(folder, path.clone());
     let (status, text) = running.get("/");
     assert_eq!(status, 503);
     assert!(text.contains("there is no store"), "{text}");

@@ -169,7 +169,7 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u6
                 measurement
                     .seconds
                     .iter()
-                    .map(|second| SecondLine::of(measurement, second))
+                    .map(|second| SecondLine::new(measurement, second))
                     .try_for_each(&mut *emit)
             })
         }),

@@ -232,7 +232,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
             return Err(Error::Usage(format!("--{name} {share}: not from 0 to 1")));
         }
     }
-    let settings = Settings::of(options)?;
+    let settings = Settings::from_options(options)?;
     // A second turn has twice the load.
     let loads_of_relay = MEASUREMENTS_OF_RELAY * 2.0_f64.mul_add(options.second_turns, 1.0);
     let network = Network::read(options, &settings)?;

@@ -110,7 +110,9 @@ impl LocalTeam {
     pub fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
         let Some(options) = self.members.get(measurer.0) else { return Ok(None) };
         let member = LocalMember::new(self.site.clone(), options.clone());
-        member.map(|member| Some(Box::new(member) as _)).map_err(|error| MemberError::of(&error))
+        member
+            .map(|member| Some(Box::new(member) as _))
+            .map_err(|error| MemberError::from_error(&error))
     }
 }
 

@@ -218,7 +218,7 @@ struct Vote {
 }
 
 impl Vote {
-    fn of(authority: &Node) -> Option<Self> {
+    fn fetch(authority: &Node) -> Option<Self> {
         let address = authority.dir_addr().expect("an authority");
         let bytes = Fetcher::default().get(address, &Resource::CurrentVote).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -256,7 +256,7 @@ fn vote_after(authority: &Node, unix_s: u64) -> Vote {
     let clock = Clock::start();
     let patience = clock.now() + Duration::from_secs(100);
     loop {
-        if let Some(vote) = Vote::of(authority)
+        if let Some(vote) = Vote::fetch(authority)
             && vote.valid_after > unix_s + VOTE_BEFORE_S
         {
             return vote;

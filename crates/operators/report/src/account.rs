@@ -58,13 +58,13 @@ impl RoundAccount {
         let mut all = Vec::new();
         for round in &record.rounds {
             for (place, assignment) in round.allocation.assignments.iter().enumerate() {
-                all.extend(Self::of(round, place, assignment.measurer.0));
+                all.extend(Self::from_round(round, place, assignment.measurer.0));
             }
         }
         all
     }
 
-    fn of(round: &RoundRecord, place: usize, measurer: usize) -> Option<Self> {
+    fn from_round(round: &RoundRecord, place: usize, measurer: usize) -> Option<Self> {
         let seconds = round.seconds.iter();
         let accounts: Vec<&Account> =
             seconds.filter_map(|second| second.accounts.get(place)?.as_ref()).collect();

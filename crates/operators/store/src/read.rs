@@ -73,7 +73,7 @@ impl State {
     const ALL: [Self; 5] =
         [Self::Running, Self::Conclusive, Self::LowerBound, Self::Failed, Self::Interrupted];
 
-    pub(crate) const fn of(record: &Record) -> Self {
+    pub(crate) const fn from_record(record: &Record) -> Self {
         match &record.end {
             End::Measured { inconclusive: None, .. } => Self::Conclusive,
             End::Measured { .. } => Self::LowerBound,

@@ -108,7 +108,7 @@ impl From<&Measurement> for MeasurementLine {
 impl SecondLine {
     /// The row of a measurement's second.
     #[must_use]
-    pub fn of(measurement: &Measurement, second: &Second) -> Self {
+    pub fn new(measurement: &Measurement, second: &Second) -> Self {
         Self {
             fingerprint: measurement.relay.to_string(),
             ended_unix_s: measurement.ended_unix_s,

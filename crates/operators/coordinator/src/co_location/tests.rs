@@ -153,7 +153,7 @@ proptest! {
         };
         let made = (1 << moves.len()) - 1;
         let (one, other) = (bits(|ups| ups.0), bits(|ups| ups.1));
-        let table = Table::of(Moves { made, up: one }, Moves { made, up: other });
+        let table = Table::new(Moves { made, up: one }, Moves { made, up: other });
         let alike = moves.iter().filter(|(one, other)| one == other).count();
         prop_assert_eq!(table.alike() as usize, alike);
         let cases = (0..=made).filter(|case: &u128| case.count_ones() == one.count_ones());

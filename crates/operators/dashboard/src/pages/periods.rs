@@ -35,7 +35,7 @@ struct WeekRow {
 }
 
 impl WeekRow {
-    fn of(week: &Week) -> Self {
+    fn from_week(week: &Week) -> Self {
         let [conclusive, lower_bounds, failed] = week.endings;
         let all = (conclusive + lower_bounds + failed).max(1) as f64;
         let percent = |count: u64| count as f64 * 100.0 / all;
@@ -69,7 +69,7 @@ pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorRes
     page(&All {
         here: "periods",
         periods: periods.iter().map(|period| period_row(period, now)).collect(),
-        weeks: weeks.iter().map(WeekRow::of).collect(),
+        weeks: weeks.iter().map(WeekRow::from_week).collect(),
     })
 }
 

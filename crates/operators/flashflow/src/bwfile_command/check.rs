@@ -62,7 +62,7 @@ struct Remedied {
 }
 
 impl Remedied {
-    fn of(bytes: &[u8], now: u64) -> Option<Self> {
+    fn new(bytes: &[u8], now: u64) -> Option<Self> {
         let text = plain(bytes.to_vec()).ok()?;
         let rest = without_annotations(&text).to_vec();
         let annotations = &text[..text.len() - rest.len()];
@@ -146,7 +146,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     let now = options.at.unwrap_or_else(unix_time_s);
     let report = check_as_tor(&bytes, now);
     let is_read = report.verdict == FileVerdict::Read;
-    let remedied = if is_read { None } else { Remedied::of(&bytes, now) };
+    let remedied = if is_read { None } else { Remedied::new(&bytes, now) };
     let consensus = match &options.consensus {
         Some(path) => Some(documents::consensus(path, now)?),
         None => None,

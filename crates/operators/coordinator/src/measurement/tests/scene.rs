@@ -32,7 +32,7 @@ pub(super) struct Path {
 
 impl Path {
     /// A path of this length without loss, from a host of its own.
-    pub(super) fn of(host: u32, rtt_ms: u64) -> Self {
+    pub(super) fn new(host: u32, rtt_ms: u64) -> Self {
         Self { host, rtt_ms, loss_ppm: 0, bottleneck: None }
     }
 
@@ -82,7 +82,7 @@ fn whole(number: f64) -> u64 {
 
 impl Scene {
     /// A relay of this capacity, seen over these paths.
-    pub(super) fn of(capacity: f64, paths: &[Path]) -> Self {
+    pub(super) fn new(capacity: f64, paths: &[Path]) -> Self {
         Self { capacity: mbit(capacity), is_link: false, paths: paths.to_vec(), host_link: None }
     }
 

@@ -71,9 +71,9 @@ fn each_scene(mut visit: impl FnMut(&Scene, f64, &[f64])) {
     for team in TEAMS {
         for rtts_ms in RTTS_MS {
             for relay in RELAYS {
-                let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::of(host, rtt_ms));
+                let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::new(host, rtt_ms));
                 let paths: Vec<Path> = paths.take(team.len()).collect();
-                let scene = Scene::of(relay, &paths);
+                let scene = Scene::new(relay, &paths);
                 GUESSES.iter().for_each(|guess| visit(&scene, guess * relay, team));
             }
         }
