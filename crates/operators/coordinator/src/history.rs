@@ -198,7 +198,7 @@ pub enum DeclineKind {
 impl Decline {
     /// The kind of a failure; `None` if it is not a decline.
     #[must_use]
-    pub const fn of(failure: &Failure, at_unix_s: u64) -> Option<Self> {
+    pub const fn from_failure(failure: &Failure, at_unix_s: u64) -> Option<Self> {
         let kind = match failure {
             _ if failure.is_not_now() => DeclineKind::NotNow,
             _ if failure.may_be_path() => DeclineKind::Path,
@@ -285,7 +285,7 @@ impl History {
             if failure.is_about_relay() {
                 self.refute(relay, record.ended_unix_s);
             }
-            if let Some(decline) = Decline::of(failure, record.ended_unix_s) {
+            if let Some(decline) = Decline::from_failure(failure, record.ended_unix_s) {
                 self.decline(relay, decline);
             }
         }
@@ -384,7 +384,8 @@ impl History {
             |estimate: &&PastEstimate| refuted.is_some_and(|at| estimate.measured_unix_s < at);
         let last =
             self.last(relay).filter(is_young).filter(|estimate| holds && !is_refuted(estimate))?;
-        let latest = failure.and_then(|(failure, at_unix_s)| Decline::of(failure, at_unix_s));
+        let latest =
+            failure.and_then(|(failure, at_unix_s)| Decline::from_failure(failure, at_unix_s));
         match self.declined(policy, relay, last.measured_unix_s, latest, now_unix_s) {
             0 | 1 => Some(*last),
             2 => Some(PastEstimate { capacity: last.capacity.scaled(0.5), ..*last }),

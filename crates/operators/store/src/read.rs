@@ -143,7 +143,7 @@ fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     }
 }
 
-/// The kind of a decline, by the name of the reason, like [`Decline::of`].
+/// The kind of a decline, by the name of the reason, like [`Decline::from_failure`].
 pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
     match cause? {
         "relay_not_now" => Some(DeclineKind::NotNow),
