@@ -17,7 +17,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let given = ["FLASHFLOW_COMMIT", "SOURCE_VERSION"].map(|name| env::var(name).ok());
     let given = given.into_iter().flatten().find(|commit| !commit.trim().is_empty());
-    let commit = given.map(|it| shortened(it.trim()));
+    let commit = given.map(|commit| shortened(commit.trim()));
     let commit =
         commit.or_else(|| of_git(Path::new("../../.."))).unwrap_or("unknown commit".to_owned());
     let target = env::var("TARGET").unwrap_or_default();
@@ -26,7 +26,7 @@ fn main() {
 }
 
 fn shortened(commit: &str) -> String {
-    let is_hash = commit.len() >= DIGITS && commit.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_hash = commit.len() >= DIGITS && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { commit.chars().take(DIGITS).collect() } else { commit.to_owned() }
 }
 
@@ -85,7 +85,7 @@ fn is_dirty(root: &Path) -> bool {
         .args(["--no-optional-locks", "status", "--porcelain", "--untracked-files=no", "--"])
         .args(["crates/*/*/src", "crates/*/*/Cargo.toml", "Cargo.toml", "Cargo.lock"])
         .output();
-    status.is_ok_and(|it| it.status.success() && !it.stdout.is_empty())
+    status.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
 /// Makes Cargo rerun the script when one of these files changes. It would always rerun it for a missing file.

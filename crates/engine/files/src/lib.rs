@@ -53,7 +53,7 @@ pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`].
 pub fn replace_entry(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
-    if fs::symlink_metadata(path).is_ok_and(|it| it.is_dir()) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(ErrorKind::IsADirectory.into());
     }
     saved(path, content, access)?.persist(path).map_err(|error| error.error)?;
@@ -188,7 +188,7 @@ mod tests {
         for content in ["one", "two"] {
             replace(&first, content.as_bytes(), Access::Owner).expect("written");
             assert_eq!(fs::read_to_string(inner.join("file")).expect("there"), content);
-            assert!([&first, &second].iter().all(|it| it.is_symlink()));
+            assert!([&first, &second].iter().all(|link| link.is_symlink()));
         }
         replace_entry(&first, b"three", Access::Umask).expect("written");
         assert!(!first.is_symlink());
@@ -211,7 +211,9 @@ mod tests {
                 let fifo = fifo.clone();
                 move || {
                     let mut text = String::new();
-                    File::open(fifo).and_then(|mut it| it.read_to_string(&mut text)).map(|_| text)
+                    File::open(fifo)
+                        .and_then(|mut file| file.read_to_string(&mut text))
+                        .map(|_| text)
                 }
             });
             replace(path, b"through", Access::Umask).expect("written");

@@ -45,7 +45,7 @@ fn main() {
     }
     println!("{:26}{:>12}{:>12}{:>9}", "ns for a cell", both[0].name, both[1].name, "ratio");
     for (operation, name) in OPERATIONS.iter().enumerate() {
-        let [a, b] = both.each_mut().map(|it| median(&mut it.ns[operation]));
+        let [a, b] = both.each_mut().map(|timed| median(&mut timed.ns[operation]));
         println!("{name:26}{a:>12.0}{b:>12.0}{:>9.1}", b / a);
     }
 }

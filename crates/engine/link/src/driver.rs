@@ -218,7 +218,7 @@ impl<N: Node> Driver<N> {
     /// A handle with which other threads wake this driver.
     #[must_use]
     pub fn waker(&self) -> Waker {
-        Waker::of(&self.waker)
+        Waker::from_mio(&self.waker)
     }
 
     /// The node, and a handle that duplicates the sockets of its connections.
@@ -323,9 +323,9 @@ impl<N: Node> Driver<N> {
             let Some(action) = self.node.poll_action(now) else { break };
             match action {
                 Action::Dial(dial) => self.dial(now, dial),
-                Action::Lookup(lookup) => self.lookups.ask(lookup, Waker::of(&self.waker)),
+                Action::Lookup(lookup) => self.lookups.ask(lookup, Waker::from_mio(&self.waker)),
                 Action::Work(work) => {
-                    if let Some(done) = self.workers.submit(work, Waker::of(&self.waker)) {
+                    if let Some(done) = self.workers.submit(work, Waker::from_mio(&self.waker)) {
                         self.node.handle_work(now, done);
                     }
                 }

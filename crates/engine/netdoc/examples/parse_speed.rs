@@ -59,7 +59,7 @@ fn measure(bytes: &[u8]) -> Result<String, String> {
     let archived = time(|| {
         let _ = black_box(Consensus::parse_archived(black_box(bytes)));
     });
-    let [whole, archived] = [whole, archived].map(|it| report(bytes, "relays", relays, it));
+    let [whole, archived] = [whole, archived].map(|times| report(bytes, "relays", relays, times));
     Ok(format!("{whole}\n  as in an archive: {archived}"))
 }
 

@@ -185,11 +185,11 @@ pub fn newest(bytes: &[u8]) -> Newest<'_> {
     }
     let mut known: BTreeMap<Fingerprint, ServerDescriptor<'_>> = BTreeMap::new();
     let count = good.len();
-    for it in good {
-        match known.get(&it.fingerprint) {
-            Some(other) if other.published >= it.published => {}
+    for descriptor in good {
+        match known.get(&descriptor.fingerprint) {
+            Some(other) if other.published >= descriptor.published => {}
             _ => {
-                known.insert(it.fingerprint, it);
+                known.insert(descriptor.fingerprint, descriptor);
             }
         }
     }

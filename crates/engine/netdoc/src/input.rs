@@ -45,45 +45,45 @@ const FORMATS: [Format; 9] = [
     Format {
         name: GZIP,
         remedy: "decompress it first: gunzip FILE",
-        is_it: |it| it.starts_with(&[0x1f, 0x8b]),
+        is_it: |bytes| bytes.starts_with(&[0x1f, 0x8b]),
     },
     Format { name: ZLIB, remedy: "decompress it first: zlib-flate -uncompress", is_it: is_zlib },
     Format {
         name: "compressed with xz",
         remedy: "decompress it first: xz -d FILE",
-        is_it: |it| it.starts_with(b"\xfd7zXZ\0"),
+        is_it: |bytes| bytes.starts_with(b"\xfd7zXZ\0"),
     },
     Format {
         name: "compressed with zstd",
         remedy: "decompress it first: zstd -d FILE",
-        is_it: |it| it.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
+        is_it: |bytes| bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]),
     },
     Format {
         name: "compressed with bzip2",
         remedy: "decompress it first: bzip2 -d FILE",
-        is_it: |it| it.starts_with(b"BZh") && it.get(4..10) == Some(b"1AY&SY"),
+        is_it: |bytes| bytes.starts_with(b"BZh") && bytes.get(4..10) == Some(b"1AY&SY"),
     },
     // `x-tor-lzma` of directory caches: properties, then the dictionary size, a power of two of at
     // least 4 KiB.
     Format {
         name: "compressed with LZMA",
         remedy: "decompress it first: xz --format=lzma -d FILE",
-        is_it: |it| it.starts_with(&[0x5d, 0, 0]) && it.len() > 13,
+        is_it: |bytes| bytes.starts_with(&[0x5d, 0, 0]) && bytes.len() > 13,
     },
     Format {
         name: "a zip archive",
         remedy: "extract the document first: unzip FILE",
-        is_it: |it| it.starts_with(b"PK\x03\x04"),
+        is_it: |bytes| bytes.starts_with(b"PK\x03\x04"),
     },
     Format {
         name: "compressed with compress",
         remedy: "decompress it first: gunzip FILE",
-        is_it: |it| it.starts_with(&[0x1f, 0x9d]),
+        is_it: |bytes| bytes.starts_with(&[0x1f, 0x9d]),
     },
     Format {
         name: "a tar archive",
         remedy: "extract the document first: tar -xf FILE",
-        is_it: |it| it.get(257..262) == Some(b"ustar"),
+        is_it: |bytes| bytes.get(257..262) == Some(b"ustar"),
     },
 ];
 
@@ -174,12 +174,15 @@ pub fn describe(bytes: &[u8]) -> Option<&'static str> {
         return Some("encoded as UTF-16");
     }
     let text = without_annotations(bytes);
-    let text = text.get(text.iter().take_while(|it| it.is_ascii_whitespace()).count()..);
+    let text = text.get(text.iter().take_while(|byte| byte.is_ascii_whitespace()).count()..);
     let text = text.unwrap_or_default();
     let known = BEGINNINGS.iter().find(|(beginning, _)| text.starts_with(beginning));
     let known = known.map(|(_, what)| *what);
-    let is_binary =
-        || text.iter().take(1000).any(|it| *it == 0 || (*it < b' ' && !it.is_ascii_whitespace()));
+    let is_binary = || {
+        text.iter()
+            .take(1000)
+            .any(|byte| *byte == 0 || (*byte < b' ' && !byte.is_ascii_whitespace()))
+    };
     known.or_else(|| is_binary().then_some("binary data"))
 }
 
@@ -194,7 +197,7 @@ pub(crate) fn document(line: &[u8]) -> Option<&'static str> {
 #[must_use]
 pub fn without_annotations(mut bytes: &[u8]) -> &[u8] {
     while bytes.first() == Some(&b'@') {
-        let end = bytes.iter().position(|it| *it == b'\n').map_or(bytes.len(), |end| end + 1);
+        let end = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
         bytes = &bytes[end..];
     }
     bytes

@@ -84,7 +84,7 @@ fn main() {
         world.pass_window(|_| unreachable!("all hosts are here"));
     }
     for record in world.take_records() {
-        let last = record.last_byte.map_or(f64::NAN, |it| it.as_secs_f64());
+        let last = record.last_byte.map_or(f64::NAN, |time| time.as_secs_f64());
         println!("{:?}: {} bytes, {last:.3} s to the last byte", record.ending, record.bytes);
     }
 }

@@ -177,10 +177,10 @@ impl Star {
     /// The result of each circuit, in the order in which they were added.
     #[must_use]
     pub fn results(self) -> Vec<StarResult> {
-        let result = |it: Circuit| StarResult {
-            last_byte: it.ended.map(|ended| ended - it.begins),
-            trace: it.trace,
-            most_queued: it.hops.iter().map(|hop| hop.most_queued).collect(),
+        let result = |circuit: Circuit| StarResult {
+            last_byte: circuit.ended.map(|ended| ended - circuit.begins),
+            trace: circuit.trace,
+            most_queued: circuit.hops.iter().map(|hop| hop.most_queued).collect(),
         };
         self.circuits.into_iter().map(result).collect()
     }
@@ -193,9 +193,9 @@ impl Star {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Begin { circuit } => {
-                let it = &mut self.circuits[circuit];
-                it.hops[0].queued = it.cells;
-                it.trace.push((self.now, it.hops[0].window.size_cells()));
+                let state = &mut self.circuits[circuit];
+                state.hops[0].queued = state.cells;
+                state.trace.push((self.now, state.hops[0].window.size_cells()));
                 self.enqueue(circuit, 0);
             }
             Event::Sent { node } => {
@@ -211,12 +211,12 @@ impl Star {
             }
             Event::Received { circuit, place } => self.receive(circuit, place),
             Event::Fed { circuit, place } => {
-                let it = &mut self.circuits[circuit];
-                let window = &mut it.hops[place].window;
+                let state = &mut self.circuits[circuit];
+                let window = &mut state.hops[place].window;
                 window.handle_feedback(self.now, 1);
                 let size = window.size_cells();
-                if place == 0 && it.trace.last().is_none_or(|(_, last)| *last != size) {
-                    it.trace.push((self.now, size));
+                if place == 0 && state.trace.last().is_none_or(|(_, last)| *last != size) {
+                    state.trace.push((self.now, size));
                 }
                 self.enqueue(circuit, place);
             }
@@ -228,16 +228,16 @@ impl Star {
     }
 
     fn receive(&mut self, circuit: usize, place: usize) {
-        let it = &mut self.circuits[circuit];
-        if let Some(hop) = it.hops.get_mut(place) {
+        let state = &mut self.circuits[circuit];
+        if let Some(hop) = state.hops.get_mut(place) {
             hop.queued += 1;
             hop.most_queued = hop.most_queued.max(hop.queued);
             self.enqueue(circuit, place);
             return;
         }
-        it.arrived += 1;
-        if it.arrived == it.cells {
-            it.ended = Some(self.now);
+        state.arrived += 1;
+        if state.arrived == state.cells {
+            state.ended = Some(self.now);
         }
         self.feed_back(circuit, place);
     }
@@ -252,9 +252,9 @@ impl Star {
 
     /// A node enters the round-robin ring if it may send.
     fn enqueue(&mut self, circuit: usize, place: usize) {
-        let it = &mut self.circuits[circuit];
-        let node = it.path[place];
-        let hop = &mut it.hops[place];
+        let state = &mut self.circuits[circuit];
+        let node = state.path[place];
+        let hop = &mut state.hops[place];
         if !hop.has_turn && hop.queued > 0 && hop.window.room_cells(self.now) > 0 {
             hop.has_turn = true;
             self.nodes[node].turns.push_back((circuit, place));
@@ -264,14 +264,14 @@ impl Star {
 
     /// A node sends the next cell, if it can.
     fn send(&mut self, node: usize) {
-        let it = &mut self.nodes[node];
-        if it.is_sending {
+        let sender = &mut self.nodes[node];
+        if sender.is_sending {
             return;
         }
-        let Some((circuit, place)) = it.turns.pop_front() else { return };
-        it.is_sending = true;
-        let sent = self.now + it.config.up_per_cell;
-        let passed = sent + it.config.delay;
+        let Some((circuit, place)) = sender.turns.pop_front() else { return };
+        sender.is_sending = true;
+        let sent = self.now + sender.config.up_per_cell;
+        let passed = sent + sender.config.delay;
         let hop = &mut self.circuits[circuit].hops[place];
         hop.has_turn = false;
         hop.queued -= 1;

@@ -48,7 +48,7 @@ struct RunResult {
 }
 
 impl RunResult {
-    fn of<S: StageModel>(stage: &Stage<S, ChaCha8Rng>) -> Self {
+    fn from_stage<S: StageModel>(stage: &Stage<S, ChaCha8Rng>) -> Self {
         let (relay, seen) = (&stage.relay, stage.sent_cells().to_vec());
         // The reclaimed bytes depend on the cell model.
         let totals = RouterTotals { reclaimed_bytes: 0, ..*relay.totals() };
@@ -61,7 +61,7 @@ impl RunResult {
 
     fn messages(&self, command: RelayCommand) -> usize {
         let all = self.seen.iter().filter_map(|seen| seen.message.as_ref());
-        all.filter(|it| it.command == command).count()
+        all.filter(|message| message.command == command).count()
     }
 }
 
@@ -117,7 +117,7 @@ fn scenario<S: StageModel>() -> RunResult {
     }
     stage.advance(Duration::from_secs(30));
     stage.relay.check_accounts();
-    RunResult::of(&stage)
+    RunResult::from_stage(&stage)
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn random_run<S: StageModel>(script: &[u8], windows: Option<HopWindows>) -> RunR
     stage.close_all();
     assert_eq!((stage.relay.open_circuits(), stage.relay.queued_bytes()), (0, 0));
     assert_eq!(stage.relay.open_streams(), 0);
-    RunResult::of(&stage)
+    RunResult::from_stage(&stage)
 }
 
 proptest! {

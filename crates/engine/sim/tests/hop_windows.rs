@@ -55,13 +55,13 @@ impl<S: StageModel> Middle<S> {
         let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
         stage.create(client, circ_id, HandshakeKind::Ntor);
         stage.extend(client, circ_id, HandshakeKind::Ntor, 3);
-        let mut it = Self { stage, client, circ_id, next: 1, onward: CircId::LINK };
+        let mut middle = Self { stage, client, circ_id, next: 1, onward: CircId::LINK };
         // The cells of its construction are reported.
-        it.pass(10);
-        it.stage.report_forwarded(client, circ_id, u16::MAX);
-        it.onward = it.stage.created_circuits(1)[0];
-        assert_eq!(it.stage.hops(client, circ_id), 2);
-        it
+        middle.pass(10);
+        middle.stage.report_forwarded(client, circ_id, u16::MAX);
+        middle.onward = middle.stage.created_circuits(1)[0];
+        assert_eq!(middle.stage.hops(client, circ_id), 2);
+        middle
     }
 
     fn pass(&mut self, ms: u64) {

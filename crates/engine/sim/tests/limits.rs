@@ -35,7 +35,7 @@ fn a_changed_rate_applies_to_waiting_links_at_once() {
 
     let data = |stage: &Stage<HeaderOnly, ChaCha8Rng>| {
         let all = stage.sent_cells().iter().filter_map(|seen| seen.message.as_ref());
-        all.filter(|it| it.command == RelayCommand::DATA).count()
+        all.filter(|message| message.command == RelayCommand::DATA).count()
     };
     // The rate in the second of two seconds, in bytes.
     let carry = |stage: &mut Stage<HeaderOnly, ChaCha8Rng>| {

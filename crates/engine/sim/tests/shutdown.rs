@@ -41,7 +41,7 @@ fn begin<S: StageModel>(stage: &mut TestStage<S>, link: usize, stream: u16, to: 
 /// The relay's messages for a stream since the last call.
 fn messages<S: StageModel>(stage: &TestStage<S>, stream: u16) -> Vec<DecryptedMessage> {
     let all = stage.sent_cells().iter().filter_map(|seen| seen.message.clone());
-    all.filter(|it| it.stream_id == StreamId(stream)).collect()
+    all.filter(|message| message.stream_id == StreamId(stream)).collect()
 }
 
 fn data<S: StageModel>(stage: &TestStage<S>, stream: u16) -> usize {
@@ -56,7 +56,7 @@ fn data<S: StageModel>(stage: &TestStage<S>, stream: u16) -> usize {
 /// Circuits refused since the last call, with the reason.
 fn refused<S: StageModel>(stage: &TestStage<S>) -> Vec<(usize, CircId, DestroyReason)> {
     let seen = stage.sent_cells().iter();
-    seen.filter_map(|it| Some((it.link, it.circ_id, it.destroyed?))).collect()
+    seen.filter_map(|cell| Some((cell.link, cell.circ_id, cell.destroyed?))).collect()
 }
 
 fn check_shutdown<S: StageModel>() {

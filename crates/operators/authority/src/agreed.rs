@@ -93,8 +93,9 @@ impl Seeds {
         if let Some(text) = seed::read_secret(&self.offer_path, FILE_MAX)? {
             // A different contribution would be a lie to the others.
             let past = serde_json::from_str(&text).ok();
-            let past =
-                past.and_then(|it: Offered| Some((it.period_unix_s, it.offer(contribution)?)));
+            let past = past.and_then(|offered: Offered| {
+                Some((offered.period_unix_s, offered.offer(contribution)?))
+            });
             let (period_unix_s, offer) = past.ok_or_else(|| Error::Config {
                 path: self.offer_path.clone(),
                 problem: "not in this program's format; remove it once the next period is over: until then this \
@@ -199,10 +200,10 @@ impl Offered {
 fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
     let agreed = |line: &str| {
         let line: Line = serde_json::from_str(line).ok()?;
-        let team = |it: &Team| {
-            let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
-            let room = TeamRoom { capacity, at_once_max: it.at_once_max };
-            Some((AuthorityKey(bytes(&it.key)?), room))
+        let team = |team: &Team| {
+            let capacity = Rate::from_bit_per_s(team.capacity_bit_per_s);
+            let room = TeamRoom { capacity, at_once_max: team.at_once_max };
+            Some((AuthorityKey(bytes(&team.key)?), room))
         };
         let teams = line.teams.iter().map(team).collect::<Option<Vec<_>>>()?;
         let own = Some(line.own).filter(|own| *own < teams.len())?;

@@ -142,7 +142,8 @@ fn check_readable(path: &Path) -> Result<(), Error> {
 
 /// Checks that files can be created in this folder, or in its nearest existing parent.
 fn check_writable(folder: &Path) -> Result<(), Error> {
-    let existing = folder.ancestors().find(|it| it.as_os_str().is_empty() || it.exists());
+    let existing =
+        folder.ancestors().find(|ancestor| ancestor.as_os_str().is_empty() || ancestor.exists());
     let existing =
         existing.filter(|existing| !existing.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let failed = |source| Error::File { what: "write to", path: existing.to_owned(), source };

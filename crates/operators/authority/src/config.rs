@@ -323,7 +323,9 @@ fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
     for group in groups {
         let id = |text: &String| {
             let problem = || format!("`together`: {text} is not a fingerprint");
-            text.parse::<Fingerprint>().map(|it| RsaId(*it.as_bytes())).map_err(|_| problem())
+            text.parse::<Fingerprint>()
+                .map(|fingerprint| RsaId(*fingerprint.as_bytes()))
+                .map_err(|_| problem())
         };
         let ids = group.iter().map(id).collect::<Result<BTreeSet<_>, _>>()?;
         let mut ids = ids.into_iter();
@@ -403,7 +405,8 @@ impl Config {
     pub fn takes_part(&self, relay: RsaId, nickname: &str) -> bool {
         let is_named = |name: &String| {
             let fingerprint = name.parse::<Fingerprint>();
-            fingerprint.is_ok_and(|it| *it.as_bytes() == relay.0) || name == nickname
+            fingerprint.is_ok_and(|fingerprint| *fingerprint.as_bytes() == relay.0)
+                || name == nickname
         };
         self.echo.iter().any(is_named)
     }

@@ -168,10 +168,14 @@ impl Inner {
     /// Queues an entry, in place of those that it supersedes.
     fn keep(&mut self, entry: Entry) {
         match &entry {
-            Entry::Progress(_) => self.pending.retain(|it| !matches!(it, Entry::Progress(_))),
+            Entry::Progress(_) => {
+                self.pending.retain(|queued| !matches!(queued, Entry::Progress(_)))
+            }
             Entry::Finished(closed) => {
-                let is_its =
-                    |it: &Entry| matches!(it, Entry::Started(begun) if *begun == closed.begun);
+                let is_its = |queued: &Entry| match queued {
+                    Entry::Started(begun) => *begun == closed.begun,
+                    _ => false,
+                };
                 if let Some(place) = self.pending.iter().rposition(is_its) {
                     self.pending.remove(place);
                 }

@@ -44,9 +44,9 @@ pub fn start(LogArguments { log_format }: LogArguments, output: &Output) {
     // A second call has no effect.
     let _ = match (log_format, is_journal()) {
         (LogFormat::Text, false) => log.try_init(),
-        (LogFormat::Text, true) => {
-            log.map_event_format(|it| WithPriority(it.without_time().with_level(false))).try_init()
-        }
+        (LogFormat::Text, true) => log
+            .map_event_format(|format| WithPriority(format.without_time().with_level(false)))
+            .try_init(),
         (LogFormat::Json, is_journal) => {
             let log = log.json().flatten_event(true).with_current_span(false).with_span_list(false);
             if is_journal { log.map_event_format(WithPriority).try_init() } else { log.try_init() }

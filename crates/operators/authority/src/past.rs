@@ -134,7 +134,7 @@ mod tests {
         write(folder.path(), &[measured(1, 5, NOW - DAY), measured(2, 6, NOW - DAY)], NOW - DAY);
         write(folder.path(), &[measured(1, 9, NOW + DAY), measured(2, 8, NOW)], NOW + DAY);
         let history = history(folder.path());
-        let last = |number: u8| history.last(RsaId([number; 20])).map(|it| it.capacity);
+        let last = |number: u8| history.last(RsaId([number; 20])).map(|estimate| estimate.capacity);
         assert_eq!(last(1), Some(Rate::from_byte_per_s(5_000_000)));
         assert_eq!(last(2), Some(Rate::from_byte_per_s(8_000_000)));
     }

@@ -16,7 +16,7 @@ pub(super) fn look(
 ) {
     let should_continue = || !interrupt.is_requested();
     let found = Reader::open(&config.store)
-        .and_then(|it| it.co_location_test(before_unix_s, should_continue));
+        .and_then(|reader| reader.co_location_test(before_unix_s, should_continue));
     let mut test = match found {
         Ok(test) => test,
         Err(error) => {

@@ -166,10 +166,11 @@ fn the_kernels_account_shows_where_cells_waited_in_each_second() {
         assert!(!accounts.is_empty());
         // The relay is busy: outstanding cells wait there, and not on the path.
         let sum = |count: fn(&Account) -> u64| accounts.iter().map(count).sum::<u64>();
-        let (taken, outstanding) = (sum(Account::taken_bytes), sum(|it| it.outstanding_bytes));
+        let (taken, outstanding) =
+            (sum(Account::taken_bytes), sum(|account| account.outstanding_bytes));
         assert!(taken > outstanding / 2, "{taken} of {outstanding} bytes: {accounts:#?}");
         // Sent bytes have returned or are outstanding, plus some TLS.
-        let sent = sum(|it| it.sent_bytes);
+        let sent = sum(|account| account.sent_bytes);
         assert!(sent < (returned + outstanding) / 10 * 11, "{sent} sent, {returned} back");
         for account in accounts {
             // The kernel's tick, twice for each socket.

@@ -85,12 +85,12 @@ pub(crate) fn reflow(text: &str) -> String {
 
 /// Whether a line is the first one of an example: a command, optionally after variable assignments.
 fn is_command(line: &str) -> bool {
-    let Some(command) = line.strip_prefix("  ").filter(|it| !it.starts_with(' ')) else {
+    let Some(command) = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')) else {
         return false;
     };
     let mut words = command.split_whitespace().skip_while(|word| {
         let name = word.split('=').next().unwrap_or_default();
-        word.contains('=') && name.bytes().all(|it| it.is_ascii_uppercase() || it == b'_')
+        word.contains('=') && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
     });
     matches!(words.next(), Some("flashflow" | "flashflow-lab" | "man" | "sudo" | "ssh" | "source"))
 }
@@ -122,7 +122,7 @@ fn broken(command: &str) -> String {
     while let Some(mut word) = words.next() {
         // An option and its value stay together.
         if word.starts_with('-')
-            && let Some(value) = words.next_if(|it| !it.starts_with(['-', '>', '|', '<']))
+            && let Some(value) = words.next_if(|value| !value.starts_with(['-', '>', '|', '<']))
         {
             word = format!("{word} {value}");
         }

@@ -67,7 +67,8 @@ impl ManualOptions {
             let written = clap_complete::generate_to(shell, &mut command, name, &completions);
             written.map_err(failed(&completions))?;
         }
-        let folders = [&pages, &configurations, &completions].map(|it| it.display().to_string());
+        let folders =
+            [&pages, &configurations, &completions].map(|folder| folder.display().to_string());
         let folders = folders.join("\n");
         output.result(folders, || ManualLine::Manual { pages, configurations, completions });
         Ok(Exit::Done)
@@ -84,7 +85,7 @@ fn write_pages(
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut neighbours = above.to_vec();
     let path = [above, &[format!("{name}(1)")]].concat();
-    for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_pages(below, &path, configurations, folder)?;
         neighbours.push(format!("{}(1)", below.get_display_name().unwrap_or(below.get_name())));
     }
@@ -109,7 +110,7 @@ fn write_pages(
 /// The text after the options, as the sections of man-pages(7) in their order.
 fn sections(text: &str) -> String {
     let [mut status, mut notes, mut examples] = [const { String::new() }; 3];
-    for paragraph in text.split("\n\n").map(|it| it.trim_end_matches('\n')) {
+    for paragraph in text.split("\n\n").map(|paragraph| paragraph.trim_end_matches('\n')) {
         if let Some(text) = paragraph.strip_prefix("Exit status: ") {
             status += &filled(text);
         } else if paragraph.starts_with("Example") {

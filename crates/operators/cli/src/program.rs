@@ -65,8 +65,9 @@ pub fn command<C: Commands>() -> Command {
         .arg(
             tied.help("End when standard input ends, as it does when the parent process is killed"),
         );
-    let command = C::augment_subcommands(command)
-        .mut_subcommand("completions", |it| it.after_help(completions::after_help(C::NAME)));
+    let command = C::augment_subcommands(command).mut_subcommand("completions", |command| {
+        command.after_help(completions::after_help(C::NAME))
+    });
     let width = terminal_size::terminal_size().map_or(usize::MAX, |(width, _)| width.0.into());
     help::prepared(with_negative_numbers(command), C::GROUPS, width)
 }

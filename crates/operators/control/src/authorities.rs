@@ -43,12 +43,12 @@ struct Message {
 struct Statement(#[serde(with = "hex")] Vec<u8>);
 
 impl Message {
-    fn of(statements: &[Vec<u8>]) -> Self {
+    fn from_statements(statements: &[Vec<u8>]) -> Self {
         Self { statements: statements.iter().cloned().map(Statement).collect() }
     }
 
     fn into_state(self) -> PeerState {
-        PeerState::Statements(self.statements.into_iter().map(|Statement(it)| it).collect())
+        PeerState::Statements(self.statements.into_iter().map(|Statement(bytes)| bytes).collect())
     }
 }
 
@@ -141,8 +141,10 @@ impl Authorities {
     /// The newest state of each authority with news since the last call; waits for news until the timeout.
     #[must_use]
     pub fn receive(&self, timeout: Duration) -> Vec<(PublicKey, PeerState)> {
-        let wait =
-            self.inbox.news.wait_timeout_while(self.inbox.lock(), timeout, |it| it.is_empty());
+        let wait = self
+            .inbox
+            .news
+            .wait_timeout_while(self.inbox.lock(), timeout, |states| states.is_empty());
         let (mut states, _) = wait.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *states).into_iter().collect()
     }
@@ -211,7 +213,7 @@ impl Service {
         let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
         while let Ok(Some(message)) = connection.incoming.next().await {
             tokio::time::sleep(ANSWER_DELAY).await;
-            let answer = Message::of(&self.outgoing.borrow());
+            let answer = Message::from_statements(&self.outgoing.borrow());
             // Without statements of our own there is no agreement, and those of others do not count.
             if !answer.statements.is_empty() {
                 self.inbox.put(peer.key, message.into_state());
@@ -246,7 +248,7 @@ async fn exchange(
     let (stream, _) = connected.map_err(|_| late.to_owned())?.map_err(describe)?;
     let mut connection = Connection::<Message, Message>::over(stream, LIMITS);
     loop {
-        let message = Message::of(&outgoing.borrow_and_update());
+        let message = Message::from_statements(&outgoing.borrow_and_update());
         if message.statements.is_empty() {
             return Ok(());
         }

@@ -128,11 +128,11 @@ pub(crate) fn check_ports(ports: &[u16]) -> Result<(), String> {
 
 impl From<&CapacityReport> for CapacityAnswer {
     fn from(report: &CapacityReport) -> Self {
-        let peer = |it: &PeerReport| AnsweredPeer {
-            sent_bytes: it.seconds.iter().map(|second| second.sent_bytes).collect(),
-            received_bytes: it.seconds.iter().map(|second| second.received_bytes).collect(),
-            lost: it.lost,
-            send_error: it.send_error.as_deref().map(plain),
+        let peer = |peer: &PeerReport| AnsweredPeer {
+            sent_bytes: peer.seconds.iter().map(|second| second.sent_bytes).collect(),
+            received_bytes: peer.seconds.iter().map(|second| second.received_bytes).collect(),
+            lost: peer.lost,
+            send_error: peer.send_error.as_deref().map(plain),
         };
         Self {
             peers: report.peers.iter().map(peer).collect(),
@@ -155,7 +155,9 @@ impl CapacityAnswer {
         let pairs = self.peers.iter().zip(peers);
         Ok(CapacityReport {
             index,
-            peers: pairs.map(|(it, peer)| it.report(seconds, *peer)).collect::<Result<_, _>>()?,
+            peers: pairs
+                .map(|(answered, peer)| answered.report(seconds, *peer))
+                .collect::<Result<_, _>>()?,
             stranger_connections: self.stranger_connections,
         })
     }

@@ -122,7 +122,7 @@ pub(crate) fn report_in(
     message: FromMeasurer,
 ) -> Result<Option<(u64, MemberReport)>, MessageError> {
     Ok(match message {
-        FromMeasurer::Report { round, report: it } => Some((round, report(it)?)),
+        FromMeasurer::Report { round, report: received } => Some((round, report(received)?)),
         FromMeasurer::Refused { round, code, reason } => {
             let kind = match code {
                 RefusalCode::NoConsent => FailureKind::Refused,

@@ -204,7 +204,8 @@ impl PublicKey {
     /// invalid.
     pub(crate) fn has_signed(&self, text: &[u8], signature: &[u8; 64]) -> bool {
         let signature = Signature::from_bytes(signature);
-        VerifyingKey::from_bytes(&self.0).is_ok_and(|it| it.verify_strict(text, &signature).is_ok())
+        VerifyingKey::from_bytes(&self.0)
+            .is_ok_and(|key| key.verify_strict(text, &signature).is_ok())
     }
 
     pub(crate) fn from_spki(der: &[u8]) -> Option<Self> {

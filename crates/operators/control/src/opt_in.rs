@@ -41,7 +41,7 @@ pub fn today() -> String {
 #[must_use]
 pub fn day_after(days: u32) -> String {
     let seconds = link::unix_time_s() + u64::from(days) * 24 * 3600;
-    let time = i64::try_from(seconds).ok().and_then(|it| Timestamp::from_second(it).ok());
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d").to_string()
 }
 

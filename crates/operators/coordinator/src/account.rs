@@ -220,7 +220,7 @@ impl Account {
     #[must_use]
     pub fn combined(&self, other: &Self) -> Self {
         // An empty interval has no information about silence.
-        let reports = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
+        let reports = [self, other].into_iter().filter(|report| !report.elapsed.is_zero());
         Self {
             elapsed: self.elapsed.max(other.elapsed),
             sockets: self.sockets.saturating_add(other.sockets),

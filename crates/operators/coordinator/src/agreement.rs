@@ -236,7 +236,7 @@ impl Agreement {
             _ => self.reveals.get(&author),
         };
         let known = known.map(Vec::as_slice).unwrap_or_default();
-        if known.iter().any(|it| it.content == statement.content) {
+        if known.iter().any(|other| other.content == statement.content) {
             if author == self.own && statement.signatures.contains_key(&from) {
                 self.received_by[phase].insert(from);
             }
@@ -272,7 +272,10 @@ impl Agreement {
 
     fn opens(&self, author: AuthorityKey, contribution: &[u8; 32]) -> bool {
         let hash = commitment_hash(self.group.id(), self.begin_unix_s, author, contribution);
-        let is_of = |it: &Statement| matches!(&it.content, Content::Commit(it) if it.hash == hash);
+        let is_of = |statement: &Statement| match &statement.content {
+            Content::Commit(commitment) => commitment.hash == hash,
+            Content::Reveal(_) => false,
+        };
         self.commitments.get(&author).is_some_and(|all| all.iter().any(is_of))
     }
 

@@ -129,9 +129,9 @@ impl Allocation {
     /// round-trip time is unknown, nothing changes.
     #[must_use]
     pub(crate) fn with_sockets_by_path(mut self, vantages: &[MeasurerPath]) -> Self {
-        let weight = |it: &Assignment| {
-            let path = vantages.get(it.measurer.0)?.path;
-            Some(need(it.rate, path.rtt?, path.loss_ppm))
+        let weight = |assignment: &Assignment| {
+            let path = vantages.get(assignment.measurer.0)?.path;
+            Some(need(assignment.rate, path.rtt?, path.loss_ppm))
         };
         let Some(weights) = self.assignments.iter().map(weight).collect::<Option<Vec<_>>>() else {
             return self;
@@ -225,7 +225,9 @@ pub(crate) fn allocate_among(
         Candidate { place, host, residual: *residual, carried, rate: Rate::ZERO }
     };
     let mut team: Vec<Candidate> = residuals.iter().enumerate().map(candidate).collect();
-    team.sort_by_key(|it| (Reverse(it.carried), Reverse(it.residual), it.place));
+    team.sort_by_key(|candidate| {
+        (Reverse(candidate.carried), Reverse(candidate.residual), candidate.place)
+    });
     spread_over_hosts(&mut team, measurers_min as usize);
     let even = Rate::from_bit_per_s(needed.as_bit_per_s().div_ceil(measurers_min.max(1).into()));
     let mut missing = needed;
@@ -233,15 +235,15 @@ pub(crate) fn allocate_among(
     for (most, is_carried, measurers) in
         [(even, true, first), (Rate::MAX, true, all), (Rate::MAX, false, all)]
     {
-        for it in team.iter_mut().take(measurers) {
-            let left = if is_carried { it.carried } else { it.residual };
-            let more = left.min(most).saturating_sub(it.rate).min(missing);
+        for candidate in team.iter_mut().take(measurers) {
+            let left = if is_carried { candidate.carried } else { candidate.residual };
+            let more = left.min(most).saturating_sub(candidate.rate).min(missing);
             missing = missing - more;
-            it.rate = it.rate + more;
+            candidate.rate = candidate.rate + more;
         }
     }
-    let assignment = |it: &Candidate| {
-        let (measurer, rate) = (MeasurerId(it.place), it.rate);
+    let assignment = |candidate: &Candidate| {
+        let (measurer, rate) = (MeasurerId(candidate.place), candidate.rate);
         (rate > Rate::ZERO).then_some(Assignment { measurer, rate, sockets: 1 })
     };
     let mut assignments: Vec<Assignment> = team.iter().filter_map(assignment).collect();
@@ -258,9 +260,11 @@ pub(crate) fn allocate_among(
 fn spread_over_hosts(team: &mut Vec<Candidate>, first: usize) {
     for place in 1..first.min(team.len()) {
         let (chosen, rest) = team.split_at(place);
-        let is_new = |it: &Candidate| {
-            it.carried > Rate::ZERO
-                && it.host.is_none_or(|host| chosen.iter().all(|other| other.host != Some(host)))
+        let is_new = |candidate: &Candidate| {
+            candidate.carried > Rate::ZERO
+                && candidate
+                    .host
+                    .is_none_or(|host| chosen.iter().all(|other| other.host != Some(host)))
         };
         if let Some(found) = rest.iter().position(is_new) {
             let moved = team.remove(place + found);
@@ -420,8 +424,8 @@ mod tests {
         fn distribution_by_path_keeps_the_number_of_sockets(
             team in vec((1u64..1 << 40, 0u64..400, 0u32..1_000_000), 1..8), sockets in 1u32..300,
         ) {
-            let residuals: Vec<u64> = team.iter().map(|it| it.0).collect();
-            let vantages: Vec<_> = team.iter().map(|it| at(it.1, it.2)).collect();
+            let residuals: Vec<u64> = team.iter().map(|member| member.0).collect();
+            let vantages: Vec<_> = team.iter().map(|member| at(member.1, member.2)).collect();
             let even = allocate(Rate::from_bit_per_s(1 << 41), &bits(&residuals), sockets);
             let spread = even.clone().with_sockets_by_path(&vantages);
             prop_assert_eq!(spread.sockets(), even.sockets());

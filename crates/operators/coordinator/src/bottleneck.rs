@@ -108,15 +108,15 @@ pub(crate) struct Queue {
 
 impl Queue {
     /// From the accounts of a measurer's seconds; `None` if they have no such data.
-    pub(crate) fn of<'a>(
+    pub(crate) fn from_accounts<'a>(
         measurer: MeasurerId,
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
         let min_rtt = accounts.clone().filter_map(|account| account.min_rtt).min()?;
         let median_wait = |counts: fn(&Account) -> bool| {
-            let wait = |it: &Account| {
-                let wait = it.mean_rtt?.saturating_sub(min_rtt);
-                let wait = if counts(it) { wait } else { Duration::ZERO };
+            let wait = |account: &Account| {
+                let wait = account.mean_rtt?.saturating_sub(min_rtt);
+                let wait = if counts(account) { wait } else { Duration::ZERO };
                 Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
             };
             let mut waits: Vec<u64> = accounts.clone().filter_map(wait).collect();
@@ -124,7 +124,9 @@ impl Queue {
             median(&waits).map(Duration::from_micros)
         };
         let wait = median_wait(is_on_the_path)?;
-        let met = median_wait(|it| is_on_the_path(it) || it.waited() == Waited::AssignedRate)?;
+        let met = median_wait(|account| {
+            is_on_the_path(account) || account.waited() == Waited::AssignedRate
+        })?;
         Some(Self { measurer, min_rtt, wait, met })
     }
 
@@ -185,7 +187,7 @@ mod tests {
             ..on_the_path()
         };
         let accounts: Vec<Account> = means_ms.iter().map(account).collect();
-        Queue::of(MeasurerId(measurer), accounts.iter())
+        Queue::from_accounts(MeasurerId(measurer), accounts.iter())
     }
 
     /// The places of measurers with a queue of their own, and its delay in milliseconds.
@@ -218,7 +220,7 @@ mod tests {
             mean_rtt: Some(ms(mean_ms)),
             ..Account::default()
         };
-        let served = |mean_ms| Queue::of(MeasurerId(0), [served(mean_ms)].iter());
+        let served = |mean_ms| Queue::from_accounts(MeasurerId(0), [served(mean_ms)].iter());
         assert_eq!(
             own(&[served(120), queue(1, 40, &[121])]),
             [],
@@ -245,16 +247,19 @@ mod tests {
             mean_rtt: Some(ms(36)),
             ..on_the_path()
         };
-        let queue = |unacked| Queue::of(MeasurerId(0), [account(unacked)].iter());
+        let queue = |unacked| Queue::from_accounts(MeasurerId(0), [account(unacked)].iter());
         let window = |rwnd_limited: u64| Account {
             socket_time: ms(1000),
             rwnd_limited: ms(rwnd_limited),
             ..account(900)
         };
-        let exists = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.exists());
+        let exists = |rwnd_limited| {
+            Queue::from_accounts(MeasurerId(0), [window(rwnd_limited)].iter())
+                .map(|queue| queue.exists())
+        };
         assert_eq!([40, 60].map(exists), [Some(true), Some(false)], "its window is closed");
         assert_eq!(
-            [600, 400].map(|it| queue(it).map(|queue| queue.exists())),
+            [600, 400].map(|unacked| queue(unacked).map(|queue| queue.exists())),
             [Some(true), Some(false)]
         );
         // The limited measurer has no queue on its path, so the other's queue is its own.
@@ -266,6 +271,6 @@ mod tests {
         assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|queue| queue.exists()));
         assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|queue| queue.exists()));
         assert_eq!(queue(0, 20, &[]), None);
-        assert_eq!(Queue::of(MeasurerId(0), [on_the_path()].iter()), None);
+        assert_eq!(Queue::from_accounts(MeasurerId(0), [on_the_path()].iter()), None);
     }
 }

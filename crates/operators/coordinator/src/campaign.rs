@@ -296,7 +296,7 @@ impl Campaign {
             self.machine_of.extend(relays().map(|relay| (relay, first)));
         }
         for RelayTurn { relay, priority, turn } in turns.iter().copied() {
-            let is_known = self.waiting().any(|it| it.relay == relay);
+            let is_known = self.waiting().any(|waiting| waiting.relay == relay);
             if !is_known && !self.running.contains_key(&relay) {
                 self.queue(Waiting { relay, turn, priority, passed_over: 0, machine });
             }
@@ -340,7 +340,7 @@ impl Campaign {
             }
             Outcome::Failed { .. } | Outcome::Measured(_) => None,
         };
-        let launch = self.running.get(&relay).map(|it| &it.launch);
+        let launch = self.running.get(&relay).map(|running| &running.launch);
         let member = |place| launch.and_then(|launch| launch.allocation.member(place));
         let failed = failed.and_then(member);
         let bottleneck = bottleneck(outcome)
@@ -400,9 +400,9 @@ impl Campaign {
         running.free(&mut self.used);
         let Running { waiting, launch, zones, .. } = running;
         self.use_zones(&zones, &launch.allocation, |used, rate| used.saturating_sub(rate));
-        self.update_machine(waiting.machine, |it| {
-            it.running = it.running.saturating_sub(waiting.turn.guess);
-            it.runs -= 1;
+        self.update_machine(waiting.machine, |machine| {
+            machine.running = machine.running.saturating_sub(waiting.turn.guess);
+            machine.runs -= 1;
         });
         let turn = match next {
             Next::Enlarged(turn)
@@ -419,7 +419,8 @@ impl Campaign {
         // A relay's result from a round in which others of its machine did less does not show what it can do while they
         // are measured.
         let is_shared = waiting.machine.is_some();
-        let turn = turn.map(|it| if is_shared { Attempt { passed: Rate::ZERO, ..it } } else { it });
+        let turn =
+            turn.map(|turn| if is_shared { Attempt { passed: Rate::ZERO, ..turn } } else { turn });
         if let Some(turn) = turn.filter(|_| !self.returns_follow_ups) {
             self.queue(Waiting { turn, ..waiting });
         }
@@ -436,13 +437,13 @@ impl Campaign {
             let fits = self.due.get(place).is_some_and(|due| self.fits(due));
             return if fits { self.due.remove(place).map(|due| self.launch(due)) } else { None };
         }
-        if let Some(place) = self.old.iter().position(|it| self.fits(it)) {
+        if let Some(place) = self.old.iter().position(|waiting| self.fits(waiting)) {
             let chosen = self.old.remove(place)?;
             pass_over(self.old.iter_mut().take(place));
             self.collect_due();
             return Some(self.launch(chosen));
         }
-        let place = self.new.iter().position(|it| self.fits(it))?;
+        let place = self.new.iter().position(|waiting| self.fits(waiting))?;
         let chosen = self.new.remove(place)?;
         pass_over(self.old.iter_mut().chain(self.new.iter_mut().take(place)));
         self.collect_due();
@@ -546,20 +547,21 @@ impl Campaign {
     /// Measurers without capacity: they have failed, or never answered.
     #[must_use]
     pub fn lost(&self) -> Vec<MeasurerId> {
-        let lost = self.capacities.iter().enumerate().filter(|(_, it)| **it == Rate::ZERO);
+        let lost =
+            self.capacities.iter().enumerate().filter(|(_, capacity)| **capacity == Rate::ZERO);
         lost.map(|(place, _)| MeasurerId(place)).collect()
     }
 
     /// Removes all queued relays.
     pub fn clear_queue(&mut self) -> Vec<RelayIndex> {
-        let left = self.waiting().map(|it| it.relay).collect();
+        let left = self.waiting().map(|waiting| waiting.relay).collect();
         self.old.clear();
         self.new.clear();
         self.due.clear();
         self.machines
             .values_mut()
             .for_each(|machine| (machine.waiting, machine.waits) = (Rate::ZERO, 0));
-        self.machines.retain(|_, it| it.runs > 0);
+        self.machines.retain(|_, machine| machine.runs > 0);
         left
     }
 
@@ -588,7 +590,7 @@ impl Campaign {
     /// Removes a queued relay of this machine from the queue.
     fn take_of(&mut self, machine: MachineId) -> Option<Waiting> {
         [&mut self.due, &mut self.old, &mut self.new].into_iter().find_map(|queue| {
-            let place = queue.iter().position(|it| it.machine == Some(machine))?;
+            let place = queue.iter().position(|waiting| waiting.machine == Some(machine))?;
             queue.remove(place)
         })
     }
@@ -607,15 +609,15 @@ impl Campaign {
     }
 
     fn queue(&mut self, waiting: Waiting) {
-        self.update_machine(waiting.machine, |it| {
-            it.waiting = it.waiting + waiting.turn.guess;
-            it.waits += 1;
+        self.update_machine(waiting.machine, |machine| {
+            machine.waiting = machine.waiting + waiting.turn.guess;
+            machine.waits += 1;
         });
         match waiting.priority {
             Priority::Known => {
                 // After entries of equal size.
                 let guess = Reverse(waiting.turn.guess);
-                let place = self.old.partition_point(|it| Reverse(it.turn.guess) <= guess);
+                let place = self.old.partition_point(|queued| Reverse(queued.turn.guess) <= guess);
                 self.old.insert(place, waiting);
             }
             Priority::New => self.new.push_back(waiting),
@@ -662,10 +664,10 @@ impl Campaign {
     }
 
     fn collect_due(&mut self) {
-        let is_due = |it: &Waiting| it.passed_over >= PASSED_OVER_MAX;
+        let is_due = |waiting: &Waiting| waiting.passed_over >= PASSED_OVER_MAX;
         for queue in [&mut self.old, &mut self.new] {
-            self.due.extend(queue.iter().filter(|it| is_due(it)));
-            queue.retain(|it| !is_due(it));
+            self.due.extend(queue.iter().filter(|waiting| is_due(waiting)));
+            queue.retain(|waiting| !is_due(waiting));
         }
     }
 
@@ -689,11 +691,11 @@ impl Campaign {
         let zones: Vec<Zone> = zones.map(|limit| limit.zone).collect();
         self.use_zones(&zones, &allocation, |used, rate| used + rate);
         let is_whole_team = self.needed_together(&waiting) >= self.capacity_for(waiting.relay);
-        self.update_machine(waiting.machine, |it| {
-            it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
-            it.waits = it.waits.saturating_sub(1);
-            it.running = it.running + waiting.turn.guess;
-            it.runs += 1;
+        self.update_machine(waiting.machine, |machine| {
+            machine.waiting = machine.waiting.saturating_sub(waiting.turn.guess);
+            machine.waits = machine.waits.saturating_sub(1);
+            machine.running = machine.running + waiting.turn.guess;
+            machine.runs += 1;
         });
         self.launching = waiting.machine;
         let able = self

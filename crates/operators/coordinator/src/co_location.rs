@@ -116,7 +116,7 @@ impl CoLocationTest {
         let most = FALSE_ALARMS_MAX / pairs.max(1.0);
         for (place, (one, moves)) in relays.iter().enumerate() {
             for (other, others) in &relays[place + 1..] {
-                let table = Table::of(*moves, *others);
+                let table = Table::new(*moves, *others);
                 let Some(chance) = table.chance_below(most, &factorials) else { continue };
                 if is_known(*one, *other) {
                     continue;
@@ -136,16 +136,16 @@ impl CoLocationTest {
 }
 
 fn keep_likeliest(found: &mut Vec<Suspicion>) {
-    let order = |it: &Suspicion| (it.by_chance, it.relays);
+    let order = |suspicion: &Suspicion| (suspicion.by_chance, suspicion.relays);
     found.sort_unstable_by(|one, other| {
         let ((one, first), (other, second)) = (order(one), order(other));
         one.total_cmp(&other).then(first.cmp(&second))
     });
     let mut reported: BTreeMap<RsaId, u32> = BTreeMap::new();
-    found.retain(|it| {
-        let both = [it.relays.0, it.relays.1];
+    found.retain(|suspicion| {
+        let both = [suspicion.relays.0, suspicion.relays.1];
         let is_reported =
-            both.iter().any(|id| reported.get(id).is_none_or(|it| *it < REPORTED_PER_RELAY));
+            both.iter().any(|id| reported.get(id).is_none_or(|count| *count < REPORTED_PER_RELAY));
         if is_reported {
             both.into_iter().for_each(|id| *reported.entry(id).or_default() += 1);
         }
@@ -165,7 +165,7 @@ struct Table {
 }
 
 impl Table {
-    const fn of(one: Moves, other: Moves) -> Self {
+    const fn new(one: Moves, other: Moves) -> Self {
         Self {
             moves: (one.made & other.made).count_ones(),
             ups: ((one.up & other.made).count_ones(), (other.up & one.made).count_ones()),

@@ -92,8 +92,9 @@ impl SecondRecord {
         assignments: &[Assignment],
         bottlenecks: &[MeasurerBottleneck],
     ) -> Option<Waited> {
-        let is_limited =
-            |it: &Assignment| bottlenecks.iter().any(|limited| limited.measurer == it.measurer);
+        let is_limited = |assignment: &Assignment| {
+            bottlenecks.iter().any(|limited| limited.measurer == assignment.measurer)
+        };
         let of_measurers = self.accounts.iter().zip(&self.returned_bytes).zip(assignments);
         let known = of_measurers.filter_map(|((account, bytes), assignment)| {
             Some((account.as_ref()?, !is_limited(assignment), bytes.unwrap_or_default()))

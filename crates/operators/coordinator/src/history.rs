@@ -198,7 +198,7 @@ pub enum DeclineKind {
 impl Decline {
     /// The kind of a failure; `None` if it is not a decline.
     #[must_use]
-    pub const fn of(failure: &Failure, at_unix_s: u64) -> Option<Self> {
+    pub const fn from_failure(failure: &Failure, at_unix_s: u64) -> Option<Self> {
         let kind = match failure {
             _ if failure.is_not_now() => DeclineKind::NotNow,
             _ if failure.may_be_path() => DeclineKind::Path,
@@ -285,7 +285,7 @@ impl History {
             if failure.is_about_relay() {
                 self.refute(relay, record.ended_unix_s);
             }
-            if let Some(decline) = Decline::of(failure, record.ended_unix_s) {
+            if let Some(decline) = Decline::from_failure(failure, record.ended_unix_s) {
                 self.decline(relay, decline);
             }
         }
@@ -331,7 +331,8 @@ impl History {
     /// The expectations for relays at the given time.
     #[must_use]
     pub fn expectations(&self, policy: HistoryPolicy, now_unix_s: u64) -> Expectations<'_> {
-        let valid = self.last.values().filter(|it| it.age(now_unix_s) < policy.valid_for);
+        let valid =
+            self.last.values().filter(|estimate| estimate.age(now_unix_s) < policy.valid_for);
         let mut month: Vec<Rate> = valid.map(|valid| valid.capacity).collect();
         month.sort_unstable();
         let typical = policy.percentile.of(&month);
@@ -357,7 +358,8 @@ impl History {
             Some((End::Measured { capacity, .. }, _))
                 if record.is_some_and(Record::wants_another_turn) =>
             {
-                self.kept_for(policy, relay, None, now_unix_s).filter(|it| it.capacity > *capacity)
+                self.kept_for(policy, relay, None, now_unix_s)
+                    .filter(|estimate| estimate.capacity > *capacity)
             }
             Some((End::Measured { .. }, _)) => None,
             Some((End::Failed { reason, .. }, at_unix_s)) => {
@@ -376,11 +378,14 @@ impl History {
         now_unix_s: u64,
     ) -> Option<PastEstimate> {
         let holds = !failure.is_some_and(|(failure, _)| failure.is_about_relay());
-        let is_young = |it: &&PastEstimate| it.age(now_unix_s) < policy.kept_for;
+        let is_young = |estimate: &&PastEstimate| estimate.age(now_unix_s) < policy.kept_for;
         let refuted = self.refuted.get(&relay).copied().filter(|at| *at <= now_unix_s);
-        let is_refuted = |it: &&PastEstimate| refuted.is_some_and(|at| it.measured_unix_s < at);
-        let last = self.last(relay).filter(is_young).filter(|it| holds && !is_refuted(it))?;
-        let latest = failure.and_then(|(failure, at_unix_s)| Decline::of(failure, at_unix_s));
+        let is_refuted =
+            |estimate: &&PastEstimate| refuted.is_some_and(|at| estimate.measured_unix_s < at);
+        let last =
+            self.last(relay).filter(is_young).filter(|estimate| holds && !is_refuted(estimate))?;
+        let latest =
+            failure.and_then(|(failure, at_unix_s)| Decline::from_failure(failure, at_unix_s));
         match self.declined(policy, relay, last.measured_unix_s, latest, now_unix_s) {
             0 | 1 => Some(*last),
             2 => Some(PastEstimate { capacity: last.capacity.scaled(0.5), ..*last }),
@@ -423,11 +428,13 @@ impl History {
 
     /// Whether, at this time, paths to more relays broke than were measured. The cause was then the team's own network.
     fn is_widespread(&self, policy: &HistoryPolicy, at_unix_s: u64) -> bool {
-        let is_near = |it: u64| it.abs_diff(at_unix_s) < policy.declines_apart.as_secs();
-        let is_path = |it: &Decline| it.kind == DeclineKind::Path && is_near(it.at_unix_s);
+        let is_near = |unix_s: u64| unix_s.abs_diff(at_unix_s) < policy.declines_apart.as_secs();
+        let is_path =
+            |decline: &Decline| decline.kind == DeclineKind::Path && is_near(decline.at_unix_s);
         let broken = self.declines.values().filter(|all| all.iter().any(is_path)).count();
         broken >= WIDESPREAD_MIN
-            && broken > self.last.values().filter(|it| is_near(it.measured_unix_s)).count()
+            && broken
+                > self.last.values().filter(|estimate| is_near(estimate.measured_unix_s)).count()
     }
 }
 
@@ -449,17 +456,21 @@ impl Expectations<'_> {
     /// *z₀*: a relay's own last estimate if it is valid, otherwise the percentile of last month's relays (§4.2).
     #[must_use]
     pub fn first_guess(&self, relay: RsaId) -> Guess {
-        let is_valid = |it: &&PastEstimate| it.age(self.now_unix_s) < self.policy.valid_for;
+        let is_valid =
+            |estimate: &&PastEstimate| estimate.age(self.now_unix_s) < self.policy.valid_for;
         let own = self.history.last(relay).filter(is_valid);
         let (capacity, source) = match (own, self.typical) {
             (Some(own), _) => (own.capacity, GuessSource::LastEstimate),
             (None, Some(typical)) => (typical, GuessSource::Distribution),
             (None, None) => (self.policy.default, GuessSource::Default),
         };
-        let sockets_min = own.and_then(|it| it.sockets).unwrap_or(0);
+        let sockets_min = own.and_then(|estimate| estimate.sockets).unwrap_or(0);
         let days = self.now_unix_s.saturating_sub(RECENT_S)..=self.now_unix_s;
-        let recent =
-            self.history.recent.get(&relay).and_then(|it| it.range(days).map(|it| *it.1).max());
+        let recent = self
+            .history
+            .recent
+            .get(&relay)
+            .and_then(|by_day| by_day.range(days).map(|(_, rate)| *rate).max());
         let recent = recent.unwrap_or(Rate::ZERO);
         Guess { capacity: capacity.max(self.policy.least), source, sockets_min, recent }
     }

@@ -397,7 +397,7 @@ impl Measurement {
             failure => Fault { measurer: at, failure },
         };
         let own = failure.blame() == Blame::Measurer;
-        let idle = at.filter(|it| own && self.allocation.place(*it).is_none());
+        let idle = at.filter(|measurer| own && self.allocation.place(*measurer).is_none());
         match idle.and_then(|measurer| self.residuals.get_mut(measurer.0)) {
             Some(residual) => *residual = Rate::ZERO,
             None => self.fail(now, at, failure),

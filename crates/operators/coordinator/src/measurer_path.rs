@@ -60,8 +60,8 @@ impl PathSeen {
         {
             let held =
                 round.bottlenecks.iter().find(|bottleneck| bottleneck.measurer == own.measurer);
-            let held = held.filter(|it| it.by != Bottleneck::Processor);
-            self.limit = held.map(|it| it.got);
+            let held = held.filter(|bottleneck| bottleneck.by != Bottleneck::Processor);
+            self.limit = held.map(|bottleneck| bottleneck.got);
         }
     }
 
@@ -72,7 +72,7 @@ impl PathSeen {
                 seconds.filter(move |seconds| !counts || round.schedule.counts(seconds.second));
             seconds.filter_map(move |second| second.accounts.get(place)?.as_ref())
         };
-        let least = of(false).filter_map(|it| it.min_rtt).min();
+        let least = of(false).filter_map(|account| account.min_rtt).min();
         self.rtt = [self.rtt, least].into_iter().flatten().min();
         // Losses of slow start are not those of the path.
         self.loss_ppm = loss_ppm(of(true)).or(self.loss_ppm);
@@ -84,14 +84,14 @@ fn is_whole(round: &RoundRecord, params: &Params) -> bool {
 }
 
 fn got_anything(round: &RoundRecord, place: usize) -> bool {
-    let returned = |it: &Option<u64>| it.is_some_and(|bytes| bytes > 0);
+    let returned = |bytes: &Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
     round.seconds.iter().any(|second| second.returned_bytes.get(place).is_some_and(returned))
 }
 
 /// The retransmitted share; `None` if nothing was sent.
 fn loss_ppm<'a>(accounts: impl Iterator<Item = &'a Account>) -> Option<u32> {
-    let (sent, again) = accounts.fold((0u64, 0u64), |(sent, again), it| {
-        (sent.saturating_add(it.sent_bytes), again.saturating_add(it.retransmitted_bytes))
+    let (sent, again) = accounts.fold((0u64, 0u64), |(sent, again), account| {
+        (sent.saturating_add(account.sent_bytes), again.saturating_add(account.retransmitted_bytes))
     });
     let all = u128::from(sent) + u128::from(again);
     let share = (u128::from(again) * 1_000_000).checked_div(all)?;
@@ -160,7 +160,7 @@ mod tests {
             paths.values().all(|path| path.rtt == Some(Duration::from_millis(40))),
             "{paths:?}"
         );
-        paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.limit)).collect()
+        paths.into_iter().map(|(id, path)| (id.0, path.loss_ppm, path.limit)).collect()
     }
 
     const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };

@@ -142,7 +142,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn of(capacity: Rate, is_conclusive: bool, params: &Params) -> Self {
+    pub(crate) fn new(capacity: Rate, is_conclusive: bool, params: &Params) -> Self {
         let upper = capacity.scaled(1.0 / (1.0 - params.epsilon_below));
         Self {
             lower: capacity.scaled(1.0 / (1.0 + params.epsilon_above)),
@@ -161,7 +161,7 @@ impl Estimate {
     /// The true capacity lies between *z*/(1+ε₂) and *z*/(1−ε₁) (§4.2). An inconclusive estimate has no upper bound.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        Bounds::of(self.capacity, self.is_conclusive(), &self.params)
+        Bounds::new(self.capacity, self.is_conclusive(), &self.params)
     }
 }
 

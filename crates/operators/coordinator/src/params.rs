@@ -210,7 +210,9 @@ mod tests {
     #[test]
     fn a_share_of_checked_cells_that_is_too_small_is_refused() {
         let params = |check_share| Params { check_share, ..Params::default() };
-        assert!([1e-5, CHECK_SHARE, 1.0].map(params).iter().all(|it| it.validate().is_ok()));
+        assert!(
+            [1e-5, CHECK_SHARE, 1.0].map(params).iter().all(|params| params.validate().is_ok())
+        );
         let error = params(1e-6).validate().unwrap_err();
         assert_eq!(error.to_string(), "check_share is 1e-6, but must lie in 1e-5 to 1.0");
     }

@@ -187,7 +187,7 @@ impl Period {
     /// The groups of relays that are measured together, by name.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<RsaId, RsaId> {
-        let present = self.present.iter().filter_map(|it| self.relay(*it));
+        let present = self.present.iter().filter_map(|place| self.relay(*place));
         present.map(|present| (present.id(), present.together)).collect()
     }
 
@@ -341,7 +341,7 @@ impl Period {
         let capacity = team.scaled(1.0 / self.config.params.excess_factor());
         let room = TeamRoom { capacity, at_once_max: self.at_once_max() };
         let families = self.network.as_ref().map_or(&[][..], |network| &network.families);
-        let present = self.present.iter().filter_map(|it| self.relays.get(it.0));
+        let present = self.present.iter().filter_map(|place| self.relays.get(place.0));
         let mut relays: Vec<Relay> = present.cloned().collect();
         network::group(&mut relays, &self.config.certain, families, room);
         for (place, relay) in self.present.iter().zip(relays) {
@@ -490,10 +490,11 @@ impl Period {
 
     fn queue_all(&mut self, now: Now) {
         let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
-        for it in self.arrivals(now).into_iter().filter(|arrival| !arrival.is_done) {
-            if let Some(place) = self.places.get(&it.relay) {
-                let turn = RelayTurn { relay: *place, priority: it.priority, turn: it.turn };
-                groups.entry(it.together).or_default().push(turn);
+        for arrival in self.arrivals(now).into_iter().filter(|arrival| !arrival.is_done) {
+            if let Some(place) = self.places.get(&arrival.relay) {
+                let turn =
+                    RelayTurn { relay: *place, priority: arrival.priority, turn: arrival.turn };
+                groups.entry(arrival.together).or_default().push(turn);
             }
         }
         groups.values().for_each(|turns| self.queue(now, turns));

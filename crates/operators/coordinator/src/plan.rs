@@ -444,7 +444,7 @@ impl Plan {
     #[must_use]
     pub fn used_slots(&self) -> u32 {
         let held = self.entries.values().flat_map(|entry| entry.held.iter().flatten());
-        held.map(|it| it.slot + 1).max().unwrap_or(0)
+        held.map(|held| held.slot + 1).max().unwrap_or(0)
     }
 
     /// SHA-256 of all [`places`](Self::places): equal for equal plans.
@@ -508,7 +508,7 @@ impl Plan {
         if let (Some(held), Some(slot)) = (entry.held.get_mut(team), slot) {
             room.take(slot, share);
             held.push(Held { slot, share });
-            held.sort_unstable_by_key(|it| it.slot);
+            held.sort_unstable_by_key(|held| held.slot);
         }
     }
 
@@ -517,7 +517,7 @@ impl Plan {
         let Some(room) = self.rooms.get_mut(team) else { return Vec::new() };
         let held = entry.held.get_mut(team).map(core::mem::take).unwrap_or_default();
         held.iter().for_each(|Held { slot, share }| room.release(*slot, *share));
-        held.iter().map(|it| it.slot).collect()
+        held.iter().map(|held| held.slot).collect()
     }
 }
 
@@ -541,7 +541,7 @@ impl Entry {
 
     fn pass(&mut self, team: usize, from: u32) {
         if let Some(held) = self.held.get_mut(team) {
-            held.retain(|it| it.slot >= from);
+            held.retain(|held| held.slot >= from);
         }
     }
 }

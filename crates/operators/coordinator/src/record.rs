@@ -229,8 +229,9 @@ impl Record {
             *inconclusive = inconclusive.take().or_else(|| doubt(*capacity, limit, processor));
         }
         for RelaySelfReport { round, second, rate } in hearsay {
-            let mut seconds = self.rounds.iter_mut().filter(|it| it.number == round);
-            let found = seconds.find_map(|it| it.seconds.iter_mut().find(|it| it.second == second));
+            let mut seconds = self.rounds.iter_mut().filter(|record| record.number == round);
+            let found = seconds
+                .find_map(|record| record.seconds.iter_mut().find(|entry| entry.second == second));
             if let Some(found) = found {
                 found.relay_reported = Some(rate);
             }
@@ -343,14 +344,14 @@ impl Record {
     #[must_use]
     pub fn bounds(&self) -> Option<Bounds> {
         let is_conclusive = self.verdict() == Verdict::Conclusive;
-        self.capacity().map(|capacity| Bounds::of(capacity, is_conclusive, &self.params))
+        self.capacity().map(|capacity| Bounds::new(capacity, is_conclusive, &self.params))
     }
 
     /// The round of the estimate, if there is one.
     #[must_use]
     pub fn decisive_round(&self) -> Option<&RoundRecord> {
         let End::Measured { round, .. } = self.end else { return None };
-        self.rounds.iter().find(|it| it.number == round)
+        self.rounds.iter().find(|record| record.number == round)
     }
 
     /// The largest estimate for which the decisive round's load is conclusive: Σ*aᵢ*(1−ε₁)/*m*.
@@ -376,7 +377,7 @@ impl Record {
         let seconds = self.totals(self.decisive_round()?);
         let mut totals: Vec<u64> = seconds.map(|seconds| seconds.total()).collect();
         totals.sort_unstable();
-        Spread::of(&totals)
+        Spread::from_sorted(&totals)
     }
 
     /// The rates of both halves of the decisive round, if every other socket started later.
@@ -418,7 +419,7 @@ impl fmt::Display for Record {
                 }
                 Some(reason) => write!(f, "at least {capacity}: {reason}"),
             }
-            .and_then(|()| self.shared.iter().try_for_each(|it| write!(f, "; {it}"))),
+            .and_then(|()| self.shared.iter().try_for_each(|shared| write!(f, "; {shared}"))),
             End::Failed { reason, measurer, round, second } => {
                 fmt_failure(f, reason, *measurer, *round, *second)
             }
@@ -428,9 +429,9 @@ impl fmt::Display for Record {
 
 fn bottlenecks(rounds: &[RoundRecord]) -> Vec<MeasurerBottleneck> {
     let mut all: Vec<MeasurerBottleneck> = Vec::new();
-    for it in rounds.iter().flat_map(|round| &round.bottlenecks) {
-        if all.iter().all(|known| known.measurer != it.measurer) {
-            all.push(*it);
+    for bottleneck in rounds.iter().flat_map(|round| &round.bottlenecks) {
+        if all.iter().all(|known| known.measurer != bottleneck.measurer) {
+            all.push(*bottleneck);
         }
     }
     all

@@ -55,9 +55,9 @@ impl SecondRecord {
         let most = assignments.iter().map(Assignment::most_counted).chain(iter::repeat(u64::MAX));
         let mut returned = self.returned_bytes.iter().zip(most);
         let measured = returned
-            .try_fold(0u64, |sum, (it, most)| Some(sum.saturating_add((*it)?.min(most))))?;
+            .try_fold(0u64, |sum, (bytes, most)| Some(sum.saturating_add((*bytes)?.min(most))))?;
         let is_whole = mode == Mode::Transit || self.client_bytes.is_some();
-        is_whole.then(|| SecondTotals::of(self.second, measured, self.client_bytes, ratio))
+        is_whole.then(|| SecondTotals::new(self.second, measured, self.client_bytes, ratio))
     }
 
     /// Whether there is no report.
@@ -84,7 +84,7 @@ impl SecondTotals {
     /// With *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*), rounded down; `ratio` is *r*, below 1.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "saturating is intended; NaN is zero")]
-    pub fn of(second: u32, measured: u64, client_reported: Option<u64>, ratio: f64) -> Self {
+    pub fn new(second: u32, measured: u64, client_reported: Option<u64>, ratio: f64) -> Self {
         let largest_client = (measured as f64 * ratio / (1.0 - ratio)) as u64;
         let client_counted = client_reported.unwrap_or(0).min(largest_client);
         Self { second, measured, client_reported, client_counted }

@@ -220,7 +220,8 @@ impl Series {
     pub fn second(&self, second: u32) -> Option<SecondTotals> {
         let index = second as usize;
         let measured = *self.sums.get(index)?;
-        let is_there = |it: &Reported| it.seconds.get(index).is_some_and(Option::is_some);
+        let is_there =
+            |reported: &Reported| reported.seconds.get(index).is_some_and(Option::is_some);
         if !self.measurers.iter().all(is_there) {
             return None;
         }
@@ -228,13 +229,14 @@ impl Series {
             Some(client) => Some((*client.get(index)?)?),
             None => None,
         };
-        Some(SecondTotals::of(second, measured, client_reported, self.ratio))
+        Some(SecondTotals::new(second, measured, client_reported, self.ratio))
     }
 
     /// The kernel's account of a measurer's sockets in a second, if any.
     #[must_use]
     pub fn account(&self, measurer: MeasurerId, second: u32) -> Option<&Account> {
-        let reported = self.measurers.iter().find(|it| it.assignment.measurer == measurer)?;
+        let reported =
+            self.measurers.iter().find(|reported| reported.assignment.measurer == measurer)?;
         reported.account(second as usize)
     }
 
@@ -245,7 +247,7 @@ impl Series {
             |index: usize| self.client.as_ref().and_then(|client| client.get(index).copied()?);
         let second = |second: u32| {
             let index = second as usize;
-            let returned = |it: &Reported| it.seconds.get(index).copied().flatten();
+            let returned = |reported: &Reported| reported.seconds.get(index).copied().flatten();
             SecondRecord {
                 second,
                 returned_bytes: self.measurers.iter().map(returned).collect(),
@@ -255,7 +257,7 @@ impl Series {
             }
         };
         let mut seconds: Vec<SecondRecord> = (0..self.len()).map(second).collect();
-        while seconds.pop_if(|it| it.is_silent()).is_some() {}
+        while seconds.pop_if(|second| second.is_silent()).is_some() {}
         seconds
     }
 
@@ -291,7 +293,7 @@ impl Series {
         Ok(Summary {
             median: median(&sorted).unwrap_or_default(),
             mean: mean(&sorted, sorted.len()),
-            spread: Spread::of(&sorted).unwrap_or_default(),
+            spread: Spread::from_sorted(&sorted).unwrap_or_default(),
             seconds,
         })
     }
@@ -331,7 +333,8 @@ impl Series {
     pub fn shows_stalled_relay(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
-        let is_asked = |it: &&Reported| at.is_none_or(|at| it.assignment.measurer == at);
+        let is_asked =
+            |reported: &&Reported| at.is_none_or(|at| reported.assignment.measurer == at);
         self.measurers.iter().filter(is_asked).any(|measurer| {
             let reports = measurer.seconds.iter().zip(&measurer.accounts).skip(from as usize).rev();
             let latest = reports.skip_while(|(bytes, _)| bytes.is_none());
@@ -357,7 +360,8 @@ impl Series {
     /// measurer: it answered a new connection, and the relay had data to send back.
     #[must_use]
     pub fn was_idle_in_reach(&self) -> bool {
-        let shows = |it: &Account| it.taken_bytes() > 0 && it.answered_after.is_some();
+        let shows =
+            |account: &Account| account.taken_bytes() > 0 && account.answered_after.is_some();
         let is_in_reach = |second: usize| {
             self.measurers.iter().filter_map(|measurer| measurer.account(second)).any(shows)
         };
@@ -372,13 +376,14 @@ impl Series {
     #[must_use]
     pub fn is_cut_off_after(&self, second: u32) -> bool {
         let index = second as usize + 1;
-        let later = |it: &Reported| {
-            let reported = it.seconds.iter().skip(index).flatten();
+        let later = |measurer: &Reported| {
+            let reported = measurer.seconds.iter().skip(index).flatten();
             reported.copied().collect::<Vec<u64>>()
         };
         let reports: Vec<Vec<u64>> = self.measurers.iter().map(later).collect();
         let is_over = |bytes: &Vec<u64>| {
-            bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
+            bytes.last().is_none_or(|last| *last == 0)
+                && bytes.iter().skip(1).all(|count| *count == 0)
         };
         reports.iter().any(|report| !report.is_empty())
             && reports.iter().all(is_over)
@@ -394,7 +399,9 @@ impl Series {
     /// Whether this measurer got at least a byte back, in any second reported so far.
     #[must_use]
     pub fn got_anything(&self, measurer: MeasurerId) -> bool {
-        self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
+        self.measurers
+            .iter()
+            .any(|reported| reported.assignment.measurer == measurer && reported.bytes > 0)
     }
 
     /// The maximum, over the measurers, of the minimum round trip to the relay; `None` if unknown.
@@ -407,7 +414,8 @@ impl Series {
     /// if it has no part.
     #[must_use]
     pub fn got(&self, measurer: MeasurerId) -> Rate {
-        let Some(reported) = self.measurers.iter().find(|it| it.assignment.measurer == measurer)
+        let Some(reported) =
+            self.measurers.iter().find(|reported| reported.assignment.measurer == measurer)
         else {
             return Rate::ZERO;
         };
@@ -420,8 +428,8 @@ impl Series {
     /// The measurers whose processors were busy in at least half of the counted seconds that have an account.
     pub(crate) fn mostly_busy(&self) -> impl Iterator<Item = MeasurerId> {
         let lead = self.schedule.lead_s as usize;
-        let is_busy = move |it: &&Reported| {
-            let waited = || it.accounts.iter().skip(lead).flatten().map(Account::waited);
+        let is_busy = move |reported: &&Reported| {
+            let waited = || reported.accounts.iter().skip(lead).flatten().map(Account::waited);
             let busy = waited().filter(|waited| *waited == Waited::Processor).count();
             busy > 0 && 2 * busy >= waited().count()
         };
@@ -431,9 +439,13 @@ impl Series {
     /// Each measurer's results in the seconds that count.
     pub(crate) fn measurer_results(&self) -> Vec<MeasurerResult> {
         let lead = self.schedule.lead_s as usize;
-        let result = |it: &Reported| {
-            let got = self.got(it.assignment.measurer);
-            MeasurerResult::new(it.assignment, got, it.accounts.iter().skip(lead).flatten())
+        let result = |reported: &Reported| {
+            let got = self.got(reported.assignment.measurer);
+            MeasurerResult::new(
+                reported.assignment,
+                got,
+                reported.accounts.iter().skip(lead).flatten(),
+            )
         };
         self.measurers.iter().map(result).collect()
     }
@@ -443,11 +455,11 @@ impl Series {
         let some: Vec<&Reported> =
             self.measurers.iter().filter(|measurer| is_one(measurer.assignment.measurer)).collect();
         let total = |second: u32| {
-            let bytes = some.iter().map(|it| {
-                let bytes = it.seconds.get(second as usize).copied().flatten();
-                bytes.unwrap_or(0).min(it.assignment.most_counted())
+            let bytes = some.iter().map(|reported| {
+                let bytes = reported.seconds.get(second as usize).copied().flatten();
+                bytes.unwrap_or(0).min(reported.assignment.most_counted())
             });
-            SecondTotals::of(second, bytes.sum(), None, self.ratio)
+            SecondTotals::new(second, bytes.sum(), None, self.ratio)
         };
         (self.schedule.lead_s..self.len()).map(total).collect()
     }
@@ -455,8 +467,11 @@ impl Series {
     /// The queueing delay on each measurer's path, for those that got anything back and have accounts.
     pub(crate) fn queues(&self) -> Vec<Queue> {
         let lead = self.schedule.lead_s as usize;
-        let queue = |it: &Reported| {
-            Queue::of(it.assignment.measurer, it.accounts.iter().skip(lead).flatten())
+        let queue = |reported: &Reported| {
+            Queue::from_accounts(
+                reported.assignment.measurer,
+                reported.accounts.iter().skip(lead).flatten(),
+            )
         };
         self.measurers.iter().filter(|measurer| measurer.bytes > 0).filter_map(queue).collect()
     }
@@ -495,7 +510,7 @@ fn mean(totals: &[u64], count: usize) -> u64 {
 
 /// The spread of the seconds' totals; zero without any.
 pub(crate) fn spread(seconds: &[SecondTotals]) -> Spread {
-    Spread::of(&sorted_totals(seconds)).unwrap_or_default()
+    Spread::from_sorted(&sorted_totals(seconds)).unwrap_or_default()
 }
 
 fn sorted_totals(seconds: &[SecondTotals]) -> Vec<u64> {

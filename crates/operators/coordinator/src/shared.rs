@@ -53,19 +53,19 @@ const ALIGNED_S: u64 = 1;
 pub fn share_aligned(records: &mut [&mut Record]) {
     let mut those: Vec<Part<'_>> =
         records.iter_mut().filter_map(|record| Part::of(record)).collect();
-    let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
-    those.retain(|it| !it.seconds.is_empty() && it.seconds.len() * 2 >= longest);
-    let starts = || those.iter().map(|it| it.started_unix_s);
+    let longest = those.iter().map(|relay| relay.seconds.len()).max().unwrap_or(0);
+    those.retain(|relay| !relay.seconds.is_empty() && relay.seconds.len() * 2 >= longest);
+    let starts = || those.iter().map(|relay| relay.started_unix_s);
     let Some((first, last)) = starts().min().zip(starts().max()) else { return };
     if those.len() < 2 || last - first > ALIGNED_S {
         return;
     }
-    those.iter_mut().for_each(|it| it.is_exact = true);
+    those.iter_mut().for_each(|relay| relay.is_exact = true);
     let machine = at_one_time(&those);
     let claims: Vec<Claim> = those.iter().map(Part::claim).collect();
     let relays = u32::try_from(those.len()).unwrap_or(u32::MAX);
-    for (it, part) in those.iter_mut().zip(divide(machine, &claims)) {
-        it.record.set_share(part, relays, Rate::from_byte_per_s(machine), true);
+    for (relay, part) in those.iter_mut().zip(divide(machine, &claims)) {
+        relay.record.set_share(part, relays, Rate::from_byte_per_s(machine), true);
     }
 }
 
@@ -75,10 +75,10 @@ pub fn share_aligned(records: &mut [&mut Record]) {
 /// could have used the whole machine at another time. A relay for which nothing is left has no estimate:
 /// [`Failure::RelayNotNow`].
 pub fn share_machine(records: &mut [(&mut Record, bool)]) {
-    let is_aligned = |it: &Record| it.shared.is_some_and(|shared| shared.is_aligned);
+    let is_aligned = |record: &Record| record.shared.is_some_and(|shared| shared.is_aligned);
     records.sort_by_key(|(record, is_on_time)| (!is_aligned(record), !is_on_time));
     let measured = |(record, _): &&(&mut Record, bool)| record.capacity().is_some();
-    let aligned = records.iter().filter(measured).filter(|(it, _)| is_aligned(it)).count();
+    let aligned = records.iter().filter(measured).filter(|(record, _)| is_aligned(record)).count();
     let on_time = records.iter().filter(measured).filter(|(_, is_on_time)| *is_on_time).count();
     let mut all: Vec<Part<'_>> = records
         .iter_mut()
@@ -89,23 +89,24 @@ pub fn share_machine(records: &mut [(&mut Record, bool)]) {
         return;
     }
     let joint = at_one_time(&all);
-    let single = all.iter().map(|it| it.claim().alone).max().unwrap_or(0);
+    let single = all.iter().map(|relay| relay.claim().alone).max().unwrap_or(0);
     let first = if aligned > 0 { aligned } else { on_time.max(1) };
     let is_known = aligned > 0 || on_time == 1;
     let (early, late) = if is_known { all.split_at_mut(first) } else { all.split_at_mut(0) };
-    let sum =
-        |those: &[Part<'_>]| those.iter().map(|it| it.claim().alone).fold(0, u64::saturating_add);
+    let sum = |those: &[Part<'_>]| {
+        those.iter().map(|relay| relay.claim().alone).fold(0, u64::saturating_add)
+    };
     let (theirs, relays) = (sum(early), u32::try_from(early.len() + late.len()));
     let machine = theirs.max(single).max(joint);
     let (relays, whole) = (relays.unwrap_or(u32::MAX), Rate::from_byte_per_s(machine));
-    for it in early {
-        let part = it.claim().alone;
-        it.record.set_share(part, relays, whole, false);
+    for relay in early {
+        let part = relay.claim().alone;
+        relay.record.set_share(part, relays, whole, false);
     }
     // A late relay showed each of its seconds at another time than the others, so it has no guaranteed minimum.
-    let claims: Vec<Claim> = late.iter().map(|it| Claim { floor: 0, ..it.claim() }).collect();
-    for (it, part) in late.iter_mut().zip(divide(machine - theirs, &claims)) {
-        it.record.set_share(part, relays, whole, false);
+    let claims: Vec<Claim> = late.iter().map(|relay| Claim { floor: 0, ..relay.claim() }).collect();
+    for (relay, part) in late.iter_mut().zip(divide(machine - theirs, &claims)) {
+        relay.record.set_share(part, relays, whole, false);
     }
 }
 
@@ -140,15 +141,15 @@ struct Claim {
 /// exceed the capacity.
 fn divide(machine: u64, claims: &[Claim]) -> Vec<u64> {
     let sum = |of: fn(&Claim) -> u64| claims.iter().map(of).map(u128::from).sum::<u128>();
-    let (alone, floors) = (sum(|it| it.alone), sum(|it| it.floor));
+    let (alone, floors) = (sum(|claim| claim.alone), sum(|claim| claim.floor));
     if alone <= u128::from(machine) {
         return claims.iter().map(|claim| claim.alone).collect();
     }
     let left = u128::from(machine).saturating_sub(floors);
     let above = (alone - floors).max(1);
-    let part = |it: &Claim| {
-        let more = u128::from(it.alone - it.floor) * left / above;
-        it.floor.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+    let part = |claim: &Claim| {
+        let more = u128::from(claim.alone - claim.floor) * left / above;
+        claim.floor.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
     };
     claims.iter().map(part).collect()
 }
@@ -203,29 +204,32 @@ impl<'a> Part<'a> {
 /// taken over all seconds that the first relay's round should have had. A missing second of a round that ended early
 /// counts as zero.
 fn at_one_time(those: &[Part<'_>]) -> u64 {
-    let Some(first) =
-        those.iter().filter(|it| !it.seconds.is_empty()).min_by_key(|it| it.started_unix_s)
+    let Some(first) = those
+        .iter()
+        .filter(|relay| !relay.seconds.is_empty())
+        .min_by_key(|relay| relay.started_unix_s)
     else {
         return 0;
     };
     let later_s =
-        |it: &Part<'_>| first.started_unix_s.cast_signed() - it.started_unix_s.cast_signed();
+        |relay: &Part<'_>| first.started_unix_s.cast_signed() - relay.started_unix_s.cast_signed();
     let seconds: Vec<u32> = {
         let mut all: Vec<u32> = first.seconds.keys().copied().collect();
-        let exact = those.iter().filter(|it| it.is_exact && first.is_exact);
-        all.extend(exact.flat_map(|it| it.seconds.keys().copied()));
+        let exact = those.iter().filter(|relay| relay.is_exact && first.is_exact);
+        all.extend(exact.flat_map(|relay| relay.seconds.keys().copied()));
         all.sort_unstable();
         all.dedup();
         all
     };
-    let of = |it: &Part<'_>, second: u32| {
-        if core::ptr::eq(it, first) || (it.is_exact && first.is_exact) {
-            it.seconds.get(&second).copied().unwrap_or(0)
+    let of = |relay: &Part<'_>, second: u32| {
+        if core::ptr::eq(relay, first) || (relay.is_exact && first.is_exact) {
+            relay.seconds.get(&second).copied().unwrap_or(0)
         } else {
-            it.overlapping(second, later_s(it))
+            relay.overlapping(second, later_s(relay))
         }
     };
-    let sum = |second: &u32| those.iter().map(|it| of(it, *second)).fold(0, u64::saturating_add);
+    let sum =
+        |second: &u32| those.iter().map(|relay| of(relay, *second)).fold(0, u64::saturating_add);
     let mut sums: Vec<u64> = seconds.iter().map(sum).collect();
     let whole = first.record.params.seconds as usize;
     if sums.len() < whole {
@@ -262,13 +266,18 @@ pub fn fit_machine(estimates: &mut [(u64, Rate)], slot: Duration, begun_unix_s: 
         }
     }
     let of = |estimates: &[(u64, Rate)], places: &[usize]| -> u64 {
-        let bytes =
-            places.iter().filter_map(|place| estimates.get(*place)).map(|it| it.1.as_byte_per_s());
+        let bytes = places
+            .iter()
+            .filter_map(|place| estimates.get(*place))
+            .map(|(_, rate)| rate.as_byte_per_s());
         bytes.fold(0, u64::saturating_add)
     };
     let most = slots.iter().map(|places| of(estimates, places)).max().unwrap_or(0);
     let is_old = |places: &Vec<usize>| {
-        places.first().and_then(|place| estimates.get(*place)).is_some_and(|it| it.0 < begun_unix_s)
+        places
+            .first()
+            .and_then(|place| estimates.get(*place))
+            .is_some_and(|(at, _)| *at < begun_unix_s)
     };
     let (old, new): (Vec<_>, Vec<_>) = slots.iter().cloned().partition(is_old);
     let mut left = most;

@@ -137,10 +137,11 @@ impl SlotSchedule {
         let by_id: BTreeMap<RsaId, &Arrival> =
             arrivals.iter().map(|arrival| (arrival.relay, arrival)).collect();
         // New relays come afterwards. Those that share a machine with old ones are measured with them.
-        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.priority == Priority::Known);
+        let is_old =
+            |relay| by_id.get(&relay).is_some_and(|arrival| arrival.priority == Priority::Known);
         let has_old = |machine: &Machine| machine.relays().any(is_old);
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
-        let with_due = |it: &Machine| (it.clone(), due_by(it.relays(), &by_id));
+        let with_due = |machine: &Machine| (machine.clone(), due_by(machine.relays(), &by_id));
         let mut schedule = Self {
             relays: BTreeMap::new(),
             plan: plan(planned.iter().map(with_due).collect()).for_team(own),
@@ -156,7 +157,8 @@ impl SlotSchedule {
             .filter(|relay| schedule.plan.slot(*relay, own).is_some_and(|slot| slot < now))
             .collect();
         let known = arrivals.iter().filter(|arrival| members.contains(&arrival.relay));
-        let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, schedule.member(it))).collect();
+        let known: Vec<(RsaId, Member)> =
+            known.map(|arrival| (arrival.relay, schedule.member(arrival))).collect();
         schedule.relays.extend(known);
         schedule.plan.advance_to(now);
         // Some relays that this plan measured before the coordinator restarted have another slot ahead.

@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn seconds(rates: impl IntoIterator<Item = u64>) -> Vec<SecondTotals> {
-        let total = |(second, bytes)| SecondTotals::of(second, bytes, None, 0.25);
+        let total = |(second, bytes)| SecondTotals::new(second, bytes, None, 0.25);
         (0..).zip(rates).map(total).collect()
     }
 
@@ -274,7 +274,7 @@ mod tests {
             relay in 1_000_000u64..1_000_000_000, half in 1_000_000u64..1_000_000_000,
         ) {
             let (first, second) = (half.min(relay), (2 * half).min(relay));
-            let rates = (0..24u32).map(|it| if it < 12 { first } else { second });
+            let rates = (0..24u32).map(|number| if number < 12 { first } else { second });
             let schedule = Schedule { lead_s: 0, held_back_s: Some(12), few_circuits_s: 0 };
             let halves = schedule.halves(&seconds(rates)).expect("long enough");
             if !halves.is_held_back() {

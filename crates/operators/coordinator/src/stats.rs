@@ -64,7 +64,7 @@ pub struct Spread {
 impl Spread {
     /// The spread of `sorted`, which ascends; `None` if it is empty.
     #[must_use]
-    pub fn of(sorted: &[u64]) -> Option<Self> {
+    pub fn from_sorted(sorted: &[u64]) -> Option<Self> {
         Some(Self {
             min: *sorted.first()?,
             lower_quartile: Percentile::P25.of(sorted)?,

@@ -166,7 +166,7 @@ mod tests {
             let reports = [member(0, &[(1, &claims)]), member(1, &[(0, &truths)])];
             let most = truths.iter().map(|(_, received)| *received).max().unwrap_or(0);
             let found = team_capacities(3, &reports);
-            prop_assert!(bytes(&found[0]).is_some_and(|it| it <= most));
+            prop_assert!(bytes(&found[0]).is_some_and(|capacity| capacity <= most));
         }
     }
 }

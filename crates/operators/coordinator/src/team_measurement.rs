@@ -462,8 +462,9 @@ impl TeamMeasurement {
     fn give_order(&mut self, now: Instant, mut plan: RoundPlan) {
         plan.nonce = self.next_nonce();
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-        let key =
-            |it: &Assignment| self.request.members.get(it.measurer.0).map(|member| member.key);
+        let key = |assignment: &Assignment| {
+            self.request.members.get(assignment.measurer.0).map(|member| member.key)
+        };
         let terms = OrderTerms {
             round: plan.round,
             measurers: plan.assignments.iter().filter_map(key).collect(),

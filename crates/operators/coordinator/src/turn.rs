@@ -229,7 +229,7 @@ mod tests {
         let guess = Rate::from_bit_per_s(10);
         for (rounds_max, rounds) in [(0, 1), (1, 1), (2, 2), (12, 12)] {
             let turns = |next: fn(Attempt) -> Option<Attempt>| {
-                core::iter::successors(Some(Attempt::first(guess, rounds_max)), |it| next(*it))
+                core::iter::successors(Some(Attempt::first(guess, rounds_max)), |turn| next(*turn))
                     .count()
             };
             assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);

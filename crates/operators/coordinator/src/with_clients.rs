@@ -24,8 +24,8 @@ impl PastEstimate {
     #[must_use]
     pub fn bounds_with_clients(&self, params: &Params) -> Option<Bounds> {
         let most = self.with_clients(Rate::from_bit_per_s(u64::MAX), params)?;
-        let upper = Bounds::of(most, true, params).upper;
-        Some(Bounds { upper, ..Bounds::of(self.capacity, false, params) })
+        let upper = Bounds::new(most, true, params).upper;
+        Some(Bounds { upper, ..Bounds::new(self.capacity, false, params) })
     }
 }
 

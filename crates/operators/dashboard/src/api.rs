@@ -13,28 +13,29 @@ use store::{Measurement, RelayRow};
 
 pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let now = shared.now();
-    let it = shared.read(move |store| store.overview(now)).await?;
-    let [conclusive, lower_bound, failed] = it.endings;
-    let causes = it.causes.iter().map(|cause| {
+    let overview = shared.read(move |store| store.overview(now)).await?;
+    let [conclusive, lower_bound, failed] = overview.endings;
+    let causes = overview.causes.iter().map(|cause| {
         json!({"name": cause.name, "blame": cause.blame, "count": cause.count, "example": cause.example})
     });
     Ok(Json(json!({
         "now_unix_s": now,
-        "progress": it.progress.map(|progress| json!({
+        "progress": overview.progress.map(|progress| json!({
             "at_unix_s": progress.at_unix_s, "period_unix_s": progress.period_unix_s, "waiting": progress.counts.waiting,
             "running": progress.counts.running, "done": progress.counts.done, "without_slot": progress.counts.without_slot,
         })),
-        "relays_with_estimate": it.relays,
-        "capacity_byte_s": it.capacity.as_byte_per_s(),
+        "relays_with_estimate": overview.relays,
+        "capacity_byte_s": overview.capacity.as_byte_per_s(),
         "last_day": {
-            "conclusive": conclusive, "lower_bound": lower_bound, "failed": failed, "broken_off": it.broken_off,
+            "conclusive": conclusive, "lower_bound": lower_bound, "failed": failed,
+            "broken_off": overview.broken_off,
             "causes": causes.collect::<Vec<_>>(),
         },
-        "consensus": it.consensus.map(|consensus| json!({
+        "consensus": overview.consensus.map(|consensus| json!({
             "valid_after_unix_s": consensus.valid_after_unix_s, "relays": consensus.relays, "to_be_measured": consensus.to_be_measured,
             "signers": consensus.signers,
         })),
-        "bandwidth_file": it.file.map(|file| json!({
+        "bandwidth_file": overview.file.map(|file| json!({
             "created_unix_s": file.created_unix_s, "path": file.path, "lines": file.lines, "voted": file.voted,
         })),
         "gate": Published::read(&shared.options.file).gate,
@@ -85,16 +86,17 @@ pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, ErrorResp
     Ok(Json(json!({"periods": periods.collect::<Vec<_>>()})))
 }
 
-fn of_relay(it: &RelayRow) -> Value {
-    json!(RelayLine::from(it))
+fn of_relay(row: &RelayRow) -> Value {
+    json!(RelayLine::from(row))
 }
 
-fn of_measurement(it: &Measurement) -> Value {
+fn of_measurement(measurement: &Measurement) -> Value {
     json!({
-        "id": it.id, "period_unix_s": it.period_unix_s, "turn": it.number, "slot": it.slot,
-        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.name(), "is_final": it.is_final,
-        "mode": it.mode,
-        "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "rounds": it.rounds, "cause": it.cause,
-        "reason": it.reason, "blame": it.blame,
+        "id": measurement.id, "period_unix_s": measurement.period_unix_s, "turn": measurement.number,
+        "slot": measurement.slot, "started_unix_s": measurement.started_unix_s,
+        "ended_unix_s": measurement.ended_unix_s, "state": measurement.state.name(), "is_final": measurement.is_final,
+        "mode": measurement.mode,
+        "capacity_byte_s": measurement.capacity.map(Rate::as_byte_per_s), "rounds": measurement.rounds,
+        "cause": measurement.cause, "reason": measurement.reason, "blame": measurement.blame,
     })
 }

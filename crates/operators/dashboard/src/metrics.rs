@@ -33,11 +33,11 @@ pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
     let now = shared.now();
     let progress = shared.read(|store| store.progress()).await;
     match progress {
-        Ok(Some(it)) if it.at_unix_s.saturating_add(SILENT_S) >= now => {
+        Ok(Some(progress)) if progress.at_unix_s.saturating_add(SILENT_S) >= now => {
             (StatusCode::OK, "ok\n".to_owned())
         }
-        Ok(Some(it)) => {
-            let silent_s = now.saturating_sub(it.at_unix_s);
+        Ok(Some(progress)) => {
+            let silent_s = now.saturating_sub(progress.at_unix_s);
             let problem = format!("the coordinator has not reported for {silent_s} s\n");
             (StatusCode::SERVICE_UNAVAILABLE, problem)
         }
@@ -192,10 +192,10 @@ fn text(
     let labels: Vec<_> =
         measurers.iter().map(|measurer| [("measurer", measurer.address.as_str())]).collect();
     let labelled = || labels.iter().map(|label| &label[..]).zip(measurers);
-    let up: Vec<_> = labelled().map(|(it, row)| (it, u64::from(row.state == "up"))).collect();
+    let up: Vec<_> = labelled().map(|(label, row)| (label, u64::from(row.state == "up"))).collect();
     gauge("measurer_up", "Whether a measurer responds.", &up);
     let capacities: Vec<_> =
-        labelled().map(|(it, row)| (it, row.capacity.as_byte_per_s())).collect();
+        labelled().map(|(label, row)| (label, row.capacity.as_byte_per_s())).collect();
     gauge("measurer_capacity_bytes_per_second", "Capacity of a measurer.", &capacities);
     gate_metrics(&mut text, published.gate.as_ref());
     text.into_string()

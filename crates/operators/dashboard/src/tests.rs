@@ -36,10 +36,10 @@ impl Running {
         let mut store = Store::open(&path).expect("new");
         fill(&mut store);
         drop(store);
-        Self::of(folder, path)
+        Self::with_usual_limits(folder, path)
     }
 
-    fn of(folder: TempDir, store: PathBuf) -> Self {
+    fn with_usual_limits(folder: TempDir, store: PathBuf) -> Self {
         Self::with(Limits::USUAL, folder, store)
     }
 
@@ -472,7 +472,7 @@ fn the_api_has_the_data_of_the_pages() {
     assert_eq!(json("/api/relays?search=relay3")["relays"][0]["nickname"], "relay3");
     let relay = json(&format!("/api/relays/{}", "02".repeat(20)));
     assert_eq!(relay["measurements"][0]["state"], "running");
-    assert!(relay["explanation"].as_array().is_some_and(|it| !it.is_empty()));
+    assert!(relay["explanation"].as_array().is_some_and(|lines| !lines.is_empty()));
     assert_eq!(json("/api/measurers")["measurers"][0]["state"], "up");
     assert_eq!(json("/api/periods")["periods"][0]["measurements"], 1);
     let metrics = running.page("/metrics");
@@ -482,7 +482,7 @@ fn the_api_has_the_data_of_the_pages() {
         "flashflow_coordinator_measurer_up{measurer=\"127.0.0.1:7100\"} 1",
         "flashflow_coordinator_fallen_relays 0",
     ] {
-        assert!(metrics.lines().any(|it| it == line), "no {line} in\n{metrics}");
+        assert!(metrics.lines().any(|other| other == line), "no {line} in\n{metrics}");
     }
     testbin::monitoring::assert_exported(&metrics, &["flashflow_coordinator_", "flashflow_gate_"]);
     assert_eq!(running.get("/health"), (200, "ok\n".to_owned()));
@@ -556,7 +556,7 @@ fn no_response_contains_a_future_seed_or_slot() {
 fn the_dashboard_waits_for_a_missing_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
-    let running = Running::of(folder, path.clone());
+    let running = Running::with_usual_limits(folder, path.clone());
     let (status, text) = running.get("/");
     assert_eq!(status, 503);
     assert!(text.contains("there is no store"), "{text}");

@@ -222,11 +222,11 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
     ] {
         browser.open(&format!("{base}{page}"));
         let width = browser.evaluate("document.documentElement.scrollWidth");
-        assert!(width.as_u64().is_some_and(|it| it <= 360), "{page} is {width} px wide");
+        assert!(width.as_u64().is_some_and(|width| width <= 360), "{page} is {width} px wide");
         for landmark in ["main", "header", "nav", "footer", "h1"] {
             let count =
                 browser.evaluate(&format!("document.querySelectorAll('{landmark}').length"));
-            assert!(count.as_u64().is_some_and(|it| it >= 1), "no {landmark} on {page}");
+            assert!(count.as_u64().is_some_and(|count| count >= 1), "no {landmark} on {page}");
         }
         let unnamed = "[...document.querySelectorAll('input:not([type=hidden]), select')]
             .filter(it => it.labels.length === 0).length";

@@ -28,7 +28,7 @@ impl Cache {
     /// Replaces all documents. The compressed text of all descriptors is kept if no descriptor has
     /// changed.
     pub fn set(&self, mut documents: Documents) {
-        let all = AllDescriptors::of(&documents);
+        let all = AllDescriptors::from_documents(&documents);
         let before = Arc::clone(&self.get().all);
         documents.all = if before.has_same_texts(&all) { before } else { Arc::new(all) };
         *self.documents.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(documents);

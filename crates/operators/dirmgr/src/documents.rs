@@ -302,7 +302,8 @@ impl Documents {
     /// Keeps only the latest certificates of this authority.
     fn drop_older_certificates(&mut self, identity: Fingerprint) {
         let own = self.certificates.iter().filter(|((of, _), _)| *of == identity);
-        let mut own: Vec<_> = own.map(|(name, it)| (it.published, *name)).collect();
+        let mut own: Vec<_> =
+            own.map(|(name, certificate)| (certificate.published, *name)).collect();
         own.sort_unstable();
         let surplus = own.len().saturating_sub(CERTIFICATES_OF_ONE_MAX);
         for (_, name) in &own[..surplus] {

@@ -85,8 +85,8 @@ const AUTHORITIES: [Authority; 9] = [
 /// The addresses of the authorities' directory ports, and the identities that sign consensuses.
 #[must_use]
 pub fn authorities() -> (Vec<SocketAddr>, Vec<Fingerprint>) {
-    let parsed = |it: &Authority| -> Option<(SocketAddr, Fingerprint)> {
-        it.directory.parse().ok().zip(it.identity.parse().ok())
+    let parsed = |authority: &Authority| -> Option<(SocketAddr, Fingerprint)> {
+        authority.directory.parse().ok().zip(authority.identity.parse().ok())
     };
     AUTHORITIES.iter().filter_map(parsed).unzip()
 }
@@ -107,14 +107,14 @@ pub struct AuthorityRelay {
 /// The authorities as relays.
 #[must_use]
 pub fn authority_relays() -> Vec<AuthorityRelay> {
-    let parsed = |it: &Authority| {
-        let directory: SocketAddr = it.directory.parse().ok()?;
-        let or_port = SocketAddr::new(directory.ip(), it.or_port);
+    let parsed = |authority: &Authority| {
+        let directory: SocketAddr = authority.directory.parse().ok()?;
+        let or_port = SocketAddr::new(directory.ip(), authority.or_port);
         Some(AuthorityRelay {
-            nickname: it.nickname,
+            nickname: authority.nickname,
             directory,
             or_port,
-            fingerprint: it.fingerprint.parse().ok()?,
+            fingerprint: authority.fingerprint.parse().ok()?,
         })
     };
     AUTHORITIES.iter().filter_map(parsed).collect()
@@ -134,8 +134,10 @@ mod tests {
     /// The executable contains lines `NAME orport=N v3ident=FP … ADDRESS:PORT FP`; the last fingerprint may have spaces.
     #[test]
     fn the_authorities_are_those_of_the_installed_tor() {
-        let path =
-            ["/usr/bin/tor", "/usr/sbin/tor"].map(Path::new).into_iter().find(|it| it.is_file());
+        let path = ["/usr/bin/tor", "/usr/sbin/tor"]
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.is_file());
         let Some(path) = path else { skip::this_test!("no tor in /usr/bin or /usr/sbin") };
         let program = std::fs::read(path).expect("readable");
         let texts = program.split(|byte| !(b' '..=b'~').contains(byte));
@@ -150,10 +152,15 @@ mod tests {
                 Some((name.to_owned(), address, identity, port.parse().ok()?, words.collect()))
             })
             .collect();
-        let owned = |it: &Authority| {
-            let [nickname, directory, identity, fingerprint] =
-                [it.nickname, it.directory, it.identity, it.fingerprint].map(str::to_owned);
-            (nickname, directory, identity, it.or_port, fingerprint)
+        let owned = |authority: &Authority| {
+            let [nickname, directory, identity, fingerprint] = [
+                authority.nickname,
+                authority.directory,
+                authority.identity,
+                authority.fingerprint,
+            ]
+            .map(str::to_owned);
+            (nickname, directory, identity, authority.or_port, fingerprint)
         };
         let mut ours: Vec<(String, String, String, u16, String)> =
             AUTHORITIES.iter().map(owned).collect();

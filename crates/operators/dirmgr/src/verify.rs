@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn only_trusted_authorities_with_valid_certificates_have_signed() {
         let [a, b, c] = authorities();
-        let certificates = [a, b, c].map(|it| it.certificate.clone()).concat();
-        let names = [a, b, c].map(|it| it.name().0);
+        let certificates = [a, b, c].map(|authority| authority.certificate.clone()).concat();
+        let names = [a, b, c].map(|authority| authority.name().0);
         let text = signed_by(&[a, b]);
         let count = |trusted: &[Fingerprint], text: &[u8], certificates: &str, now| {
             let trusted = trusted.iter().copied().collect();

@@ -29,14 +29,16 @@ pub fn pairs<'d>(
     let mut declared: BTreeMap<Fingerprint, Declaration> = BTreeMap::new();
     let mut families: BTreeMap<FamilyId, BTreeSet<Fingerprint>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for it in descriptors {
-        let nickname = it.nickname.to_lowercase();
-        declared.insert(it.fingerprint, Declaration { nickname, family: it.family() });
-        let ProvenFamilies { families: ids, problems: theirs } = proven_families(it, now_unix_s);
+    for descriptor in descriptors {
+        let nickname = descriptor.nickname.to_lowercase();
+        declared
+            .insert(descriptor.fingerprint, Declaration { nickname, family: descriptor.family() });
+        let ProvenFamilies { families: ids, problems: theirs } =
+            proven_families(descriptor, now_unix_s);
         for id in ids {
-            families.entry(id).or_default().insert(it.fingerprint);
+            families.entry(id).or_default().insert(descriptor.fingerprint);
         }
-        problems.extend(theirs.into_iter().map(|problem| (it.fingerprint, problem)));
+        problems.extend(theirs.into_iter().map(|problem| (descriptor.fingerprint, problem)));
     }
     if let Some((relay, problem)) = problems.first() {
         tracing::warn!(
@@ -156,7 +158,8 @@ mod tests {
             parse_all(include_bytes!("../../../engine/netdoc/tests/data/server-descriptors"));
         let [a, b] = [&descriptors[0], &descriptors[1]];
         assert_ne!(a.nickname, b.nickname);
-        let (hex, name) = (|it: &ServerDescriptor<'_>| it.fingerprint.to_string(), "dC6JGK5b");
+        let (hex, name) =
+            (|descriptor: &ServerDescriptor<'_>| descriptor.fingerprint.to_string(), "dC6JGK5b");
         assert!(a.nickname.as_str().eq_ignore_ascii_case(name));
         let spellings = [hex(a), hex(a).to_lowercase(), format!("${}", hex(a)), name.to_owned()];
         for of_b in &spellings {

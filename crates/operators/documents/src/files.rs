@@ -91,7 +91,7 @@ pub fn newest<'t>(path: &Path, text: &'t [u8]) -> Result<Newest<'t>, Error> {
     let found = descriptor::newest(text);
     if found.descriptors.is_empty() {
         let what = input::describe(text)
-            .filter(|_| found.bad.first().is_none_or(|it| it.line == it.first_line));
+            .filter(|_| found.bad.first().is_none_or(|bad| bad.line == bad.first_line));
         let problem = match (what, found.dropped()) {
             (Some(what), _) => format!("no server descriptors: it is {what}"),
             (None, Some(dropped)) => format!("no server descriptor can be read: {dropped}"),

@@ -85,13 +85,19 @@ impl Documents {
             avg_bytes_s: descriptor.bandwidth_avg_bytes_s,
             observed_bytes_s: descriptor.bandwidth_observed_bytes_s,
         };
-        let bandwidths = named.iter().map(|(relay, it)| (*relay, bandwidths(it))).collect();
-        let ed25519 = named.iter().filter_map(|(relay, it)| Some((*relay, it.ed25519?))).collect();
+        let bandwidths =
+            named.iter().map(|(relay, descriptor)| (*relay, bandwidths(descriptor))).collect();
+        let ed25519 = named
+            .iter()
+            .filter_map(|(relay, descriptor)| Some((*relay, descriptor.ed25519?)))
+            .collect();
         let contact = |descriptor: &netdoc::ServerDescriptor<'_>| {
             descriptor.contact().map(|contact| contact.into_owned())
         };
-        let contacts =
-            named.iter().map(|(relay, it)| (*relay, contact(it).unwrap_or_default())).collect();
+        let contacts = named
+            .iter()
+            .map(|(relay, descriptor)| (*relay, contact(descriptor).unwrap_or_default()))
+            .collect();
         let families = families::pairs(named.values(), now_unix_s);
         Ok(Self { what, consensus, signers: None, families, bandwidths, ed25519, contacts })
     }
@@ -158,7 +164,8 @@ impl Documents {
         };
         let mode = estimate.mode.map(|mode| (MODE, name(mode).to_owned()));
         let is_conclusive = estimate.is_conclusive;
-        let conclusive = is_conclusive.map(|it| (CONCLUSIVE, u8::from(it).to_string()));
+        let conclusive =
+            is_conclusive.map(|is_conclusive| (CONCLUSIVE, u8::from(is_conclusive).to_string()));
         let sockets = estimate.sockets.map(|sockets| (SOCKETS, sockets.to_string()));
         let with_clients = with_clients.map(|rate| (WITH_CLIENTS, rate.to_string()));
         let capacity = Some((CAPACITY, capacity.to_string()));

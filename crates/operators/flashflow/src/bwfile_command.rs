@@ -202,7 +202,8 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
     let lines: BTreeMap<_, _> =
         parsed.file.relays.iter().map(|relay| (relay.node_id, relay)).collect();
     if let Some(name) = &options.relay {
-        let line = parsed.file.find(name).map_err(|it| bad(&options.file, &it.to_string()))?;
+        let line =
+            parsed.file.find(name).map_err(|error| bad(&options.file, &error.to_string()))?;
         let relay = line.node_id;
         let voted = report.relays.get(&relay);
         let extra: BTreeMap<&str, &str> =
@@ -316,10 +317,10 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     let mut all: Vec<(&Fingerprint, Option<u32>, Option<u32>)> =
         added.chain(removed).chain(both).collect();
     // The largest change comes first.
-    let weight = |it: &(&Fingerprint, Option<u32>, Option<u32>)| {
-        it.1.unwrap_or(0).abs_diff(it.2.unwrap_or(0))
+    let weight = |(_, before, now): &(&Fingerprint, Option<u32>, Option<u32>)| {
+        before.unwrap_or(0).abs_diff(now.unwrap_or(0))
     };
-    all.sort_by_key(|it| (std::cmp::Reverse(weight(it)), *it.0));
+    all.sort_by_key(|change| (std::cmp::Reverse(weight(change)), *change.0));
     for (relay, before, now) in &all {
         let kb = |bw: &Option<u32>| bw.map_or_else(|| "none".to_owned(), |bw| format!("{bw} KB/s"));
         let ratio = before.zip(*now).map(ratio);

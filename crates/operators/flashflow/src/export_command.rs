@@ -132,7 +132,7 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let of =
         |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    of(one).is_some_and(|it| of(other) == Some(it))
+    of(one).is_some_and(|file| of(other) == Some(file))
 }
 
 fn file_error(path: &Path, source: io::Error) -> Error {
@@ -162,19 +162,23 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u6
             wanted.map(PathLine::from).try_for_each(emit)
         }),
         What::Measurements => table(format, out, |emit| {
-            each(options, reader, relay, |it| emit(MeasurementLine::from(it)))
+            each(options, reader, relay, |measurement| emit(MeasurementLine::from(measurement)))
         }),
         What::Seconds => table(format, out, |emit| {
-            each(options, reader, relay, |it| {
-                it.seconds.iter().map(|second| SecondLine::of(it, second)).try_for_each(&mut *emit)
+            each(options, reader, relay, |measurement| {
+                measurement
+                    .seconds
+                    .iter()
+                    .map(|second| SecondLine::new(measurement, second))
+                    .try_for_each(&mut *emit)
             })
         }),
         What::Records => write_json_lines(out, |emit| {
-            each(options, reader, relay, |it| {
-                let Some(record) = reader.record(it.id)? else { return Ok(()) };
+            each(options, reader, relay, |measurement| {
+                let Some(record) = reader.record(measurement.id)? else { return Ok(()) };
                 let mut value: Value = json!(record);
-                value["period_unix_s"] = json!(it.period_unix_s);
-                value["turn"] = json!(it.number);
+                value["period_unix_s"] = json!(measurement.period_unix_s);
+                value["turn"] = json!(measurement.number);
                 emit(value)
             })
         }),

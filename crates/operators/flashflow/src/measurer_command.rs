@@ -512,7 +512,9 @@ fn server_options(path: &Path, checked: &Checked) -> Result<ServerOptions, Error
         sockets_max,
         members: Box::new(move || {
             let member = LocalMember::new(site_of_members.clone(), options.clone());
-            member.map(|member| Box::new(member) as _).map_err(|error| MemberError::of(&error))
+            member
+                .map(|member| Box::new(member) as _)
+                .map_err(|error| MemberError::from_error(&error))
         }),
         site,
         pumps,

@@ -140,7 +140,8 @@ fn check(
             return Err(Error::Failed(format!("the opt-in list {}: {error}", path.display())));
         }
     }
-    let relays: BTreeSet<RsaId> = read.iter().flat_map(Consent::entries).map(|it| it.0).collect();
+    let relays: BTreeSet<RsaId> =
+        read.iter().flat_map(Consent::entries).map(|(relay, _)| relay).collect();
     let mut problems = 0;
     let mut show = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
         problems += 1;
@@ -151,7 +152,7 @@ fn check(
         });
     };
     let maps: Vec<BTreeMap<RsaId, &BTreeSet<IpAddr>>> =
-        read.iter().map(|it| it.entries().collect()).collect();
+        read.iter().map(|consent| consent.entries().collect()).collect();
     for relay in &relays {
         let named = maps.iter().find_map(|map| map.get(relay).copied());
         for (list, map) in lists.iter().zip(&maps) {

@@ -232,7 +232,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
             return Err(Error::Usage(format!("--{name} {share}: not from 0 to 1")));
         }
     }
-    let settings = Settings::of(options)?;
+    let settings = Settings::from_options(options)?;
     // A second turn has twice the load.
     let loads_of_relay = MEASUREMENTS_OF_RELAY * 2.0_f64.mul_add(options.second_turns, 1.0);
     let network = Network::read(options, &settings)?;
@@ -285,7 +285,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         });
     }
     let filled: Vec<Vec<f64>> =
-        teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
+        teams.iter().enumerate().map(|(team, room)| fill(&plan, team, room.capacity)).collect();
     let usage = Usage::new(&filled);
     output.text(picture::text(&filled, slot_s));
     if let Some(path) = &options.svg {
@@ -391,10 +391,11 @@ impl Short {
         let needs = |machine: &Machine| machine.guess().scaled(excess);
         let mut short: Vec<&Machine> =
             machines.iter().filter(|machine| needs(machine) > team).collect();
-        short.sort_by_key(|it| std::cmp::Reverse(it.guess()));
-        let names = short.iter().flat_map(|it| it.relays()).filter_map(|id| network.relay(id));
+        short.sort_by_key(|machine| std::cmp::Reverse(machine.guess()));
+        let names =
+            short.iter().flat_map(|machine| machine.relays()).filter_map(|id| network.relay(id));
         Self {
-            relays: short.iter().map(|it| it.count() as usize).sum(),
+            relays: short.iter().map(|machine| machine.count() as usize).sum(),
             machines: short.len(),
             names: names.map(|name| name.nickname.clone()).take(Self::NAMED).collect(),
             largest: machines.iter().map(needs).max().unwrap_or_default(),
@@ -405,7 +406,7 @@ impl Short {
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [team, largest] = [self.team, self.largest].map(|it| it.as_mbit_per_s());
+        let [team, largest] = [self.team, self.largest].map(|rate| rate.as_mbit_per_s());
         if self.relays == 0 {
             return write!(
                 f,

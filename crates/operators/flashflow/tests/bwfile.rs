@@ -60,9 +60,11 @@ fn a_check_reports_problems_beyond_those_of_tor() {
     // Authorities vote with it.
     wrong.assert_code(0);
     let found = wrong.values();
-    let kind = |kind: &str| found.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+    let kind = |kind: &str| found.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
     assert_eq!((kind("skipped")[0]["line"].clone(), kind("skipped").len()), (json!(6), 1));
-    assert!(kind("advice").iter().any(|it| it["what"].as_str().expect("text").contains("bw=0")));
+    assert!(
+        kind("advice").iter().any(|value| value["what"].as_str().expect("text").contains("bw=0"))
+    );
     assert_eq!(check("wrong", &["--strict"]).code, Some(1));
 
     write(
@@ -102,7 +104,7 @@ fn show_and_diff_are_about_votes() {
     write(&scratch, "later", &later);
 
     let shown = bwfile(&scratch, &["show", "later", "--json"]).values();
-    let order: Vec<&Value> = shown[..3].iter().map(|it| &it["voted_kb_s"]).collect();
+    let order: Vec<&Value> = shown[..3].iter().map(|value| &value["voted_kb_s"]).collect();
     assert_eq!(order, [&json!(50), &json!(9), &json!(5)]);
     assert_eq!((&shown[3]["without_vote"], &shown[3]["total_kb_s"]), (&json!(1), &json!(64)));
     let one = bwfile(&scratch, &["show", "earlier", "--relay", &relays[1]]);
@@ -226,7 +228,7 @@ fn a_refused_file_has_tors_warning_a_reason_and_a_check_of_the_rest() {
         assert!(summary["verdict"].as_str().expect("text").contains(reason), "{name}: {summary}");
         assert_eq!(summary["rest_checked"], is_checked, "{name}");
         // The line of the second relay has no number.
-        let line = found.iter().find(|it| it["type"] == "skipped");
+        let line = found.iter().find(|value| value["type"] == "skipped");
         assert_eq!(
             line.map(|line| line["line"].as_u64()),
             is_checked.then_some(Some(if name == "annotated" { 8 } else { 7 })),
@@ -270,7 +272,7 @@ fn unreadable_descriptors_are_reported_and_the_newest_valid_ones_count() {
     ] {
         let found = check(name, &content).values();
         let advice: Vec<_> =
-            found.iter().filter(|it| it["what"].to_string().contains("operator")).collect();
+            found.iter().filter(|value| value["what"].to_string().contains("operator")).collect();
         assert!(advice.is_empty(), "{name}: {advice:?}");
         let summary = found.last().expect("a summary");
         let counts = (&summary["descriptors"], &summary["descriptors_unreadable"]);
@@ -309,7 +311,7 @@ fn authorities_do_not_count_as_voted_and_a_vote_is_not_accepted_as_consensus() {
             .count();
         assert_eq!((authorities, &summary["authorities"]), (1, &json!(1)));
         assert_eq!(summary["relays"], lines.len() - 1);
-        assert!(found.iter().any(|it| it["type"] == "authority"), "{found:?}");
+        assert!(found.iter().any(|value| value["type"] == "authority"), "{found:?}");
         // The consensus is of 2020, and the file of 2026.
         let noted = &checked.error;
         assert!(noted.contains("ended at 2020-02-29 13:00:00 UTC"), "{noted}");

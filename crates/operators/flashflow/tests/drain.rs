@@ -144,7 +144,7 @@ fn a_reloaded_configuration_applies_at_once_and_metrics_count_the_traffic() {
         exit.running.wait_for_outs("its word", reloads, |line| {
             let value: Value = serde_json::from_str(line).unwrap_or_default();
             value["type"] == "reloaded"
-                && value["changed"].as_array().is_some_and(|it| !it.is_empty())
+                && value["changed"].as_array().is_some_and(|changed| !changed.is_empty())
         });
     };
     // The port was chosen at the start, so `or_port = 0` is not a change.

@@ -48,14 +48,14 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
     let ended = run.end();
     ended.assert_code(130);
     printed.extend(values(&ended));
-    let names: BTreeSet<&str> = live.iter().map(|it| text(it, "nickname")).collect();
+    let names: BTreeSet<&str> = live.iter().map(|relay| text(relay, "nickname")).collect();
     assert!(names.is_superset(&BTreeSet::from(["fast", "slow"])), "{names:?}");
 
     let all = export(&scratch, &[]);
     let mut turns: BTreeMap<(&str, u64), Vec<&Value>> = BTreeMap::new();
-    for it in &all {
-        let period = it["period_unix_s"].as_u64().expect("a time");
-        turns.entry((text(it, "nickname"), period)).or_default().push(it);
+    for measurement in &all {
+        let period = measurement["period_unix_s"].as_u64().expect("a time");
+        turns.entry((text(measurement, "nickname"), period)).or_default().push(measurement);
     }
     for ((name, period), turns) in &turns {
         let finals = turns.iter().filter(|turn| turn["is_final"] == true).count();
@@ -64,19 +64,23 @@ fn a_coordinator_that_is_killed_repeatedly_loses_nothing_and_measures_nothing_tw
         assert_eq!(numbers.len(), turns.len(), "{turns:#?}");
     }
     // Some measurement was interrupted, so no completed one has its number.
-    assert!(all.iter().any(|it| number(it, "turn") > 1.0), "{all:#?}");
+    assert!(all.iter().any(|measurement| number(measurement, "turn") > 1.0), "{all:#?}");
     // Failures have no estimate.
-    let has_number = |it: &&Value| it["type"] == "relay" && it["estimate_mbit_per_s"].is_number();
+    let has_number =
+        |value: &&Value| value["type"] == "relay" && value["estimate_mbit_per_s"].is_number();
     let results: Vec<&Value> = printed.iter().filter(has_number).collect();
     for result in &results {
-        let is_it = |it: &&Value| {
-            let mbit = it["capacity_byte_s"].as_f64().unwrap_or_default() * 8.0 / 1e6;
+        let is_it = |measurement: &&Value| {
+            let mbit = measurement["capacity_byte_s"].as_f64().unwrap_or_default() * 8.0 / 1e6;
             let same = (mbit - number(result, "estimate_mbit_per_s")).abs() < 0.001;
-            it["fingerprint"] == result["fingerprint"] && same
+            measurement["fingerprint"] == result["fingerprint"] && same
         };
-        assert!(all.iter().any(|it| is_it(&it)), "printed and not recorded: {result}");
+        assert!(
+            all.iter().any(|measurement| is_it(&measurement)),
+            "printed and not recorded: {result}"
+        );
     }
-    let finals = all.iter().filter(|it| it["is_final"] == true).count();
+    let finals = all.iter().filter(|measurement| measurement["is_final"] == true).count();
     assert!(finals >= results.len(), "{finals} recorded, {} printed", results.len());
     // The seed of a period is exported after the period. It was drawn during the first one.
     let now_unix_s = link::unix_time_s();
@@ -176,7 +180,9 @@ fn a_greedy_coordinator_that_is_killed_measures_only_the_relays_without_a_result
     run.end().assert_code(130);
     let after = export(&scratch, &[]);
     let finals = |name: &str| {
-        let of_relay = |it: &&Value| it["nickname"] == name && it["is_final"] == true;
+        let of_relay = |measurement: &&Value| {
+            measurement["nickname"] == name && measurement["is_final"] == true
+        };
         after.iter().filter(of_relay).count()
     };
     assert_eq!((finals("fast"), finals("slow")), (1, 1), "{before:#?} {after:#?}");

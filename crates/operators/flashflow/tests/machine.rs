@@ -69,7 +69,8 @@ fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
     let key = make_key(&scratch, "m.key");
     write_measurer(&scratch, "m", "127.0.0.1:0", &coordinator);
     let (measurer, address) = team.run(|| start_measurer(&scratch, "m.toml")).expect("a process");
-    let echo: Vec<String> = listed.iter().map(|(it, _)| format!("\"{it}\"")).collect();
+    let echo: Vec<String> =
+        listed.iter().map(|(fingerprint, _)| format!("\"{fingerprint}\"")).collect();
     let config = format!(
         "key = \"c.key\"\nout = \"bandwidth\"\nconsensus = \"consensus\"\necho = [{}]\nseconds = 8\n\
          guess_mbit_per_s = 30\n{}",
@@ -84,7 +85,8 @@ fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
     ended.assert_code(0);
     let summary = ended.summary();
     let found = summary["relays"].as_array().expect("a list");
-    let estimates: Vec<f64> = found.iter().map(|it| number(it, "estimate_mbit_per_s")).collect();
+    let estimates: Vec<f64> =
+        found.iter().map(|relay| number(relay, "estimate_mbit_per_s")).collect();
     assert_eq!(estimates.len(), 2);
     // Measured separately, each would have nearly the whole capacity.
     let sum: f64 = estimates.iter().sum();
@@ -100,7 +102,7 @@ fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
     // An inconclusive measurement is followed by another one of both relays. The result of the last one is shared.
     for (_, address) in &listed {
         let name = format!("relay{}", address.port());
-        let is_of_it = |it: &&Value| it["relay"]["nickname"] == name;
+        let is_of_it = |record: &&Value| record["relay"]["nickname"] == name;
         let last = records.iter().rfind(is_of_it).expect("a record");
         let shared = &last["shared"];
         assert_eq!(

@@ -33,8 +33,9 @@ fn each_command_has_a_manual_page_and_completions() {
     assert!(!commands.iter().any(|name| name == "manual"), "it is for packages");
     let page = |name: &str| fs::read_to_string(out.join("man1").join(name)).expect(name);
     assert!(page("flashflow.1").contains(".TH flashflow 1"));
-    let files =
-        fs::read_dir(out.join("man1")).expect("made").map(|it| it.expect("listed").file_name());
+    let files = fs::read_dir(out.join("man1"))
+        .expect("made")
+        .map(|entry| entry.expect("listed").file_name());
     let names = files.map(|name| name.into_string().expect("text"));
     let pages: Vec<(String, String)> = names.map(|name| (name.clone(), page(&name))).collect();
     let shells = ["flashflow.bash", "_flashflow", "flashflow.fish"];
@@ -91,7 +92,7 @@ fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     let set = |name: &str| {
         let line = format!("cargo::rustc-env={name}=");
-        text.lines().find_map(|it| it.strip_prefix(&line)).expect("set").to_owned()
+        text.lines().find_map(|printed| printed.strip_prefix(&line)).expect("set").to_owned()
     };
     format!("{}, {}", set("FLASHFLOW_COMMIT"), set("FLASHFLOW_TARGET"))
 }

@@ -69,7 +69,7 @@ fn a_relay_reloads_its_configuration_notifies_systemd_and_serves_metrics() {
         value["changed"] == json!(["contact", "flashflow"])
             && value["needs_restart"] == json!(["threads"])
     });
-    relay.wait_for_record("measurements", |it| it["allowed"] == true);
+    relay.wait_for_record("measurements", |value| value["allowed"] == true);
     reload(&relay, "nonsense = 1\n");
     relay.wait_for_record("reloaded", |value| {
         value["error"].as_str().is_some_and(|error| error.contains("nonsense"))

@@ -95,7 +95,7 @@ fn a_c_tor_network_lists_a_relay_configured_by_file_and_flags() {
     assert_eq!(listed.nickname.as_str(), "fromfile");
     assert_eq!(text(listening, "address"), address.to_string());
     let followed: Vec<_> = values.iter().filter(|value| value["type"] == "consensus").collect();
-    let since = |it: &&Value| it["valid_after_unix_s"].as_u64();
+    let since = |value: &&Value| value["valid_after_unix_s"].as_u64();
     assert!(followed.is_sorted_by(|a, b| since(a) < since(b)), "each once: {followed:?}");
     assert_eq!(consensus.routers().len() as u64, relays);
     assert_eq!(values.last().map(|value| text(value, "type")), Some("ended"));

@@ -115,7 +115,7 @@ fn a_team_measures_a_network_although_a_measurer_is_killed() {
     relay.wait_for_out("listening", |line| line.starts_with("listening on "));
     let mut is_listed = |text: &str| {
         let consensus = netdoc::consensus::Consensus::parse(text.as_bytes()).expect("a consensus");
-        consensus.by_nickname("echoing").is_ok_and(|it| it.flags.contains(Flag::Running))
+        consensus.by_nickname("echoing").is_ok_and(|router| router.flags.contains(Flag::Running))
     };
     network.wait_for_consensus(None, &mut is_listed, testbin::PATIENCE).expect("listed");
 
@@ -199,9 +199,10 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
 
     // The output.
     let values = ended.values();
-    let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
+    let periods: Vec<&[Value]> =
+        values.split(|value| value["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
-        let relays = period.iter().filter(|it| it["type"] == "relay");
+        let relays = period.iter().filter(|value| value["type"] == "relay");
         let relays: Vec<&str> = relays.map(|relay| text(relay, "nickname")).collect();
         let names: BTreeSet<&str> = relays.iter().copied().collect();
         assert_eq!(relays.len(), names.len(), "twice in one period: {relays:?}");
@@ -216,18 +217,20 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
     let all = scratch.run(&["export", "--store", "bandwidth/store.db"]);
     all.assert_code(0);
     let all = all.values();
-    let period_of = |it: &Value| it["period_unix_s"].as_u64().expect("a time");
+    let period_of = |measurement: &Value| measurement["period_unix_s"].as_u64().expect("a time");
     let begun: BTreeSet<u64> = all.iter().map(period_of).collect();
     for period in begun.iter().take(PERIODS) {
         let is_whole = period != begun.first().expect("some");
         for name in &expected {
-            let is_of_it = |it: &&Value| it["nickname"] == *name && period_of(it) == *period;
+            let is_of_it = |measurement: &&Value| {
+                measurement["nickname"] == *name && period_of(measurement) == *period
+            };
             let mut turns: Vec<&Value> = all.iter().filter(is_of_it).collect();
             turns.sort_unstable_by_key(|turn| turn["turn"].as_u64());
             let numbers: Vec<u64> = turns.iter().filter_map(|turn| turn["turn"].as_u64()).collect();
             assert!(numbers.iter().copied().eq(1..=turns.len() as u64), "{turns:#?}");
             let earlier = turns.split_last().map_or(&[][..], |(_, earlier)| earlier);
-            assert!(earlier.iter().all(|it| it["is_final"] == false), "done twice: {turns:#?}");
+            assert!(earlier.iter().all(|turn| turn["is_final"] == false), "done twice: {turns:#?}");
             let is_measured = turns.last().is_some_and(|turn| turn["capacity_byte_s"].is_number());
             assert!(is_measured || !is_whole, "{name} in {period}: {turns:#?}\n{}", ended.error);
             let mode = if name.starts_with("echo") { "echo" } else { "transit" };
@@ -235,11 +238,12 @@ fn a_coordinator_measures_each_relay_once_per_period_by_a_secret_plan() {
         }
     }
     // At most the number of simultaneous relays that the measurer accepts, although its capacity would suffice for all: no order is refused.
-    let time = |it: &Value, name: &str| it[name].as_u64().unwrap_or(u64::MAX);
+    let time = |measurement: &Value, name: &str| measurement[name].as_u64().unwrap_or(u64::MAX);
     let at_once = |now: &Value| {
         let now = time(now, "started_unix_s");
-        let runs =
-            |it: &&Value| time(it, "started_unix_s") <= now && now < time(it, "ended_unix_s");
+        let runs = |measurement: &&Value| {
+            time(measurement, "started_unix_s") <= now && now < time(measurement, "ended_unix_s")
+        };
         all.iter().filter(runs).count()
     };
     let most = all.iter().map(at_once).max().expect("some");

@@ -218,7 +218,7 @@ impl Member for LocalMember {
                 StdRng::from_rng(&mut self.rng),
                 move |report| locked(&sums).handle_report(number as usize, report),
             );
-            round.workers.push(worker.map_err(|error| MemberError::of(&error))?);
+            round.workers.push(worker.map_err(|error| MemberError::from_error(&error))?);
             round._leases.extend(lease);
         }
         self.round = Some(round);

@@ -88,9 +88,9 @@ impl LocalTeam {
     /// The measurers as a period needs them.
     #[must_use]
     pub fn configured(&self) -> Vec<MeasurerConfig> {
-        let configured = |it: &LocalOptions| MeasurerConfig {
-            name: it.name.clone(),
-            key: MeasurerKey::of_seed(&it.key_seed),
+        let configured = |options: &LocalOptions| MeasurerConfig {
+            name: options.name.clone(),
+            key: MeasurerKey::of_seed(&options.key_seed),
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             limit: self.capacity,
         };
@@ -110,7 +110,9 @@ impl LocalTeam {
     pub fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
         let Some(options) = self.members.get(measurer.0) else { return Ok(None) };
         let member = LocalMember::new(self.site.clone(), options.clone());
-        member.map(|member| Some(Box::new(member) as _)).map_err(|error| MemberError::of(&error))
+        member
+            .map(|member| Some(Box::new(member) as _))
+            .map_err(|error| MemberError::from_error(&error))
     }
 }
 

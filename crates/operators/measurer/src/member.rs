@@ -40,7 +40,7 @@ pub struct MemberError(pub String);
 impl MemberError {
     /// The text of another error.
     #[must_use]
-    pub fn of(error: &dyn std::error::Error) -> Self {
+    pub fn from_error(error: &dyn std::error::Error) -> Self {
         Self(error.to_string())
     }
 }

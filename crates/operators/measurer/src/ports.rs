@@ -71,7 +71,7 @@ mod tests {
         let range: PortRange = "20000-20002".parse().expect("a range");
         assert_eq!((range.count(), range.to_string().as_str()), (3, "20000-20002"));
         assert_eq!([0, 1, 2, 3].map(|number| range.port(number)), [20000, 20001, 20002, 20000]);
-        assert_eq!("1-65535".parse::<PortRange>().map(|it| it.count()), Ok(65535));
+        assert_eq!("1-65535".parse::<PortRange>().map(|range| range.count()), Ok(65535));
         for bad in ["", "20000", "2-1", "0-5", "1-65536", "a-b", "1-2-3", "-5"] {
             assert_eq!(bad.parse::<PortRange>(), Err(BadPortRange), "{bad}");
         }

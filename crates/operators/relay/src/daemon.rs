@@ -331,7 +331,7 @@ impl Relay {
         let unfinished = self.engine.handle().call(|drive| {
             drive.stop_listening();
             drive.node_mut().shut_down();
-            Unfinished::of(drive.node())
+            Unfinished::from_engine(drive.node())
         });
         unfinished.unwrap_or_default()
     }
@@ -351,7 +351,7 @@ impl Relay {
     /// What would be aborted if the relay were dropped now.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
-        let unfinished = self.engine.handle().call(|drive| Unfinished::of(drive.node()));
+        let unfinished = self.engine.handle().call(|drive| Unfinished::from_engine(drive.node()));
         unfinished.unwrap_or_default()
     }
 

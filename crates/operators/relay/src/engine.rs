@@ -22,7 +22,7 @@ const SECONDS_MAX: u64 = 100;
 pub(crate) type Engine = Router<StdRng>;
 
 impl Unfinished {
-    pub(crate) fn of(engine: &Engine) -> Self {
+    pub(crate) fn from_engine(engine: &Engine) -> Self {
         Self { circuits: engine.open_circuits(), streams: engine.open_streams() }
     }
 }
@@ -85,7 +85,10 @@ impl Observer<Engine> for EngineObserver {
             self.emit(RelayEvent::Router(event));
         }
         let engine = drive.node();
-        if engine.is_shutting_down() && !self.has_drained && Unfinished::of(engine).is_nothing() {
+        if engine.is_shutting_down()
+            && !self.has_drained
+            && Unfinished::from_engine(engine).is_nothing()
+        {
             self.has_drained = true;
             self.emit(RelayEvent::Drained);
         }

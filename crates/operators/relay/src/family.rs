@@ -151,7 +151,7 @@ mod tests {
             ids: FamilyIds,
         }
         toml::from_str::<Holder>(&format!("ids = {list}"))
-            .map(|it| it.ids)
+            .map(|holder| holder.ids)
             .map_err(|error| error.to_string())
     }
 

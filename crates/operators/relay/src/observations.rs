@@ -86,7 +86,7 @@ impl LinkObserver {
         };
         let mut all: Vec<ObservedLink> = self.links.iter_mut().filter_map(observed).collect();
         if all.len() > LINKS_MAX {
-            all.sort_by_key(|it| Reverse(it.sent_kb_s.max(it.received_kb_s)));
+            all.sort_by_key(|link| Reverse(link.sent_kb_s.max(link.received_kb_s)));
             all.truncate(LINKS_MAX);
         }
         // Links that are closed are dropped.

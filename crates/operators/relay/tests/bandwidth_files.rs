@@ -156,7 +156,7 @@ fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
         (100..).zip(relays).map(|(bw, relay)| format!("node_id=${relay} bw={bw}\n")).collect();
     let with = |head: &str| format!("{head}{body}").into_bytes();
     let headers = |count: usize| {
-        let lines: String = (0..count).map(|it| format!("key{it}=value\n")).collect();
+        let lines: String = (0..count).map(|number| format!("key{number}=value\n")).collect();
         with(&format!("{now}\nversion=1.9.0\n{lines}=====\n"))
     };
     vec![
@@ -218,7 +218,7 @@ struct Vote {
 }
 
 impl Vote {
-    fn of(authority: &Node) -> Option<Self> {
+    fn fetch(authority: &Node) -> Option<Self> {
         let address = authority.dir_addr().expect("an authority");
         let bytes = Fetcher::default().get(address, &Resource::CurrentVote).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -256,7 +256,7 @@ fn vote_after(authority: &Node, unix_s: u64) -> Vote {
     let clock = Clock::start();
     let patience = clock.now() + Duration::from_secs(100);
     loop {
-        if let Some(vote) = Vote::of(authority)
+        if let Some(vote) = Vote::fetch(authority)
             && vote.valid_after > unix_s + VOTE_BEFORE_S
         {
             return vote;
@@ -281,8 +281,9 @@ fn logged(folder: &Path, file: &Path) -> Vec<String> {
     assert!(ended.status.success(), "{ended:?}");
     let text = String::from_utf8(ended.stdout).expect("tor escapes other bytes");
     let warnings = text.lines().filter_map(|line| Some(line.split_once(" [warn] ")?.1));
-    let about_files =
-        |it: &&str| it.contains("andwidth file") || it.contains("andwidth measurement file");
+    let about_files = |warning: &&str| {
+        warning.contains("andwidth file") || warning.contains("andwidth measurement file")
+    };
     warnings.filter(about_files).map(str::to_owned).collect()
 }
 
@@ -290,7 +291,8 @@ fn logged(folder: &Path, file: &Path) -> Vec<String> {
 #[test]
 fn tor_logs_the_warnings_that_the_check_quotes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let relays: Vec<Fingerprint> = (1..25).map(|it| Fingerprint::from_bytes([it; 20])).collect();
+    let relays: Vec<Fingerprint> =
+        (1..25).map(|number| Fingerprint::from_bytes([number; 20])).collect();
     let now = unix_time_s();
     let mut corpus: Vec<(String, Vec<u8>)> =
         odd(&relays, now).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
@@ -314,7 +316,8 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
         let path = folder.path().join("file");
         fs::write(&path, bytes).expect("written");
         // Tor's age may differ by a second.
-        let is_age = |it: &String| it.starts_with("Bandwidth measurement file stale. Age: ");
+        let is_age =
+            |warning: &String| warning.starts_with("Bandwidth measurement file stale. Age: ");
         let expected: Vec<String> = netdoc::check_as_tor(bytes, unix_time_s())
             .warnings
             .into_iter()
@@ -327,7 +330,9 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
             expected.len() == found.len() && expected.iter().zip(&found).all(is_same),
             "{name}: {expected:#?} {found:#?}"
         );
-        kinds.extend(found.iter().filter_map(|it| it.split(':').next()).map(str::to_owned));
+        kinds.extend(
+            found.iter().filter_map(|warning| warning.split(':').next()).map(str::to_owned),
+        );
     }
     // All warnings of tor about bandwidth files, except that it cannot open one.
     assert_eq!(kinds.len(), 11, "{kinds:#?}");
@@ -371,7 +376,7 @@ fn authorities_vote_as_the_check_predicts() {
                 now_unix_s: now,
                 file: String::from_utf8(bytes.clone()).expect("text"),
                 listed: listed.iter().map(ToString::to_string).collect(),
-                measured: measured.iter().map(|(it, bw)| (it.to_string(), *bw)).collect(),
+                measured: measured.iter().map(|(relay, bw)| (relay.to_string(), *bw)).collect(),
                 headers,
                 digest,
             });
@@ -381,8 +386,8 @@ fn authorities_vote_as_the_check_predicts() {
         recorded_vote::write(path.as_ref(), &all).expect("written");
     }
     let wrong: Vec<String> = all.iter().flat_map(RecordedVote::differences).collect();
-    let lines: usize = all.iter().map(|it| it.report().lines.len()).sum();
-    let taken: usize = all.iter().map(|it| it.measured.len()).sum();
+    let lines: usize = all.iter().map(|vote| vote.report().lines.len()).sum();
+    let taken: usize = all.iter().map(|vote| vote.measured.len()).sum();
     eprintln!("{} files, {lines} lines, {taken} votes on relays", corpus.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
     // The corpus is useful only if tor accepts some lines and refuses others.

@@ -46,7 +46,7 @@ fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
     let folder = tempfile::tempdir().expect("a folder");
     // No circuit from before the pinning ends at the middle.
     let [middle, exit] = [("oursA", false), ("oursB", true)]
-        .map(|(name, it)| ours(&network, name, it, folder.path()));
+        .map(|(name, is_exit)| ours(&network, name, is_exit, folder.path()));
     network.wait_until_known(&[middle.rsa().0, exit.rsa().0], PATIENCE).expect("listed");
     // An exit refuses streams on circuits from a relay that it does not know.
     let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
@@ -194,7 +194,7 @@ fn our_client_uses_cgo_with_c_tor_exits_and_ours() {
         let observer = TransferObserver { results: sender, clock, again };
         let _client = NodeThread::start("client", node, observer).expect("a thread");
         let received = results.recv_timeout(PATIENCE).expect("an end");
-        assert!(received.as_ref().is_ok_and(|it| *it > 2 << 20), "{path:x?}: {received:?}");
+        assert!(received.as_ref().is_ok_and(|bytes| *bytes > 2 << 20), "{path:x?}: {received:?}");
         let is_ours = path.last() == Some(&ours);
         assert_eq!(relay.totals().cgo_circuits - before, u64::from(is_ours), "{path:x?}");
     }

@@ -58,7 +58,7 @@ fn authorities_put_our_relay_and_a_c_tor_relay_with_the_same_key_into_one_family
     let consensus = loop {
         let consensus = text(authority, &Resource::ConsensusMicrodesc);
         let consensus = Consensus::parse(consensus.as_bytes()).expect("a consensus");
-        if [ours, other].iter().all(|it| consensus.by_fingerprint(it).is_some()) {
+        if [ours, other].iter().all(|fingerprint| consensus.by_fingerprint(fingerprint).is_some()) {
             break consensus;
         }
         // The next consensus follows soon.

@@ -119,13 +119,16 @@ fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
 fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
     let seen = client.events().expect("answers");
-    let stream =
-        seen.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
+    let stream = seen
+        .iter()
+        .rev()
+        .find_map(|event| event.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
     let circuit = stream.and_then(|(_, rest)| rest.split(' ').next()).expect("a stream").to_owned();
     // "7 BUILT $FP~name,$FP~name,$FP~name … PURPOSE=CONFLUX_LINKED … CONFLUX_ID=…"
     let all = client.control().get_info("circuit-status").expect("answers");
-    let set_of =
-        |line: &str| line.split(' ').find(|it| it.starts_with("CONFLUX_ID=")).map(str::to_owned);
+    let set_of = |line: &str| {
+        line.split(' ').find(|word| word.starts_with("CONFLUX_ID=")).map(str::to_owned)
+    };
     let mine = all.lines().find(|line| line.split(' ').next() == Some(&circuit));
     let set =
         mine.and_then(set_of).unwrap_or_else(|| panic!("circuit {circuit} is not a leg: {all}"));
@@ -173,8 +176,8 @@ fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
         tried += 1;
         let content = Content { len: 500_000, seed: tried };
         let done = download(client.socks(), ("127.0.0.1", port), content, "next", PATIENCE);
-        let is_right = done.as_ref().is_ok_and(|it| it.is_right);
-        let is_cut = done.as_ref().map_or(true, |it| it.received < content.len);
+        let is_right = done.as_ref().is_ok_and(|done| done.is_right);
+        let is_cut = done.as_ref().map_or(true, |done| done.received < content.len);
         assert!(is_right || (is_cut && tried < 20), "{done:?}: {:?}", exit.totals());
         whole += u64::from(is_right);
     }

@@ -13,7 +13,7 @@ fn the_check_agrees_with_recorded_votes_on_thousands_of_lines() {
     assert!(wrong.is_empty(), "{wrong:#?}");
     let reports: Vec<_> = all.iter().map(RecordedVote::report).collect();
     let lines: usize = reports.iter().map(|report| report.lines.len()).sum();
-    let voted: usize = all.iter().map(|it| it.measured.len()).sum();
+    let voted: usize = all.iter().map(|vote| vote.measured.len()).sum();
     let left_out: usize = reports.iter().map(|report| report.skipped().count()).sum();
     let refused = reports.iter().filter(|report| report.verdict != FileVerdict::Read).count();
     // Each outcome is frequent enough to reveal mistakes.

@@ -58,17 +58,17 @@ impl RoundAccount {
         let mut all = Vec::new();
         for round in &record.rounds {
             for (place, assignment) in round.allocation.assignments.iter().enumerate() {
-                all.extend(Self::of(round, place, assignment.measurer.0));
+                all.extend(Self::from_round(round, place, assignment.measurer.0));
             }
         }
         all
     }
 
-    fn of(round: &RoundRecord, place: usize, measurer: usize) -> Option<Self> {
+    fn from_round(round: &RoundRecord, place: usize, measurer: usize) -> Option<Self> {
         let seconds = round.seconds.iter();
         let accounts: Vec<&Account> =
             seconds.filter_map(|second| second.accounts.get(place)?.as_ref()).collect();
-        let sum = |sum: Account, it: &&Account| sum.followed_by(it);
+        let sum = |sum: Account, account: &&Account| sum.followed_by(account);
         let (first, rest) = accounts.split_first()?;
         let whole = rest.iter().fold(**first, sum);
         let ms = |time: Duration| time.as_secs_f64() * 1000.0;

@@ -56,8 +56,12 @@ pub(crate) fn overview(relays: &[RelayReport]) -> Option<ExperimentFigure> {
         rate_axis(&all),
         Axis::rows(shown.iter().map(label)),
     )
-    .with(dots("configured limit", Role::Truth, &rate_of(|it| it.limit_mbit_per_s)))
-    .with(dots("relay’s own median", Role::Client, &rate_of(|it| it.relay_reported_mbit_per_s)))
+    .with(dots("configured limit", Role::Truth, &rate_of(|relay| relay.limit_mbit_per_s)))
+    .with(dots(
+        "relay’s own median",
+        Role::Client,
+        &rate_of(|relay| relay.relay_reported_mbit_per_s),
+    ))
     .with(Series::line("quartiles", Role::Measurement, quartiles.flatten().collect()))
     .with(dots("estimate", Role::Measurement, &estimate))
     .caption(format!("{caption}{left_out}"));
@@ -104,18 +108,18 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<ExperimentFigure> {
         let rounds = earlier.chunk_by(|one, next| one.round == next.round);
         let gap = [(f64::NAN, f64::NAN)];
         let points = rounds.flat_map(|round| {
-            round.iter().map(|it| (shown_second(it), it.measured_mbit_per_s)).chain(gap)
+            round.iter().map(|point| (shown_second(point), point.measured_mbit_per_s)).chain(gap)
         });
         figure = figure.with(Series::line("earlier rounds", Role::Muted, points.collect()));
     }
     let reported = last_round
         .iter()
-        .filter_map(|it| Some((shown_second(it), finite(it.relay_reported_mbit_per_s)?)));
+        .filter_map(|point| Some((shown_second(point), finite(point.relay_reported_mbit_per_s)?)));
     let reported: Vec<(f64, f64)> = reported.collect();
     if !reported.is_empty() {
         figure = figure.with(Series::line("relay reports", Role::Client, reported));
     }
-    let measured = last_round.iter().map(|it| (shown_second(it), it.measured_mbit_per_s));
+    let measured = last_round.iter().map(|point| (shown_second(point), point.measured_mbit_per_s));
     figure = figure.with(Series::line("measured", Role::Measurement, measured.collect()));
     let fastest = relay.series.iter().map(|point| point.measured_mbit_per_s).fold(0.0, f64::max);
     // A level far above all seconds would flatten them.

@@ -143,10 +143,13 @@ mod tests {
             let last = store.history().expect("read").last(relay(1).rsa).copied().expect("one");
             assert_eq!((last.capacity.as_byte_per_s(), last.measured_unix_s), (7_000_000, NOW));
             let of_one = store.measurements_of(relay(1).rsa, 9).expect("read");
-            for it in &of_one {
-                assert!(it.started_unix_s <= NOW && it.ended_unix_s <= Some(NOW), "{it:?}");
-                let record = store.record(it.id).expect("read").expect("kept");
-                assert_eq!(Some(record.ended_unix_s), it.ended_unix_s);
+            for measurement in &of_one {
+                assert!(
+                    measurement.started_unix_s <= NOW && measurement.ended_unix_s <= Some(NOW),
+                    "{measurement:?}"
+                );
+                let record = store.record(measurement.id).expect("read").expect("kept");
+                assert_eq!(Some(record.ended_unix_s), measurement.ended_unix_s);
                 let starts = record.rounds.iter().filter_map(|round| round.started_unix_s);
                 assert!(starts.max() <= Some(NOW));
             }

@@ -136,9 +136,9 @@ impl Explainer<'_> {
 fn explain(subject: &Subject<'_>) -> Vec<String> {
     let mut text = vec![short_answer(subject)];
     text.extend(presence(subject));
-    for (which, it) in relevant_measurements(subject) {
-        text.push(measurement(it, subject, which));
-        text.extend(limits(&it.seconds, it.state == State::Conclusive));
+    for (which, relevant) in relevant_measurements(subject) {
+        text.push(measurement(relevant, subject, which));
+        text.extend(limits(&relevant.seconds, relevant.state == State::Conclusive));
     }
     text.extend(neighbours(subject));
     text.extend(suspected(subject));
@@ -158,10 +158,13 @@ fn explain(subject: &Subject<'_>) -> Vec<String> {
 fn relevant_measurements<'s>(subject: &Subject<'s>) -> Vec<(&'static str, &'s Measurement)> {
     let ended =
         || subject.measurements.iter().filter(|measurement| measurement.ended_unix_s.is_some());
-    let last = ended().next().map(|it| ("The last measurement", it));
-    let has_result = ended().find(|it| it.state.has_result());
-    let of = has_result.filter(|it| last.is_some_and(|(_, last)| !std::ptr::eq(*it, last)));
-    last.into_iter().chain(of.map(|it| ("The last one with a result", it))).collect()
+    let last = ended().next().map(|measurement| ("The last measurement", measurement));
+    let has_result = ended().find(|measurement| measurement.state.has_result());
+    let of = has_result
+        .filter(|measurement| last.is_some_and(|(_, last)| !std::ptr::eq(*measurement, last)));
+    last.into_iter()
+        .chain(of.map(|measurement| ("The last one with a result", measurement)))
+        .collect()
 }
 
 fn short_answer(Subject { relay, line, .. }: &Subject<'_>) -> String {
@@ -291,7 +294,8 @@ pub fn explain_record(record: &Record) -> Vec<String> {
     let End::Measured { capacity, inconclusive, .. } = &record.end else { return Vec::new() };
     let weight_kb_s = capacity.as_byte_per_s() / 1000;
     let any_claim = Rate::from_bit_per_s(u64::MAX);
-    let most = PastEstimate::of(record).and_then(|it| it.with_clients(any_claim, &record.params));
+    let most = PastEstimate::of(record)
+        .and_then(|estimate| estimate.with_clients(any_claim, &record.params));
     let most = most.map_or_else(String::new, |most| {
         let most = most.as_byte_per_s() / 1000;
         format!(", or up to {most} if the relay's descriptor shows that it has carried more with its clients")
@@ -379,8 +383,9 @@ fn remaining_estimate(subject: &Subject<'_>) -> Option<String> {
     let estimated = relay.estimated_unix_s?;
     let age = Duration::from_secs(now_unix_s.saturating_sub(estimated));
     // Not necessarily the last measurement: a later interrupted one has no effect.
-    let refutes =
-        |it: &Measurement| it.is_about_relay() && it.ended_unix_s.is_some_and(|at| at > estimated);
+    let refutes = |measurement: &Measurement| {
+        measurement.is_about_relay() && measurement.ended_unix_s.is_some_and(|at| at > estimated)
+    };
     let refuted = subject.measurements.iter().find(|measurement| refutes(measurement));
     Some(if let Some(refuted) = refuted {
         let cause = match refuted.blame.as_deref() {
@@ -390,7 +395,7 @@ fn remaining_estimate(subject: &Subject<'_>) -> Option<String> {
         format!("The estimate of {} is no longer valid: {cause}.", utc(estimated))
     } else if age < policy.kept_for {
         let left = policy.kept_for.saturating_sub(age);
-        let kept = after_declines(subject).map(|it| it.capacity);
+        let kept = after_declines(subject).map(|estimate| estimate.capacity);
         match kept {
             Some(kept) if Some(kept) == relay.capacity => {}
             Some(kept) => {
@@ -424,13 +429,13 @@ fn after_declines(
 ) -> Option<PastEstimate> {
     let mut history = History::default();
     history.add(relay.rsa, relay.estimate()?);
-    for it in *measurements {
-        let kind = decline_kind(it.cause.as_deref());
-        if let Some((at_unix_s, kind)) = it.ended_unix_s.zip(kind) {
+    for measurement in *measurements {
+        let kind = decline_kind(measurement.cause.as_deref());
+        if let Some((at_unix_s, kind)) = measurement.ended_unix_s.zip(kind) {
             history.decline(relay.rsa, Decline { at_unix_s, kind });
         }
-        if it.mode == Some(Mode::Echo) && kind != Some(DeclineKind::NotNow) {
-            history.order(relay.rsa, it.started_unix_s);
+        if measurement.mode == Some(Mode::Echo) && kind != Some(DeclineKind::NotNow) {
+            history.order(relay.rsa, measurement.started_unix_s);
         }
     }
     history.kept(policy, relay.rsa, None, *now_unix_s)
@@ -438,10 +443,12 @@ fn after_declines(
 
 /// Whether the same failure occurs repeatedly.
 fn repeated(subject: &Subject<'_>) -> Option<String> {
-    let is_cancelled = |it: &Measurement| it.cause.as_deref() == Some(CANCELLED);
-    let has_ended = |it: &&Measurement| it.ended_unix_s.is_some() && !is_cancelled(it);
+    let is_cancelled = |measurement: &Measurement| measurement.cause.as_deref() == Some(CANCELLED);
+    let has_ended = |measurement: &&Measurement| {
+        measurement.ended_unix_s.is_some() && !is_cancelled(measurement)
+    };
     let ended = subject.measurements.iter().filter(has_ended);
-    let in_row = ended.take_while(|it| it.state == State::Failed).count();
+    let in_row = ended.take_while(|measurement| measurement.state == State::Failed).count();
     (in_row > 1).then(|| format!("It has failed {in_row} times in a row."))
 }
 

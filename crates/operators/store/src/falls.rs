@@ -56,8 +56,8 @@ impl Reader {
             })
         })?;
         let compared = all.len() as u64;
-        let has_fallen = |it: &Fall| {
-            let (last, recent) = (it.last.as_byte_per_s(), it.recent.as_byte_per_s());
+        let has_fallen = |fall: &Fall| {
+            let (last, recent) = (fall.last.as_byte_per_s(), fall.recent.as_byte_per_s());
             last.saturating_mul(3) < recent.saturating_mul(2)
         };
         Ok(Falls { compared, fallen: all.into_iter().filter(has_fallen).collect() })

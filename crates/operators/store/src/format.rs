@@ -6,7 +6,7 @@ use onion::Duration;
 /// A time as `2026-11-23 02:31 UTC`.
 #[must_use]
 pub fn utc(unix_s: u64) -> String {
-    let time = i64::try_from(unix_s).ok().and_then(|it| Timestamp::from_second(it).ok());
+    let time = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     let time = time.unwrap_or(Timestamp::MAX);
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }

@@ -55,7 +55,7 @@ impl Store {
         let made =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
         let mode = mode_in(path.parent());
-        made.and_then(|it| it.set_permissions(Permissions::from_mode(mode)))
+        made.and_then(|file| file.set_permissions(Permissions::from_mode(mode)))
             .map_err(failed("make"))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut reader = Reader::connect(path, flags)?;
@@ -186,8 +186,8 @@ impl Reader {
 /// folder with the set-group-ID bit the folder's group may, too: the administrator who set that bit chose this group.
 fn mode_in(folder: Option<&Path>) -> u32 {
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_shared =
-        fs::metadata(folder).is_ok_and(|it| it.permissions().mode() & SET_GROUP_ID != 0);
+    let is_shared = fs::metadata(folder)
+        .is_ok_and(|metadata| metadata.permissions().mode() & SET_GROUP_ID != 0);
     if is_shared { 0o640 } else { 0o600 }
 }
 

@@ -147,7 +147,8 @@ impl Reader {
         let states = "SELECT state, count(*) FROM measurement WHERE ended_unix_s > ?1 AND is_final
                       GROUP BY state";
         let states = self.all(states, [day], |row| Ok((row.get::<_, i64>(0)?, time(row, 1)?)))?;
-        let count = |state| states.iter().find(|it| it.0 == state).map_or(0, |state| state.1);
+        let count =
+            |state| states.iter().find(|(other, _)| *other == state).map_or(0, |state| state.1);
         let causes = "SELECT cause, blame, count(*), max(reason) FROM measurement
                       WHERE ended_unix_s > ?1 AND is_final AND cause IS NOT NULL GROUP BY cause, blame ORDER BY 3 DESC, 1";
         let cause = |row: &Row<'_>| {

@@ -73,7 +73,7 @@ impl State {
     const ALL: [Self; 5] =
         [Self::Running, Self::Conclusive, Self::LowerBound, Self::Failed, Self::Interrupted];
 
-    pub(crate) const fn of(record: &Record) -> Self {
+    pub(crate) const fn from_record(record: &Record) -> Self {
         match &record.end {
             End::Measured { inconclusive: None, .. } => Self::Conclusive,
             End::Measured { .. } => Self::LowerBound,
@@ -82,7 +82,7 @@ impl State {
     }
 
     pub(crate) fn code(self) -> i64 {
-        let place = Self::ALL.iter().position(|it| *it == self);
+        let place = Self::ALL.iter().position(|state| *state == self);
         int(place.unwrap_or_default() as u64)
     }
 
@@ -111,7 +111,7 @@ impl State {
     /// Parses that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
+        Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
     /// The name for people.
@@ -143,7 +143,7 @@ fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     }
 }
 
-/// The kind of a decline, by the name of the reason, like [`Decline::of`].
+/// The kind of a decline, by the name of the reason, like [`Decline::from_failure`].
 pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
     match cause? {
         "relay_not_now" => Some(DeclineKind::NotNow),

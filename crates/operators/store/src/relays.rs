@@ -93,7 +93,7 @@ impl Sort {
     /// Parses that name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.name() == name)
+        Self::ALL.into_iter().find(|sort| sort.name() == name)
     }
 
     const fn column(self) -> &'static str {

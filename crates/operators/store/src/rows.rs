@@ -84,23 +84,23 @@ pub struct SuspicionLine {
 }
 
 impl From<&Measurement> for MeasurementLine {
-    fn from(it: &Measurement) -> Self {
+    fn from(measurement: &Measurement) -> Self {
         Self {
-            fingerprint: it.relay.to_string(),
-            nickname: it.nickname.clone(),
-            period_unix_s: it.period_unix_s,
-            turn: it.number,
-            slot: it.slot,
-            started_unix_s: it.started_unix_s,
-            ended_unix_s: it.ended_unix_s,
-            state: it.state.name(),
-            mode: it.mode.map(mode_word),
-            capacity_byte_s: it.capacity.map(Rate::as_byte_per_s),
-            rounds: it.rounds,
-            cause: it.cause.clone(),
-            reason: it.reason.clone(),
-            blame: it.blame.clone(),
-            is_final: it.is_final,
+            fingerprint: measurement.relay.to_string(),
+            nickname: measurement.nickname.clone(),
+            period_unix_s: measurement.period_unix_s,
+            turn: measurement.number,
+            slot: measurement.slot,
+            started_unix_s: measurement.started_unix_s,
+            ended_unix_s: measurement.ended_unix_s,
+            state: measurement.state.name(),
+            mode: measurement.mode.map(mode_word),
+            capacity_byte_s: measurement.capacity.map(Rate::as_byte_per_s),
+            rounds: measurement.rounds,
+            cause: measurement.cause.clone(),
+            reason: measurement.reason.clone(),
+            blame: measurement.blame.clone(),
+            is_final: measurement.is_final,
         }
     }
 }
@@ -108,11 +108,11 @@ impl From<&Measurement> for MeasurementLine {
 impl SecondLine {
     /// The row of a measurement's second.
     #[must_use]
-    pub fn of(it: &Measurement, second: &Second) -> Self {
+    pub fn new(measurement: &Measurement, second: &Second) -> Self {
         Self {
-            fingerprint: it.relay.to_string(),
-            ended_unix_s: it.ended_unix_s,
-            turn: it.number,
+            fingerprint: measurement.relay.to_string(),
+            ended_unix_s: measurement.ended_unix_s,
+            turn: measurement.number,
             round: second.round,
             second: second.second,
             bytes: second.bytes,
@@ -124,35 +124,35 @@ impl SecondLine {
 }
 
 impl From<&RelayRow> for RelayLine {
-    fn from(it: &RelayRow) -> Self {
+    fn from(row: &RelayRow) -> Self {
         Self {
-            fingerprint: it.rsa.to_string(),
-            nickname: it.nickname.clone(),
-            address: it.address.clone(),
-            first_seen_unix_s: it.first_seen_unix_s,
-            last_seen_unix_s: it.last_seen_unix_s,
-            left_out: it.left_out.clone(),
-            capacity_byte_s: it.capacity.map(Rate::as_byte_per_s),
-            estimated_unix_s: it.estimated_unix_s,
-            mode: it.mode.map(mode_word),
-            is_conclusive: it.is_conclusive,
-            last_state: it.last_state.map(State::name),
-            last_ended_unix_s: it.last_ended_unix_s,
-            last_cause: it.last_cause.clone(),
+            fingerprint: row.rsa.to_string(),
+            nickname: row.nickname.clone(),
+            address: row.address.clone(),
+            first_seen_unix_s: row.first_seen_unix_s,
+            last_seen_unix_s: row.last_seen_unix_s,
+            left_out: row.left_out.clone(),
+            capacity_byte_s: row.capacity.map(Rate::as_byte_per_s),
+            estimated_unix_s: row.estimated_unix_s,
+            mode: row.mode.map(mode_word),
+            is_conclusive: row.is_conclusive,
+            last_state: row.last_state.map(State::name),
+            last_ended_unix_s: row.last_ended_unix_s,
+            last_cause: row.last_cause.clone(),
         }
     }
 }
 
 impl From<&PeriodSummary> for PeriodLine {
-    fn from(it: &PeriodSummary) -> Self {
+    fn from(summary: &PeriodSummary) -> Self {
         Self {
-            begin_unix_s: it.period.begin_unix_s,
-            length_s: it.period.length_s,
-            slot_s: it.period.slot_s,
-            seed: it.period.seed.map(hex::encode),
-            measurements: it.measurements,
-            relays: it.relays,
-            failed: it.failed,
+            begin_unix_s: summary.period.begin_unix_s,
+            length_s: summary.period.length_s,
+            slot_s: summary.period.slot_s,
+            seed: summary.period.seed.map(hex::encode),
+            measurements: summary.measurements,
+            relays: summary.relays,
+            failed: summary.failed,
         }
     }
 }

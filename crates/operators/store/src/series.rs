@@ -75,7 +75,7 @@ impl Limiter {
         }
     }
 
-    const fn of(waited: Option<Waited>) -> Self {
+    const fn from_waited(waited: Option<Waited>) -> Self {
         match waited {
             None => Self::Unknown,
             Some(Waited::Relay) => Self::Relay,
@@ -97,7 +97,7 @@ impl Limiter {
     }
 
     fn code(self) -> u8 {
-        let place = Self::ALL.iter().position(|it| *it == self).unwrap_or_default();
+        let place = Self::ALL.iter().position(|limiter| *limiter == self).unwrap_or_default();
         u8::try_from(place).unwrap_or_default()
     }
 
@@ -121,7 +121,7 @@ pub(crate) fn of(record: &Record) -> Vec<Second> {
                 bytes: totals.total(),
                 client_bytes: totals.client_counted,
                 counts: round.schedule.counts(totals.second),
-                limiter: Limiter::of(second.waited(assignments, &round.bottlenecks)),
+                limiter: Limiter::from_waited(second.waited(assignments, &round.bottlenecks)),
             });
         }
     }

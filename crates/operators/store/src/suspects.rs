@@ -135,7 +135,8 @@ mod tests {
         for day in 0..days {
             let (begin_unix_s, length_s) = (first() + day * DAY, DAY);
             let period = PeriodEntry { begin_unix_s, length_s, slot_s: 71, seed: None };
-            let entries = (1..=RELAYS).map(|it| Entry::Finished(Box::new(measured(it, day))));
+            let entries =
+                (1..=RELAYS).map(|number| Entry::Finished(Box::new(measured(number, day))));
             let entries: Vec<Entry> = entries.chain([Entry::Period(period)]).collect();
             store.write(&entries).expect("room");
         }
@@ -202,7 +203,10 @@ mod tests {
         }
         let test = store.co_location_test(first() + 102 * DAY, || true).expect("read");
         let found = test.suspicions(|_, _| false);
-        let pairs: Vec<_> = found.iter().map(|it| (it.relays, it.alike == it.moves)).collect();
+        let pairs: Vec<_> = found
+            .iter()
+            .map(|suspicion| (suspicion.relays, suspicion.alike == suspicion.moves))
+            .collect();
         assert_eq!(pairs, [((relay(1).rsa, relay(2).rsa), true)]);
     }
 

@@ -175,8 +175,8 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
     // Otherwise it was already written.
     let Some(measurement) = unfinished else { return Ok(()) };
     paths.iter().try_for_each(|path| write_path(db, path))?;
-    let state = State::of(record);
-    let reason = Reason::of(record);
+    let state = State::from_record(record);
+    let reason = Reason::from_record(record);
     let capacity = record.capacity().map(|capacity| int(capacity.as_byte_per_s()));
     let sql = "UPDATE measurement SET ended_unix_s = ?2, state = ?3, mode = ?4, capacity_byte_s = ?5,
                rounds = ?6, cause = ?7, reason = ?8, blame = ?9, is_final = ?10, follows = ?11, seconds = ?12
@@ -329,7 +329,7 @@ fn write_file(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
     let sql =
         "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted, capacity_kb_s)
                VALUES (?1, ?2, ?3, ?4, ?5)";
-    let [lines, voted] = [*lines, *voted].map(|it| int(it as u64));
+    let [lines, voted] = [*lines, *voted].map(|count| int(count as u64));
     let values = params![int(*created_unix_s), path, lines, voted, int(*capacity_kb_s)];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
@@ -343,7 +343,7 @@ struct Reason {
 }
 
 impl Reason {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         match record.verdict() {
             Verdict::Conclusive => Self::default(),
             // This record is of one turn. Its words would say that no other one followed.

@@ -26,7 +26,7 @@ fn child_that_writes_until_it_is_killed() {
     let mut store = Store::open(Path::new(&path)).expect("intact and not in use");
     store.close_unfinished().expect("room");
     let first = u32::try_from(recorded(&store).len()).expect("few");
-    let most = std::env::var(MOST).map_or(u32::MAX, |it| it.parse().expect("a number"));
+    let most = std::env::var(MOST).map_or(u32::MAX, |text| text.parse().expect("a number"));
     for number in first..most {
         let turn = closed(number);
         let begun = Entry::Started(turn.begun.clone());
@@ -44,11 +44,11 @@ fn child_that_writes_until_it_is_killed() {
 fn recorded(store: &Reader) -> Vec<u32> {
     store.check_all().expect("sound");
     let mut numbers = Vec::new();
-    let all = store.each_measurement(0, None, |it| {
-        assert_eq!(it.seconds.len(), 5, "whole");
-        let record = store.record(it.id).expect("read").expect("whole");
-        assert_eq!(Some(record.ended_unix_s), it.ended_unix_s);
-        numbers.push(u32::try_from(it.period_unix_s - NOW).expect("ours"));
+    let all = store.each_measurement(0, None, |measurement| {
+        assert_eq!(measurement.seconds.len(), 5, "whole");
+        let record = store.record(measurement.id).expect("read").expect("whole");
+        assert_eq!(Some(record.ended_unix_s), measurement.ended_unix_s);
+        numbers.push(u32::try_from(measurement.period_unix_s - NOW).expect("ours"));
         true
     });
     all.expect("read");
@@ -68,7 +68,7 @@ fn writer(store: &Path, most: u32) -> Child {
 #[test]
 fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_records_nothing_twice() {
     let kills: u32 =
-        std::env::var("FLASHFLOW_KILLS").map_or(30, |it| it.parse().expect("a number"));
+        std::env::var("FLASHFLOW_KILLS").map_or(30, |text| text.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     let mut random = StdRng::seed_from_u64(12);

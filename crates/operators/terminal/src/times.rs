@@ -9,7 +9,7 @@ use jiff::Timestamp;
 /// A message that names the accepted forms, or says that the time is before 1970.
 pub fn time(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    if let Some(seconds) = Some(text).filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()))
+    if let Some(seconds) = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
         && let Ok(seconds) = seconds.parse()
     {
         return Ok(seconds);
@@ -27,7 +27,7 @@ pub fn time(text: &str) -> Result<u64, String> {
 /// A time for people, such as `2026-11-26 15:00:00 UTC`.
 #[must_use]
 pub fn readable(unix_s: u64) -> String {
-    let time = i64::try_from(unix_s).ok().and_then(|it| Timestamp::from_second(it).ok());
+    let time = i64::try_from(unix_s).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
     match time {
         Some(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
         None => format!("Unix second {unix_s}"),
@@ -63,7 +63,7 @@ mod tests {
         ] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
-        assert!(time("1969-12-31").is_err_and(|it| it.contains("before 1970")));
+        assert!(time("1969-12-31").is_err_and(|error| error.contains("before 1970")));
     }
 
     #[test]

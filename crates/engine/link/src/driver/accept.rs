@@ -110,7 +110,7 @@ mod tests {
             assert!(victim.is_some_and(|victim| victim < 100_000), "a flooder's: {victim:?}");
         }
         assert_eq!(pending.by_socket.len(), PENDING_MAX);
-        assert!((100_002..=100_200).all(|it| pending.by_socket.contains_key(&it)));
+        assert!((100_002..=100_200).all(|socket| pending.by_socket.contains_key(&socket)));
         // With one connection of each network the limit still applies.
         let sockets: Vec<usize> = pending.by_socket.keys().copied().collect();
         sockets.into_iter().for_each(|socket| pending.remove(socket));
@@ -129,7 +129,7 @@ mod tests {
             .for_each(|number| _ = arrive(&mut pending, number.to_be_bytes(), number as usize));
         // A new connection is kept, whatever its address, and the oldest is closed.
         let honest: [IpAddr; 3] = ["2001:db8::1", "255.255.255.254", "0.0.255.255"]
-            .map(|it| it.parse().expect("an address"));
+            .map(|text| text.parse().expect("an address"));
         for (nth, from) in honest.into_iter().enumerate() {
             assert_eq!(pending.add(from, 10_000_000 + nth), Some(nth), "{from}");
             pending.remove(nth);

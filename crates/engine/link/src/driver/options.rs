@@ -60,7 +60,7 @@ impl Waker {
         Self(Arc::new(wake))
     }
 
-    pub(super) fn of(waker: &Arc<mio::Waker>) -> Self {
+    pub(super) fn from_mio(waker: &Arc<mio::Waker>) -> Self {
         let waker = Arc::clone(waker);
         // Fails only if the kernel has no memory for a counter; the next timeout wakes the driver.
         Self::new(move || _ = waker.wake())

@@ -100,14 +100,15 @@ fn a_peer_that_does_not_read_makes_the_connection_rwnd_limited() {
     assert!(idle.rtt.is_some() && idle.min_rtt.is_some(), "of the handshake: {idle:?}");
     let written = fill(&mut stream) as u64;
     let limit = Duration::from_millis(50);
-    let held = poll_until(&stream, |it| it.rwnd_limited >= limit);
+    let held = poll_until(&stream, |account| account.rwnd_limited >= limit);
     assert!(held.busy >= held.rwnd_limited + held.sndbuf_limited, "{held:?}");
     assert!(held.unsent_bytes > 0 && held.sent_bytes < written, "{held:?}");
     assert_eq!(held.sent_bytes + held.unsent_bytes, written, "{held:?}");
     assert!(!held.is_app_limited, "more data is queued: {held:?}");
     let mut rest = vec![0; usize::try_from(written).expect("fits")];
     peer.read_exact(&mut rest).expect("gets it");
-    let done = poll_until(&stream, |it| (it.unsent_bytes, it.unacked_bytes) == (0, 0));
+    let done =
+        poll_until(&stream, |account| (account.unsent_bytes, account.unacked_bytes) == (0, 0));
     // What did not fit into the peer's buffer was sent again, though no path has lost it.
     assert_eq!(done.sent_bytes, written, "{done:?}");
     assert!(!done.is_app_limited, "there was always more, and nothing was written since: {done:?}");
@@ -123,7 +124,7 @@ fn an_application_limited_connection_is_not_rwnd_limited() {
         stream.write_all(&[7; 100]).expect("there is room");
         peer.read_exact(&mut [0; 100]).expect("gets it");
     }
-    let found = poll_until(&stream, |it| it.unacked_bytes == 0);
+    let found = poll_until(&stream, |account| account.unacked_bytes == 0);
     assert_eq!((found.sent_bytes, found.rwnd_limited), (10_000, Duration::ZERO), "{found:?}");
     assert!(found.is_app_limited, "{found:?}");
 }

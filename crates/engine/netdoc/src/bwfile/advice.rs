@@ -69,7 +69,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
         .filter(|(_, verdict)| verdict.is_fault())
         .map(|(number, _)| *number)
         .collect();
-    for skipped in parsed.skipped.iter().filter(|it| !left_out.contains(&it.line)) {
+    for skipped in parsed.skipped.iter().filter(|skipped| !left_out.contains(&skipped.line)) {
         add(Some(skipped.line), format!("violates the specification: {}", skipped.reason));
     }
     let file = &parsed.file;

@@ -51,9 +51,9 @@ pub fn first_line(bytes: &[u8]) -> Option<String> {
 /// Whether a text is a number with a sign, a fraction, an exponent or too many digits.
 fn is_number(text: &[u8]) -> bool {
     text.iter().any(u8::is_ascii_digit)
-        && text
-            .iter()
-            .all(|it| it.is_ascii_digit() || matches!(it, b'+' | b'-' | b'.' | b',' | b'e' | b'E'))
+        && text.iter().all(|byte| {
+            byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b',' | b'e' | b'E')
+        })
 }
 
 #[cfg(test)]

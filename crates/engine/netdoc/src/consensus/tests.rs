@@ -332,11 +332,11 @@ fn an_archived_consensus_may_be_unsorted_or_lack_a_footer() {
     let text = format!("{head}{body}{signatures}");
     assert!(parse(&text).is_err());
     let archived = Consensus::parse_archived(text.as_bytes()).unwrap();
-    let listed = |it: &Router| Listed {
-        fingerprint: it.fingerprint,
-        flags: it.flags,
-        bandwidth_kb_s: it.bandwidth_kb_s,
-        unmeasured: it.unmeasured,
+    let listed = |router: &Router| Listed {
+        fingerprint: router.fingerprint,
+        flags: router.flags,
+        bandwidth_kb_s: router.bandwidth_kb_s,
+        unmeasured: router.unmeasured,
     };
     let expected: Vec<Listed> = parse(NS).unwrap().routers().iter().map(listed).collect();
     assert_eq!(archived.routers(), expected);

@@ -291,7 +291,7 @@ proptest! {
 fn the_newest_descriptor_wins_and_the_first_of_equally_old_ones() {
     let parts = three();
     let dated = |date: &str, bandwidth: &str| {
-        let line = parts[0].lines().find(|it| it.starts_with("published ")).unwrap();
+        let line = parts[0].lines().find(|line| line.starts_with("published ")).unwrap();
         let text = parts[0].replacen(line, &format!("published 2020-02-{date}"), 1);
         text.replacen("bandwidth 4594304", &format!("bandwidth {bandwidth}"), 1)
     };
@@ -304,12 +304,12 @@ fn the_newest_descriptor_wins_and_the_first_of_equally_old_ones() {
         let text = format!("{}{}{}{}{}", order[0], parts[1], order[1], parts[2], order[2]);
         let found = newest(text.as_bytes());
         assert_eq!((found.descriptors.len(), found.replaced, found.bad.len()), (3, 2, 0));
-        let it = found
+        let descriptor = found
             .descriptors
             .iter()
             .find(|descriptor| descriptor.fingerprint == fingerprint)
             .unwrap();
-        assert_eq!(it.bandwidth_avg_bytes_s, expected);
+        assert_eq!(descriptor.bandwidth_avg_bytes_s, expected);
         assert_eq!(found.dropped(), None);
     }
 }

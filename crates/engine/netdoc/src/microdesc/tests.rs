@@ -19,11 +19,16 @@ fn microdescriptors_from_unmodified_authorities_are_read() {
         .map(|piece| Microdesc::parse(piece.text).expect("a microdescriptor"))
         .collect();
     assert!(found.len() >= 2, "{}", found.len());
-    assert!(found.iter().all(|it| it.ed25519.is_some() && it.ntor_onion_key != [0; 32]));
-    assert!(found.iter().any(|it| it.policy.allows(443)));
-    assert!(found.iter().any(|it| it.policy.rejects_all()));
-    let with_family = found.iter().find(|it| !it.family.is_empty()).expect("a family");
-    assert!(with_family.family.iter().all(|it| matches!(it, FamilyMember::Fingerprint(_))));
+    assert!(
+        found
+            .iter()
+            .all(|microdesc| microdesc.ed25519.is_some() && microdesc.ntor_onion_key != [0; 32])
+    );
+    assert!(found.iter().any(|microdesc| microdesc.policy.allows(443)));
+    assert!(found.iter().any(|microdesc| microdesc.policy.rejects_all()));
+    let with_family =
+        found.iter().find(|microdesc| !microdesc.family.is_empty()).expect("a family");
+    assert!(with_family.family.iter().all(|member| matches!(member, FamilyMember::Fingerprint(_))));
 }
 
 #[test]

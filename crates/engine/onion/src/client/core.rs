@@ -108,7 +108,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The legs of a circuit whose first hop has not answered; a circuit that is not a set has leg 0.
     #[must_use]
     pub fn silent_legs(&self, circuit: CircuitNumber) -> Vec<u8> {
-        let is_silent = |it: &&Circuit<S>| match &it.stage {
+        let is_silent = |circuit: &&Circuit<S>| match &circuit.stage {
             Stage::Building(builder) => !builder.has_first_hop(),
             Stage::Up(_) => false,
         };
@@ -155,16 +155,16 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Stops reading from a stream: received data is buffered and not acknowledged.
     pub fn pause(&mut self, stream: StreamNumber) {
-        if let Some(it) = self.streams.get_mut(&stream) {
-            it.is_paused = true;
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.is_paused = true;
         }
     }
 
     /// Delivers the buffered data of a stream and resumes reading.
     pub fn resume(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
-        let Some(it) = self.streams.get_mut(&stream) else { return };
-        it.resume(now);
+        let Some(paused) = self.streams.get_mut(&stream) else { return };
+        paused.resume(now);
         self.signal(stream);
     }
 
@@ -176,9 +176,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The application of a stream has more data to send.
     pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
-        let it =
+        let ready =
             self.streams.get(&stream).filter(|stream| stream.is_connected && stream.hop.is_none());
-        let passage = it.and_then(|it| self.passages.get_mut(&it.circuit));
+        let passage = ready.and_then(|stream| self.passages.get_mut(&stream.circuit));
         let Some(Passage { legs, streams, .. }) = passage else { return };
         if !streams.sending.contains(&stream) {
             streams.sending.push_back(stream);
@@ -195,8 +195,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Destroys a circuit with all streams on it. There is no event.
     pub fn destroy(&mut self, circuit: CircuitNumber) {
         let Some(Passage { legs, .. }) = self.forget_circuit(circuit) else { return };
-        for it in legs {
-            self.send(it.conn, it.circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
+        for leg in legs {
+            self.send(leg.conn, leg.circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
         }
     }
 
@@ -303,7 +303,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             }
             _ => legs.first().map(|leg| leg.leg),
         };
-        let circuit = legs.iter_mut().find(|it| Some(it.leg) == leg);
+        let circuit = legs.iter_mut().find(|circuit| Some(circuit.leg) == leg);
         let Some(circuit) = circuit else { return };
         let conn = circuit.conn;
         let Some(link) = self.links.get_mut(&conn) else { return };

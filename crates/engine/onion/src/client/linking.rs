@@ -52,7 +52,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(link) = self.links.remove(&conn) else { return };
         for (circ_id, circuit) in link.circuits {
             let passage = self.passages.get(&circuit);
-            let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| it.legs[at].leg));
+            let place = passage
+                .and_then(|passage| passage.place(conn, circ_id).map(|at| passage.legs[at].leg));
             if let Some(leg) = place {
                 self.lose_leg(circuit, leg, cause.clone());
             }

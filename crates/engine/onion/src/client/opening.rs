@@ -161,9 +161,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Sends the queued BEGINs, if the circuit is open.
     pub(super) fn begin_waiting(&mut self, circuit: CircuitNumber) {
-        let Some(it) = self.passages.get_mut(&circuit) else { return };
-        if it.is_ready() {
-            let waiting = core::mem::take(&mut it.streams.waiting);
+        let Some(passage) = self.passages.get_mut(&circuit) else { return };
+        if passage.is_ready() {
+            let waiting = core::mem::take(&mut passage.streams.waiting);
             waiting.into_iter().for_each(|stream| self.begin_now(circuit, stream));
         }
     }

@@ -91,7 +91,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(up) = circuit.and_then(Circuit::up_mut) else { return Ok(()) };
         let lost = |error| Loss::Circuit(error);
         let mut plain = body.clone();
-        let from = up.layers.open(&mut plain).map_err(|it| lost(CircuitError::Crypt(it)))?;
+        let from = up.layers.open(&mut plain).map_err(|error| lost(CircuitError::Crypt(error)))?;
         let (format, last) = (up.layers.format(from), up.last);
         let is_last = from == last;
         let message =
@@ -115,7 +115,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             _ if is_set && is_of_set => {
                 self.handle_set_message(number, leg, format, &plain, &message)
             }
-            it if it.is_of_conflux() => Err(ConfluxError::Handshake.into()),
+            command if command.is_of_conflux() => Err(ConfluxError::Handshake.into()),
             // A hop has no authority over streams at another hop.
             _ if !self.is_at(number, message.stream_id, from, last) => Ok(()),
             _ => self.handle_stream_message(number, &message),

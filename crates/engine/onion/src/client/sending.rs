@@ -86,13 +86,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             };
             let format = up.leg.format();
             let Some(stream) = streams.sending.pop_front() else { break };
-            let it = self.streams.get_mut(&stream).filter(|stream| stream.has_more_to_send::<S>());
-            let Some(it) = it else { continue };
+            let sender =
+                self.streams.get_mut(&stream).filter(|stream| stream.has_more_to_send::<S>());
+            let Some(sender) = sender else { continue };
             streams.sending.push_back(stream);
             let body = out[cells].begin(circ_id, Command::RELAY);
-            if !it.package::<S>(self.now, format, body) {
+            if !sender.package::<S>(self.now, format, body) {
                 blocked += 1;
-                self.room_at = self.room_at.into_iter().chain(it.room_at()).min();
+                self.room_at = self.room_at.into_iter().chain(sender.room_at()).min();
                 continue;
             }
             blocked = 0;

@@ -125,12 +125,14 @@ impl Node for Server {
     }
 
     fn handle_bytes(&mut self, _now: Instant, conn: ConnId, plaintext: &[u8]) {
-        let Some(it) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else { return };
+        let Some(client) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else {
+            return;
+        };
         self.received_bytes += plaintext.len() as u64;
-        if it.receive(plaintext) {
+        if client.receive(plaintext) {
             self.writable.push_back(conn);
         } else {
-            it.is_closing = true;
+            client.is_closing = true;
             self.to_close.push_back(conn);
         }
     }
@@ -155,18 +157,20 @@ impl Node for Server {
     }
 
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
-        let Some(it) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else { return 0 };
-        let Some(transfer) = it.transfer else { return 0 };
-        let len = transfer.fill_response(it.sent_bytes, it.has_upload(&transfer), out);
-        if it.sent_bytes == 0 && len > 0 {
+        let Some(client) = self.conns.get_mut(&conn).filter(|conn| !conn.is_closing) else {
+            return 0;
+        };
+        let Some(transfer) = client.transfer else { return 0 };
+        let len = transfer.fill_response(client.sent_bytes, client.has_upload(&transfer), out);
+        if client.sent_bytes == 0 && len > 0 {
             if self.answers.len() == EVENTS_MAX {
                 self.answers.pop_front();
             }
             self.answers.push_back(Answer { transfer, began_at: now });
         }
-        it.sent_bytes += len as u64;
-        if it.sent_bytes == transfer.response_bytes() {
-            it.is_closing = true;
+        client.sent_bytes += len as u64;
+        if client.sent_bytes == transfer.response_bytes() {
+            client.is_closing = true;
             self.to_close.push_back(conn);
         }
         len

@@ -72,8 +72,8 @@ impl<S: CellModel> Circuit<S> {
 
 /// The scheduler's view of a leg.
 pub(super) fn leg_state<S: CellModel>(legs: &[Circuit<S>], leg: u8) -> LegState {
-    let it = legs.iter().find(|it| it.leg == leg);
-    it.and_then(Circuit::up).map(|up| up.leg.state()).unwrap_or_default()
+    let circuit = legs.iter().find(|circuit| circuit.leg == leg);
+    circuit.and_then(Circuit::up).map(|up| up.leg.state()).unwrap_or_default()
 }
 
 /// The current statistics of a leg.
@@ -146,9 +146,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             return Vec::new();
         };
         let figures = |leg| {
-            let it = set.conflux.figures(leg).unwrap_or_default();
+            let figures = set.conflux.figures(leg).unwrap_or_default();
             let rtt = leg_state(legs, leg).rtt.or(set.conflux.first_rtt(leg));
-            LegFigures { leg, received: it.received, sent: it.sent, rtt }
+            LegFigures { leg, received: figures.received, sent: figures.sent, rtt }
         };
         set.conflux.legs().map(figures).collect()
     }
@@ -207,7 +207,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         data: &[u8],
     ) {
         let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return };
-        let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
+        let Some(circuit) = legs.iter_mut().find(|circuit| circuit.leg == leg) else { return };
         let data = S::PayloadSlice::from_bytes(data);
         let message = Message { command, stream_id: StreamId::CIRCUIT, data };
         let (conn, cell) = (circuit.conn, circuit.seal(None, &message));
@@ -227,7 +227,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A leg or a single circuit is lost. The reason may affect the whole set.
     pub(super) fn lose_leg(&mut self, number: CircuitNumber, leg: u8, cause: Loss) {
         let Some(passage) = self.passages.get_mut(&number) else { return };
-        let Some(place) = passage.legs.iter().position(|it| it.leg == leg) else { return };
+        let Some(place) = passage.legs.iter().position(|circuit| circuit.leg == leg) else {
+            return;
+        };
         let Passage { legs, streams, set } = passage;
         let Some(set) = set.as_deref_mut() else {
             self.lose_circuit(number, cause);
@@ -262,7 +264,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A leg has blocked the others for too long.
     pub(super) fn give_up_leg(&mut self, number: CircuitNumber, leg: u8) {
         let Some(Passage { legs, .. }) = self.passages.get(&number) else { return };
-        let Some(circuit) = legs.iter().find(|it| it.leg == leg) else { return };
+        let Some(circuit) = legs.iter().find(|circuit| circuit.leg == leg) else { return };
         let (conn, circ_id) = (circuit.conn, circuit.circ_id);
         self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
         self.lose_leg(number, leg, Loss::Silent);

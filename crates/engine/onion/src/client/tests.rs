@@ -99,9 +99,9 @@ where
                     chain.handle_cell(self.now, cell.command(), cell.body());
                     self.seen.append(&mut chain.seen);
                 }
-                let is_data = |it: &Seen| it.3 == RelayCommand::DATA.0;
+                let is_data = |cell: &Seen| cell.3 == RelayCommand::DATA.0;
                 let sent = &self.seen[before..];
-                let data = sent.iter().filter(|it| is_data(it)).count();
+                let data = sent.iter().filter(|cell| is_data(cell)).count();
                 assert!(data <= CELLS_PER_RECORD);
                 assert!(sent[sent.len() - data..].iter().all(is_data), "data cells are last");
             }
@@ -168,8 +168,9 @@ where
     world.run();
     let built =
         world.events.iter().filter(|event| matches!(event, ClientEvent::Built { .. })).count();
-    let complete =
-        |it: &&ClientEvent| matches!(it, ClientEvent::Over { outcome: Outcome::Complete, .. });
+    let complete = |event: &&ClientEvent| {
+        matches!(event, ClientEvent::Over { outcome: Outcome::Complete, .. })
+    };
     let over = world.events.iter().filter(complete).count();
     assert_eq!((built, over), (circuits.len(), streams), "{:?}", world.events);
     assert_eq!((world.core.open_circuits(), world.core.open_streams()), (circuits.len(), 0));
@@ -199,8 +200,8 @@ fn streams_and_circuits_are_served_round_robin() {
     let upload = Transfer::upload(1, 40 * 498);
     let circuits = vec![(false, false, vec![upload; 2]); 2];
     let (seen, ..) = course::<HeaderOnly>(&Plan { circuits, cells_max: 50 });
-    let data = seen.iter().filter(|it| it.3 == RelayCommand::DATA.0);
-    let data: Vec<(u32, u16)> = data.map(|it| (it.0.get() & 0xff, it.4.0)).collect();
+    let data = seen.iter().filter(|cell| cell.3 == RelayCommand::DATA.0);
+    let data: Vec<(u32, u16)> = data.map(|cell| (cell.0.get() & 0xff, cell.4.0)).collect();
     let record = |circuit: u32, first: u16| {
         let streams = (0..31).map(move |place| (circuit, (first + place) % 2 + 1));
         streams.collect::<Vec<_>>()
@@ -256,7 +257,7 @@ fn misbehaving_relays_lose_the_circuit() {
         for (seen, events) in [lied_to::<Tor>(liar), lied_to::<HeaderOnly>(liar)] {
             let Some(ClientEvent::Lost { cause, .. }) = events.last() else { panic!("{events:?}") };
             assert_eq!(*cause, expected);
-            let says_so = seen.last().is_some_and(|it| it.1 == Command::DESTROY);
+            let says_so = seen.last().is_some_and(|cell| cell.1 == Command::DESTROY);
             assert_eq!(says_so, liar != Liar::Destroying, "{seen:?}");
         }
     }
@@ -293,7 +294,7 @@ fn a_paused_stream_stops_its_sender() {
             (paused::<Tor>(has_congestion_control), paused::<HeaderOnly>(has_congestion_control));
         assert_eq!(tor, header_only);
         assert!(tor.0 < 1_500_000, "{} bytes", tor.0);
-        let sent = |command: RelayCommand| tor.1.iter().any(|it| it.3 == command.0);
+        let sent = |command: RelayCommand| tor.1.iter().any(|cell| cell.3 == command.0);
         assert_eq!(sent(RelayCommand::XOFF), has_congestion_control);
         assert_eq!(sent(RelayCommand::XON), has_congestion_control);
     }

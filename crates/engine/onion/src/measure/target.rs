@@ -336,8 +336,9 @@ impl Target {
             let sent = running.sent_back.iter_mut().map(core::mem::take);
             let named = active.order.measurers.iter();
             let sent_back = named.zip(sent);
-            let sent_back: Vec<_> =
-                sent_back.map(|(it, bytes)| SentBack { measurer: *it, bytes }).collect();
+            let sent_back: Vec<_> = sent_back
+                .map(|(measurer, bytes)| SentBack { measurer: *measurer, bytes })
+                .collect();
             running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
             running.empty_seconds = if measured_bytes > 0 { 0 } else { running.empty_seconds + 1 };
             let has_no_traffic = running.empty_seconds >= EMPTY_SECONDS_MAX;

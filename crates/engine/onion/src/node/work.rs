@@ -37,7 +37,7 @@ impl Done {
     /// # Errors
     /// Returns `self` if the result has another type.
     pub fn into<T: 'static>(self) -> Result<T, Self> {
-        self.0.downcast().map(|it| *it).map_err(Self)
+        self.0.downcast().map(|result| *result).map_err(Self)
     }
 }
 

@@ -166,8 +166,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.sets.all.insert(own, new);
             self.totals.conflux_sets += 1;
         }
-        if let Some(it) = self.tunnels.get_mut(tunnel) {
-            it.is_set = true;
+        if let Some(tunnel) = self.tunnels.get_mut(tunnel) {
+            tunnel.is_set = true;
         }
         if let Some(end) = self.end_mut(index) {
             (end.tunnel, end.is_linked) = (tunnel, true);
@@ -258,9 +258,9 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// The circuit for a tunnel's next data; `None` if all are blocked.
     pub(super) fn leg_for_data(&self, tunnel: TunnelIndex) -> Option<CircuitIndex> {
-        let it = self.tunnels.get(tunnel)?;
-        if !it.is_set {
-            return Some(it.circuit);
+        let known = self.tunnels.get(tunnel)?;
+        if !known.is_set {
+            return Some(known.circuit);
         }
         self.sets.all.get(&tunnel)?.conflux.choose(|leg| leg_state(&self.circuits, leg))
     }
@@ -297,8 +297,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if let Some(other) = others.first()
             && removed == Removed::Spare
         {
-            if let Some(it) = self.tunnels.get_mut(tunnel) {
-                it.circuit = *other;
+            if let Some(tunnel) = self.tunnels.get_mut(tunnel) {
+                tunnel.circuit = *other;
             }
             self.resend(*other);
             self.wake_streams(*other);

@@ -205,10 +205,10 @@ impl ClientAddresses {
     pub(super) fn expire(&mut self, now: Instant) {
         self.kept_up_at = now;
         let are_too_many = self.by_place.len() >= KNOWN_MAX;
-        self.by_place.retain(|_, it| {
-            it.links > 0
-                || it.refused_until.is_some_and(|until| now < until)
-                || !are_too_many && now - it.seen_at < FORGOTTEN
+        self.by_place.retain(|_, neighbour| {
+            neighbour.links > 0
+                || neighbour.refused_until.is_some_and(|until| now < until)
+                || !are_too_many && now - neighbour.seen_at < FORGOTTEN
         });
     }
 
@@ -265,120 +265,125 @@ mod tests {
 
     #[test]
     fn the_address_table_is_bounded_before_tls() {
-        let mut it = addresses(LIVE);
-        assert!(it.admit_link(at(1), ip("192.0.2.1"), 0));
+        let mut addresses = addresses(LIVE);
+        assert!(addresses.admit_link(at(1), ip("192.0.2.1"), 0));
         for number in 0..2 * u32::try_from(KNOWN_MAX).expect("few") {
             let from = core::net::Ipv4Addr::from_bits(0x0a00_0000 + number);
             assert!(
-                it.admit_connection(at(2), from.into(), 0),
+                addresses.admit_connection(at(2), from.into(), 0),
                 "other addresses do not cause a refusal"
             );
-            assert!(it.by_place.len() <= KNOWN_MAX);
+            assert!(addresses.by_place.len() <= KNOWN_MAX);
         }
         // Addresses with links are remembered, and new ones if there is room.
-        assert_eq!(it.by_place[&Place::of(ip("192.0.2.1"))].links, 1);
+        assert_eq!(addresses.by_place[&Place::of(ip("192.0.2.1"))].links, 1);
         let flooder = ip("198.51.100.7");
-        assert!((0..40).all(|_| it.admit_connection(at(4), flooder, 0)));
-        assert!(!it.admit_connection(at(4), flooder, 0));
-        assert!(it.by_place.len() < 10);
+        assert!((0..40).all(|_| addresses.admit_connection(at(4), flooder, 0)));
+        assert!(!addresses.admit_connection(at(4), flooder, 0));
+        assert!(addresses.by_place.len() < 10);
     }
 
-    fn circuits(it: &mut ClientAddresses, now: Instant, from: IpAddr, asked: u32) -> usize {
+    fn circuits(addresses: &mut ClientAddresses, now: Instant, from: IpAddr, asked: u32) -> usize {
         let rng = &mut ChaCha8Rng::seed_from_u64(1);
-        (0..asked).filter(|_| it.admit_circuit(now, from, rng)).count()
+        (0..asked).filter(|_| addresses.admit_circuit(now, from, rng)).count()
     }
 
-    fn admit(it: &mut ClientAddresses, now: Instant, from: IpAddr, expected: u32) -> bool {
-        it.admit_connection(now, from, expected) && it.admit_link(now, from, expected)
+    fn admit(addresses: &mut ClientAddresses, now: Instant, from: IpAddr, expected: u32) -> bool {
+        addresses.admit_connection(now, from, expected) && addresses.admit_link(now, from, expected)
     }
 
     #[test]
     fn excess_circuits_block_only_their_address_for_an_hour() {
         let (attacker, honest) = (ip("192.0.2.1"), ip("192.0.2.2"));
-        let mut it = addresses(LIVE);
+        let mut addresses = addresses(LIVE);
         for from in [attacker, attacker, honest, honest] {
-            assert!(admit(&mut it, at(0), from, 0));
+            assert!(admit(&mut addresses, at(0), from, 0));
         }
-        assert_eq!(circuits(&mut it, at(0), attacker, 10_000), 60);
-        assert_eq!(circuits(&mut it, at(3_500), attacker, 1), 0);
-        assert_eq!(circuits(&mut it, at(0), honest, 50), 50);
+        assert_eq!(circuits(&mut addresses, at(0), attacker, 10_000), 60);
+        assert_eq!(circuits(&mut addresses, at(3_500), attacker, 1), 0);
+        assert_eq!(circuits(&mut addresses, at(0), honest, 50), 50);
         assert_eq!(
-            circuits(&mut it, at(5_400), attacker, 1),
+            circuits(&mut addresses, at(5_400), attacker, 1),
             1,
             "refused for at most an hour and a half"
         );
         // At two per second, no circuit is refused.
         for second in 1..1000 {
-            assert_eq!(circuits(&mut it, at(second), honest, 2), 2);
+            assert_eq!(circuits(&mut addresses, at(second), honest, 2), 2);
         }
     }
 
     #[test]
     fn an_address_with_one_link_is_exempt() {
         let from = ip("192.0.2.1");
-        let mut it = addresses(LIVE);
-        assert!(admit(&mut it, at(0), from, 0));
-        assert_eq!(circuits(&mut it, at(0), from, 500), 500);
-        assert!(admit(&mut it, at(0), from, 0));
-        assert_eq!(circuits(&mut it, at(0), from, 500), 0);
+        let mut addresses = addresses(LIVE);
+        assert!(admit(&mut addresses, at(0), from, 0));
+        assert_eq!(circuits(&mut addresses, at(0), from, 500), 500);
+        assert!(admit(&mut addresses, at(0), from, 0));
+        assert_eq!(circuits(&mut addresses, at(0), from, 500), 0);
     }
 
     #[test]
     fn links_of_an_address_have_a_maximum_and_a_rate() {
-        let mut it = addresses(LIVE);
+        let mut addresses = addresses(LIVE);
         // Networks of 64 bits are one address.
         let from = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
-        let count = |it: &mut ClientAddresses, now, asked: u16| {
-            (0..asked).filter(|host| admit(it, now, from(*host), 0)).count()
+        let count = |addresses: &mut ClientAddresses, now, asked: u16| {
+            (0..asked).filter(|host| admit(addresses, now, from(*host), 0)).count()
         };
-        assert_eq!(count(&mut it, at(0), 100), 40, "at once");
-        assert_eq!(count(&mut it, at(10), 100), 10, "50 in all");
-        assert!(admit(&mut it, at(10), ip("2001:db8:0:2::1"), 0), "another network");
-        (0..30).for_each(|host| it.handle_closed(from(host)));
-        assert_eq!(count(&mut it, at(20), 100), 30);
+        assert_eq!(count(&mut addresses, at(0), 100), 40, "at once");
+        assert_eq!(count(&mut addresses, at(10), 100), 10, "50 in all");
+        assert!(admit(&mut addresses, at(10), ip("2001:db8:0:2::1"), 0), "another network");
+        (0..30).for_each(|host| addresses.handle_closed(from(host)));
+        assert_eq!(count(&mut addresses, at(20), 100), 30);
         // Measurers are expected.
-        let measurers = (0..500).filter(|host| admit(&mut it, at(20), from(*host), 160)).count();
+        let measurers =
+            (0..500).filter(|host| admit(&mut addresses, at(20), from(*host), 160)).count();
         assert_eq!(measurers, 160);
-        (0..160).for_each(|host| it.handle_closed(from(host)));
+        (0..160).for_each(|host| addresses.handle_closed(from(host)));
         // An address without links is forgotten, unless it is refused.
-        (0..50).for_each(|host| it.handle_closed(from(host)));
-        it.handle_closed(ip("2001:db8:0:2::1"));
-        it.expire(at(700));
-        assert!(it.by_place.is_empty());
+        (0..50).for_each(|host| addresses.handle_closed(from(host)));
+        addresses.handle_closed(ip("2001:db8:0:2::1"));
+        addresses.expire(at(700));
+        assert!(addresses.by_place.is_empty());
     }
 
     #[test]
     fn connections_that_never_become_links_are_only_rate_limited() {
-        let (mut it, from) = (addresses(LIVE), ip("192.0.2.1"));
-        let come = |it: &mut ClientAddresses, now| {
-            (0..1000).filter(|_| it.admit_connection(now, from, 0)).count()
+        let (mut addresses, from) = (addresses(LIVE), ip("192.0.2.1"));
+        let come = |addresses: &mut ClientAddresses, now| {
+            (0..1000).filter(|_| addresses.admit_connection(now, from, 0)).count()
         };
         assert_eq!(
-            (come(&mut it, at(0)), come(&mut it, at(1)), come(&mut it, at(60))),
+            (
+                come(&mut addresses, at(0)),
+                come(&mut addresses, at(1)),
+                come(&mut addresses, at(60))
+            ),
             (40, 20, 40)
         );
-        assert!(it.admit_link(at(60), from, 0), "one of the admitted connections");
+        assert!(addresses.admit_link(at(60), from, 0), "one of the admitted connections");
     }
 
     #[test]
     fn addresses_without_links_are_soon_forgotten() {
-        let mut it = addresses(LIVE);
+        let mut addresses = addresses(LIVE);
         for number in 0..=KNOWN_MAX as u128 {
             let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
-            assert!(admit(&mut it, at(0), from, 0));
-            it.handle_closed(from);
+            assert!(admit(&mut addresses, at(0), from, 0));
+            addresses.handle_closed(from);
         }
         let honest = ip("192.0.2.1");
-        assert!(admit(&mut it, at(0), honest, 0));
-        it.expire(at(1));
-        assert_eq!(it.by_place.len(), 1, "an address with a link is remembered");
+        assert!(admit(&mut addresses, at(0), honest, 0));
+        addresses.expire(at(1));
+        assert_eq!(addresses.by_place.len(), 1, "an address with a link is remembered");
     }
 
     #[test]
     fn without_parameters_nothing_is_limited() {
         let from = ip("192.0.2.1");
-        let mut it = addresses(DosParams::default());
-        assert!((0..1000).all(|_| admit(&mut it, at(0), from, 0)));
-        assert_eq!(circuits(&mut it, at(0), from, 1000), 1000);
+        let mut addresses = addresses(DosParams::default());
+        assert!((0..1000).all(|_| admit(&mut addresses, at(0), from, 0)));
+        assert_eq!(circuits(&mut addresses, at(0), from, 1000), 1000);
     }
 }

@@ -96,7 +96,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let (mut idle, mut active) = self.holdings();
         idle.sort_unstable();
         active.sort_unstable();
-        let held = idle.iter().chain(&active).map(|it| it.amount).sum::<u64>();
+        let held = idle.iter().chain(&active).map(|holding| holding.amount).sum::<u64>();
         let most = self.standing_cells_max();
         let fixed = (self.standing_cells() as u64).saturating_sub(held);
         let room = (most as u64 / 10 * 9)
@@ -171,7 +171,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     ) -> Vec<(Rank, Evictable)> {
         let mut all = Vec::new();
         for (holding, quota) in
-            holdings.iter().zip(quotas).filter(|(it, quota)| it.amount > **quota)
+            holdings.iter().zip(quotas).filter(|(holding, quota)| holding.amount > **quota)
         {
             let Some(link) = self.conns.link(holding.link) else { continue };
             let of_kind =

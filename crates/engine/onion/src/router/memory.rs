@@ -177,7 +177,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Destroys a circuit with everything queued on it.
     pub(super) fn drop_circuit(&mut self, index: CircuitIndex) {
         let conns: Vec<ConnId> =
-            self.tunnel_of(index).map(|it| it.iter().collect()).unwrap_or_default();
+            self.tunnel_of(index).map(|tunnel| tunnel.iter().collect()).unwrap_or_default();
         for conn in conns {
             // Before the circuit is destroyed: its streams would be drained first.
             if self.conns.stream(conn).is_some_and(|stream| stream.state.is_dialled()) {
@@ -222,7 +222,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
         }
         assert_eq!(queued_cells, self.outputs.queued_cells(), "cells in all queues");
-        let echoes = self.circuits.iter().filter(|(_, it)| matches!(it.hop, Hop::Echo(_)));
+        let echoes =
+            self.circuits.iter().filter(|(_, circuit)| matches!(circuit.hop, Hop::Echo(_)));
         assert_eq!(echoes.count(), self.measurement_circuits, "circuits of measurements");
         self.sets.check_accounts();
         self.conns.outside.check();
@@ -237,9 +238,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         assert_eq!(control, self.outputs.held_controls(), "control cells");
         let waiting: usize = self.conns.links().map(|(_, link)| link.waiting.len()).sum();
         assert_eq!(waiting, self.waiting, "handshakes that wait");
-        let buffered: usize = self.conns.streams().map(|(_, it)| it.buffer.held_bytes()).sum();
+        let buffered: usize =
+            self.conns.streams().map(|(_, stream)| stream.buffer.held_bytes()).sum();
         assert_eq!(buffered, self.streams.held_bytes(), "bytes in all buffers");
-        for (conn, stream) in self.conns.streams().filter(|(_, it)| it.state.has_circuit()) {
+        for (conn, stream) in self.conns.streams().filter(|(_, stream)| stream.state.has_circuit())
+        {
             let tunnel = self.tunnels.get(stream.tunnel);
             let found = tunnel.and_then(|tunnel| tunnel.streams.find(stream.stream_id));
             assert_eq!(found, Some(conn), "a stream that its tunnel does not know");

@@ -143,9 +143,9 @@ pub enum AnyScheduler {
 impl AnyScheduler {
     fn as_dyn(&self) -> &dyn Scheduler {
         match self {
-            Self::Vanilla(it) => it,
-            Self::KistLite(it) => it,
-            Self::Kist(it) => it,
+            Self::Vanilla(scheduler) => scheduler,
+            Self::KistLite(scheduler) => scheduler,
+            Self::Kist(scheduler) => scheduler,
         }
     }
 }
@@ -200,8 +200,12 @@ impl SchedulerConfig {
         }
         match &mut self.scheduler {
             AnyScheduler::Vanilla(_) => {}
-            AnyScheduler::KistLite(it) => it.interval = parameters.kist_sched_run_interval,
-            AnyScheduler::Kist(it) => it.interval = parameters.kist_sched_run_interval,
+            AnyScheduler::KistLite(scheduler) => {
+                scheduler.interval = parameters.kist_sched_run_interval
+            }
+            AnyScheduler::Kist(scheduler) => {
+                scheduler.interval = parameters.kist_sched_run_interval
+            }
         }
     }
 

@@ -167,7 +167,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// The traffic of a leg.
     #[must_use]
     pub fn figures(&self, leg: L) -> Option<LegFigures> {
-        self.find(leg).map(|it| LegFigures { sent: it.sent_here, received: it.received_here })
+        self.find(leg).map(|sequence| LegFigures {
+            sent: sequence.sent_here,
+            received: sequence.received_here,
+        })
     }
 
     /// A leg's round-trip time, measured by the handshake.
@@ -230,11 +233,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     }
 
     fn find(&self, leg: L) -> Option<&Sequence<L, M>> {
-        self.legs.iter().find(|it| it.leg == leg)
+        self.legs.iter().find(|sequence| sequence.leg == leg)
     }
 
     fn find_mut(&mut self, leg: L) -> Option<&mut Sequence<L, M>> {
-        self.legs.iter_mut().find(|it| it.leg == leg)
+        self.legs.iter_mut().find(|sequence| sequence.leg == leg)
     }
 
     /// Adds a leg, by the LINK and LINKED of both ends. This end's was sent at `asked_at`.
@@ -290,8 +293,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// # Errors
     /// If it is known already, or there is no such leg.
     pub fn handle_answered(&mut self, now: Instant, leg: L) -> Result<(), ConfluxError> {
-        let it = self.find_mut(leg).filter(|it| it.rtt.is_none()).ok_or(ConfluxError::Handshake)?;
-        it.rtt = Some(now - it.asked_at);
+        let sequence = self
+            .find_mut(leg)
+            .filter(|sequence| sequence.rtt.is_none())
+            .ok_or(ConfluxError::Handshake)?;
+        sequence.rtt = Some(now - sequence.asked_at);
         Ok(())
     }
 
@@ -301,20 +307,20 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// stream with cells among them would hang. Here a leg can be lost without harm only if everything on it is
     /// known to have arrived, or nothing can be missed.
     pub fn remove_leg(&mut self, leg: L, in_flight_cells: u32, is_idle: bool) -> Removed {
-        let Some(place) = self.legs.iter().position(|it| it.leg == leg) else {
+        let Some(place) = self.legs.iter().position(|sequence| sequence.leg == leg) else {
             return Removed::Spare;
         };
-        let it = self.legs.remove(place);
+        let sequence = self.legs.remove(place);
         if self.resumes {
-            return self.lose(it);
+            return self.lose(sequence);
         }
         let was_current = self.current == Some(leg);
         if was_current {
             self.current = None;
         }
-        let has_carried = it.sent_here + it.received_here > 0;
+        let has_carried = sequence.sent_here + sequence.received_here > 0;
         let others_sent = self.legs.iter().map(|leg| leg.sent).max().unwrap_or(0);
-        let was_ahead = others_sent < it.sent || self.received() < it.received;
+        let was_ahead = others_sent < sequence.sent || self.received() < sequence.received;
         let is_missed = in_flight_cells > 0 || was_current || was_ahead || !self.early.is_empty();
         if has_carried && (is_missed || !is_idle) { Removed::Broken } else { Removed::Spare }
     }
@@ -333,11 +339,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         look: impl FnOnce(&[LegState]) -> T,
     ) -> T {
         let mut states = [LegState::default(); LEGS_MAX];
-        for (it, place) in self.legs.iter().zip(&mut states) {
-            *place = state(it.leg);
+        for (sequence, place) in self.legs.iter().zip(&mut states) {
+            *place = state(sequence.leg);
             if place.rtt.is_none() {
-                place.rtt = it.rtt;
-                place.last_rtt = it.rtt;
+                place.rtt = sequence.rtt;
+                place.last_rtt = sequence.rtt;
             }
         }
         look(&states[..self.legs.len().min(LEGS_MAX)])
@@ -353,7 +359,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// last one used, so that the message does not wait.
     pub fn choose_for_message(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let first = || {
-            let of = |it: &&Sequence<L, M>| it.rtt.unwrap_or(Duration::MAX);
+            let of = |sequence: &&Sequence<L, M>| sequence.rtt.unwrap_or(Duration::MAX);
             self.legs.iter().min_by_key(of).map(|leg| leg.leg)
         };
         self.choose(state).or(self.current).or_else(first)
@@ -363,19 +369,19 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     pub fn handle_chosen(&mut self, leg: L) -> Option<u32> {
         self.current = Some(leg);
         let sent = self.sent;
-        let it = self.find_mut(leg)?;
+        let sequence = self.find_mut(leg)?;
         // Beyond 32 bits the set would need two SWITCHes: two terabytes on one leg without interruption.
-        let skipped = u32::try_from(sent.saturating_sub(it.sent)).unwrap_or(u32::MAX);
-        it.sent += u64::from(skipped);
+        let skipped = u32::try_from(sent.saturating_sub(sequence.sent)).unwrap_or(u32::MAX);
+        sequence.sent += u64::from(skipped);
         (skipped > 0).then_some(skipped)
     }
 
     /// The message was sent.
     pub fn handle_sent(&mut self, leg: L) {
-        if let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) {
-            it.sent += 1;
-            it.sent_here += 1;
-            self.sent = self.sent.max(it.sent);
+        if let Some(sequence) = self.legs.iter_mut().find(|sequence| sequence.leg == leg) {
+            sequence.sent += 1;
+            sequence.sent_here += 1;
+            self.sent = self.sent.max(sequence.sent);
         }
     }
 }

@@ -19,7 +19,8 @@ impl Wire {
         let resident = &self.residents[node.0];
         let ends =
             resident.conns.values().filter_map(|(link, side)| self.links.get(link)?.end(*side));
-        let buffered = ends.filter_map(|end| end.tcp.as_ref()).map(|it| it.sender.buffered_bytes());
+        let buffered =
+            ends.filter_map(|end| end.tcp.as_ref()).map(|tcp| tcp.sender.buffered_bytes());
         Tally {
             sent_bytes: resident.sent_bytes,
             received_bytes: resident.received_bytes,

@@ -202,7 +202,8 @@ impl Sender {
             self.round_trip = Some(smooth);
         }
         // Chunks sent before it that have not been acknowledged are lost.
-        while let Some(first) = self.lost.first_entry().filter(|it| *it.key() < chunk.number) {
+        while let Some(first) = self.lost.first_entry().filter(|entry| *entry.key() < chunk.number)
+        {
             let lost = first.remove();
             self.notice_loss(lost, false);
         }
@@ -271,7 +272,7 @@ impl Receiver {
         }
         self.next += chunk.bytes.len() as u64;
         deliver(chunk.bytes);
-        while let Some(early) = self.early.first_entry().filter(|it| *it.key() == self.next) {
+        while let Some(early) = self.early.first_entry().filter(|entry| *entry.key() == self.next) {
             let bytes = early.remove();
             self.next += bytes.len() as u64;
             deliver(bytes);

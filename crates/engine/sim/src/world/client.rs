@@ -171,9 +171,10 @@ impl Client {
         let now = kernel.instant();
         match event {
             Event::Opened(socket) => {
-                let it = kernel.socket(socket);
-                let has_feedback = self.core.has_hop_windows() && kernel.has_windows(it.peer_host);
-                self.core.handle_link_open(now, ConnId(it.conn), has_feedback);
+                let state = kernel.socket(socket);
+                let has_feedback =
+                    self.core.has_hop_windows() && kernel.has_windows(state.peer_host);
+                self.core.handle_link_open(now, ConnId(state.conn), has_feedback);
             }
             Event::Cells(socket, cells) => {
                 let conn = ConnId(kernel.socket(socket).conn);

@@ -57,15 +57,15 @@ impl DirectClient {
 
     pub(super) fn handle_time(&mut self, kernel: &mut Kernel) {
         for place in 0..self.all.len() {
-            let it = &mut self.all[place];
-            if it.next_at() > kernel.now {
+            let download = &mut self.all[place];
+            if download.next_at() > kernel.now {
                 continue;
             }
-            match it.socket {
+            match download.socket {
                 None => {
-                    let purpose = Purpose::Plain(Job::Fetch(it.plan.bytes));
+                    let purpose = Purpose::Plain(Job::Fetch(download.plan.bytes));
                     let conn = u32::try_from(place).unwrap_or(u32::MAX);
-                    it.socket = Some(kernel.dial(it.plan.server.0, purpose, conn));
+                    download.socket = Some(kernel.dial(download.plan.server.0, purpose, conn));
                 }
                 Some(socket) => {
                     kernel.close(socket);
@@ -85,14 +85,14 @@ impl DirectClient {
                 let bytes = kernel.socket(socket).unread();
                 kernel.read_bytes(socket, bytes);
                 let place = kernel.socket(socket).conn as usize;
-                let it = &mut self.all[place];
-                if it.is_over {
+                let download = &mut self.all[place];
+                if download.is_over {
                     return;
                 }
                 self.received_bytes += bytes;
-                it.received_bytes += bytes;
-                it.first_byte.get_or_insert(since(kernel.now, &it.plan));
-                if it.received_bytes >= u64::from(it.plan.bytes) {
+                download.received_bytes += bytes;
+                download.first_byte.get_or_insert(since(kernel.now, &download.plan));
+                if download.received_bytes >= u64::from(download.plan.bytes) {
                     self.end(place, kernel.now, Ending::Complete);
                 }
             }
@@ -117,14 +117,14 @@ impl DirectClient {
     }
 
     fn record_of(&self, place: usize, last_byte: Option<Duration>, ending: Ending) -> Record {
-        let it = &self.all[place];
+        let download = &self.all[place];
         Record {
             client: HostId(self.id),
             size: u8::try_from(place).ok(),
             probe: None,
-            bytes: it.received_bytes,
-            begun: Instant::ORIGIN + it.plan.begins,
-            first_byte: it.first_byte,
+            bytes: download.received_bytes,
+            begun: Instant::ORIGIN + download.plan.begins,
+            first_byte: download.first_byte,
             last_byte,
             ending,
         }
@@ -132,7 +132,7 @@ impl DirectClient {
 
     /// Unfinished downloads, in order.
     pub(super) fn under_way(&self) -> impl Iterator<Item = Record> {
-        let is_under_way = |it: &Download| it.socket.is_some() && !it.is_over;
+        let is_under_way = |download: &Download| download.socket.is_some() && !download.is_over;
         let places = (0..self.all.len()).filter(move |place| is_under_way(&self.all[*place]));
         places.map(|place| self.record_of(place, None, Ending::UnderWay))
     }

@@ -107,11 +107,11 @@ impl Host {
 
     fn ask_application(&self) -> u64 {
         match &self.application {
-            Application::Relay(it) => it.next_at(),
-            Application::Client(it) => it.next_at(),
-            Application::Server(it) => it.next_at(),
-            Application::Member(it) => it.next_at(),
-            Application::Direct(it) => it.next_at(),
+            Application::Relay(relay) => relay.next_at(),
+            Application::Client(client) => client.next_at(),
+            Application::Server(server) => server.next_at(),
+            Application::Member(member) => member.next_at(),
+            Application::Direct(direct) => direct.next_at(),
         }
     }
 
@@ -147,36 +147,36 @@ impl Host {
 
     fn handle_time(&mut self) {
         match &mut self.application {
-            Application::Relay(it) => it.handle_time(&mut self.kernel),
-            Application::Client(it) => it.handle_time(&self.kernel),
-            Application::Server(it) => it.handle_time(&mut self.kernel),
-            Application::Member(it) => it.handle_time(&mut self.kernel),
-            Application::Direct(it) => it.handle_time(&mut self.kernel),
+            Application::Relay(relay) => relay.handle_time(&mut self.kernel),
+            Application::Client(client) => client.handle_time(&self.kernel),
+            Application::Server(server) => server.handle_time(&mut self.kernel),
+            Application::Member(member) => member.handle_time(&mut self.kernel),
+            Application::Direct(direct) => direct.handle_time(&mut self.kernel),
         }
     }
 
     fn handle(&mut self, event: Event) {
         match &mut self.application {
-            Application::Relay(it) => it.handle(event, &mut self.kernel),
-            Application::Client(it) => it.handle(event, &mut self.kernel),
-            Application::Server(it) => it.handle(event, &mut self.kernel),
-            Application::Member(it) => it.handle(event, &mut self.kernel),
-            Application::Direct(it) => it.handle(event, &mut self.kernel),
+            Application::Relay(relay) => relay.handle(event, &mut self.kernel),
+            Application::Client(client) => client.handle(event, &mut self.kernel),
+            Application::Server(server) => server.handle(event, &mut self.kernel),
+            Application::Member(member) => member.handle(event, &mut self.kernel),
+            Application::Direct(direct) => direct.handle(event, &mut self.kernel),
         }
     }
 
     fn settle(&mut self) {
         match &mut self.application {
-            Application::Relay(it) => it.settle(&mut self.kernel),
-            Application::Client(it) => it.settle(&mut self.kernel),
+            Application::Relay(relay) => relay.settle(&mut self.kernel),
+            Application::Client(client) => client.settle(&mut self.kernel),
             Application::Server(_) | Application::Direct(_) | Application::Member(_) => {}
         }
     }
 
     /// Gives an order to a team's host, now.
     pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
-        if let Application::Member(it) = &mut self.application {
-            it.order(now, order);
+        if let Application::Member(member) = &mut self.application {
+            member.order(now, order);
             self.application_at = self.ask_application();
         }
     }
@@ -184,7 +184,7 @@ impl Host {
     /// Takes the reports of a team's host since the last call.
     pub(super) fn take_reports(&mut self) -> Vec<TeamReport> {
         match &mut self.application {
-            Application::Member(it) => it.take_reports(),
+            Application::Member(member) => member.take_reports(),
             _ => Vec::new(),
         }
     }
@@ -204,13 +204,13 @@ impl Host {
             ..HostFigures::default()
         };
         match &self.application {
-            Application::Relay(it) => {
-                figures.relayed_bytes = it.core.totals().client_bytes;
-                figures.waited_cell_s = it.waited_cell_s();
-                figures.circuits = it.core.totals().circuits;
+            Application::Relay(relay) => {
+                figures.relayed_bytes = relay.core.totals().client_bytes;
+                figures.waited_cell_s = relay.waited_cell_s();
+                figures.circuits = relay.core.totals().circuits;
             }
-            Application::Client(it) => figures.received_bytes = it.received_bytes,
-            Application::Direct(it) => figures.received_bytes = it.received_bytes,
+            Application::Client(client) => figures.received_bytes = client.received_bytes,
+            Application::Direct(direct) => figures.received_bytes = direct.received_bytes,
             Application::Server(_) | Application::Member(_) => {}
         }
         figures
@@ -219,8 +219,8 @@ impl Host {
     /// Takes the transfers that have ended since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         match &mut self.application {
-            Application::Client(it) => core::mem::take(&mut it.records),
-            Application::Direct(it) => core::mem::take(&mut it.records),
+            Application::Client(client) => core::mem::take(&mut client.records),
+            Application::Direct(direct) => core::mem::take(&mut direct.records),
             _ => Vec::new(),
         }
     }
@@ -228,8 +228,8 @@ impl Host {
     /// The running transfers.
     pub fn under_way(&self) -> Vec<Record> {
         match &self.application {
-            Application::Client(it) => it.under_way().collect(),
-            Application::Direct(it) => it.under_way().collect(),
+            Application::Client(client) => client.under_way().collect(),
+            Application::Direct(direct) => direct.under_way().collect(),
             _ => Vec::new(),
         }
     }

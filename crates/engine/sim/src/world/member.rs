@@ -195,8 +195,8 @@ impl Member {
                     if window.delivered_cells() < window.sent_cells() =>
                 {
                     window.handle_delivered(now);
-                    if let Some(it) = self.measurements.get_mut(measurement) {
-                        it.count(now);
+                    if let Some(measurement) = self.measurements.get_mut(measurement) {
+                        measurement.count(now);
                     }
                 }
                 (Command::CREATED_FAST, Link::SettingUp { is_held_back }) => {
@@ -223,7 +223,7 @@ impl Member {
                 self.notify(kernel, measurement, ReportContent::Accepted);
             }
             (Ok(Message::ClientSecond(second, sent_back)), Link::Ordering(_)) => {
-                let sent_back_bytes = sent_back.iter().map(|it| it.bytes).collect();
+                let sent_back_bytes = sent_back.iter().map(|entry| entry.bytes).collect();
                 let (second, sent_bytes) = (second.second.into(), second.sent_bytes);
                 let content = ReportContent::Client { second, sent_bytes, sent_back_bytes };
                 self.notify(kernel, measurement, content);

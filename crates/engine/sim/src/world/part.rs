@@ -44,7 +44,7 @@ impl Part {
         seed: u64,
     ) -> Self {
         let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
-        let is_server = |it: &HostConfig| matches!(it.role, Role::Server(_));
+        let is_server = |host: &HostConfig| matches!(host.role, Role::Server(_));
         let servers: Vec<u32> =
             (0..all.len()).filter(|place| is_server(&all[*place])).map(number).collect();
         let servers: Arc<[u32]> = servers.into();
@@ -126,7 +126,7 @@ impl Part {
         let first = group * GROUP_HOSTS;
         let mut order = self.order.iter().peekable();
         for place in first..self.hosts.len().min(first + GROUP_HOSTS) {
-            let is_his = |it: &&((u32, u64, u32, u32), u32)| it.0.0 as usize == place;
+            let is_his = |entry: &&((u32, u64, u32, u32), u32)| entry.0.0 as usize == place;
             if self.next_at[place] >= end && !order.peek().is_some_and(is_his) {
                 continue;
             }
@@ -146,10 +146,10 @@ impl Part {
     /// Gives an order to a team's host between two windows. Does nothing if it is not here or not of a team.
     pub fn order(&mut self, host: HostId, order: TeamOrder) {
         let now = self.now_ns();
-        let place = self.place_of.get(host.0 as usize).map_or(usize::MAX, |it| *it as usize);
-        if let Some(it) = self.hosts.get_mut(place) {
-            it.order(now, order);
-            self.next_at[place] = it.next_at();
+        let place = self.place_of.get(host.0 as usize).map_or(usize::MAX, |place| *place as usize);
+        if let Some(host) = self.hosts.get_mut(place) {
+            host.order(now, order);
+            self.next_at[place] = host.next_at();
         }
     }
 

@@ -56,7 +56,7 @@ impl PositionWeights {
             let (wee, wme) = (over(e - g + m, e), over(g - m, e));
             let wed = over(d - 2.0 * e + 4.0 * g - 2.0 * m, 3.0 * d);
             let rest = (1.0 - wed) / 2.0;
-            if [wee, wme, wed, rest].iter().all(|it| (0.0..=1.0).contains(it)) {
+            if [wee, wme, wed, rest].iter().all(|weight| (0.0..=1.0).contains(weight)) {
                 return made(1.0, rest, 0.0, wme, rest, wee, wed);
             }
             let wed = over(d - 2.0 * e + g + m, 3.0 * d).clamp(0.0, 1.0);
@@ -95,11 +95,11 @@ impl WeightedRelays {
     fn new(candidates: &[Candidate], share: impl Fn(&Candidate) -> f64) -> Self {
         let mut wheel = Self::default();
         let mut sum = 0.0;
-        for it in candidates {
-            let weight = weight(it) * share(it);
+        for candidate in candidates {
+            let weight = weight(candidate) * share(candidate);
             if weight > 0.0 {
                 sum += weight;
-                wheel.hosts.push(it.host.0);
+                wheel.hosts.push(candidate.host.0);
                 wheel.sums.push(sum);
             }
         }
@@ -122,8 +122,8 @@ impl WeightedRelays {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "weights are far below 2⁵³")]
-fn weight(it: &Candidate) -> f64 {
-    it.weight as f64
+fn weight(candidate: &Candidate) -> f64 {
+    candidate.weight as f64
 }
 
 /// All relays for circuits.
@@ -139,7 +139,9 @@ impl Paths {
     #[must_use]
     pub fn new(candidates: &[Candidate]) -> Self {
         let total = |is_guard: bool, is_exit: bool| -> f64 {
-            let of_kind = |it: &&Candidate| it.is_guard == is_guard && it.is_exit == is_exit;
+            let of_kind = |candidate: &&Candidate| {
+                candidate.is_guard == is_guard && candidate.is_exit == is_exit
+            };
             candidates.iter().filter(of_kind).map(weight).sum()
         };
         let (g, m) = (total(true, false), total(false, false));
@@ -150,15 +152,16 @@ impl Paths {
     /// With these position weights.
     #[must_use]
     pub fn with_weights(candidates: &[Candidate], weights: &PositionWeights) -> Self {
-        let guard = |it: &Candidate| match it {
+        let guard = |candidate: &Candidate| match candidate {
             Candidate { is_guard: false, .. } => 0.0,
-            it => weights.guard[usize::from(it.is_exit)],
+            candidate => weights.guard[usize::from(candidate.is_exit)],
         };
-        let middle =
-            |it: &Candidate| weights.middle[usize::from(it.is_guard) + 2 * usize::from(it.is_exit)];
-        let exit = |it: &Candidate| match it {
+        let middle = |candidate: &Candidate| {
+            weights.middle[usize::from(candidate.is_guard) + 2 * usize::from(candidate.is_exit)]
+        };
+        let exit = |candidate: &Candidate| match candidate {
             Candidate { is_exit: false, .. } => 0.0,
-            it => weights.exit[usize::from(it.is_guard)],
+            candidate => weights.exit[usize::from(candidate.is_guard)],
         };
         Self {
             guards: WeightedRelays::new(candidates, guard),

@@ -100,10 +100,10 @@ impl Relay {
         let now = kernel.instant();
         match event {
             Event::Opened(socket) => {
-                let it = kernel.socket(socket);
-                let conn = ConnId(it.conn);
-                if it.is_link() {
-                    let peer = self.peer(kernel, it.peer_host);
+                let state = kernel.socket(socket);
+                let conn = ConnId(state.conn);
+                if state.is_link() {
+                    let peer = self.peer(kernel, state.peer_host);
                     self.core.handle_link_open(now, conn, &peer);
                 } else {
                     self.core.handle_plain_connected(now, conn);
@@ -132,8 +132,8 @@ impl Relay {
             Event::Bytes(socket) => self.read(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Closed(socket) => {
-                let it = kernel.socket(socket);
-                if it.is_link() || it.unread() == 0 {
+                let state = kernel.socket(socket);
+                if state.is_link() || state.unread() == 0 {
                     self.lose(kernel, socket);
                 }
             }
@@ -189,18 +189,18 @@ impl Relay {
     fn read(&mut self, kernel: &mut Kernel, conn: ConnId) {
         let Some(socket) = self.conns.socket(conn) else { return };
         loop {
-            let it = kernel.socket(socket);
+            let state = kernel.socket(socket);
             let limit = self.core.receive_limit(conn) as u64;
-            let len = limit.min(READ_MAX).min(it.unread());
+            let len = limit.min(READ_MAX).min(state.unread());
             if len == 0 {
                 break;
             }
-            let run = Run { at: Run::place(it.rx.read), len: u32::try_from(len).unwrap_or(0) };
+            let run = Run { at: Run::place(state.rx.read), len: u32::try_from(len).unwrap_or(0) };
             kernel.read_bytes(socket, len);
             self.core.handle_stream_data(kernel.instant(), conn, HeaderOnlyPayload::Run(run));
         }
-        let it = kernel.socket(socket);
-        if it.unread() == 0 && it.rx.is_over() {
+        let state = kernel.socket(socket);
+        if state.unread() == 0 && state.rx.is_over() {
             self.lose(kernel, socket);
         }
     }

@@ -16,7 +16,7 @@ proptest! {
     ) {
         let PositionWeights { guard, middle, exit } = PositionWeights::of(g, m, e, d);
         let all = [guard[0], guard[1], middle[1], middle[2], middle[3], exit[0], exit[1]];
-        prop_assert!(all.iter().all(|it| (-1e-9..=1.0 + 1e-9).contains(it)), "{all:?}");
+        prop_assert!(all.iter().all(|weight| (-1e-9..=1.0 + 1e-9).contains(weight)), "{all:?}");
         let is_one = |sum: f64| (sum - 1.0).abs() < 1e-9;
         prop_assert!(is_one(guard[0] + middle[1]), "guards: {all:?}");
         prop_assert!(is_one(exit[0] + middle[2]), "exits: {all:?}");
@@ -67,12 +67,12 @@ fn paths_follow_weights_and_never_repeat_a_relay() {
         let [guard, middle, exit] = path;
         assert!(guard != middle && middle != exit && guard != exit);
         assert!(all[guard as usize].is_guard && all[exit as usize].is_exit);
-        path.iter().for_each(|it| uses[*it as usize] += 1);
+        path.iter().for_each(|relay| uses[*relay as usize] += 1);
     }
     // Over all positions, each relay is used in proportion to its weight, as far as classes allow; within a
     // class exactly.
     for class in 0..4 {
-        let per_weight = |it: usize| uses[it] as f64 / (it as f64 + 1.0);
+        let per_weight = |relay: usize| uses[relay] as f64 / (relay as f64 + 1.0);
         let (light, heavy) = (per_weight(20 + class), per_weight(36 + class));
         assert!((0.85..1.15).contains(&(light / heavy)), "class {class}: {light} {heavy}");
     }

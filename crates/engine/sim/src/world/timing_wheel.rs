@@ -80,7 +80,7 @@ impl TimingWheel {
 
     /// Begins this window: mail that was kept separately moves into the wheel.
     pub(super) fn begin(&mut self, window: u64) {
-        while let Some(first) = self.later.first_entry().filter(|it| *it.key() <= window) {
+        while let Some(first) = self.later.first_entry().filter(|entry| *entry.key() <= window) {
             for (group, mail) in first.remove() {
                 self.put_near(window, group, mail);
             }

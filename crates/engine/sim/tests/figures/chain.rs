@@ -102,8 +102,8 @@ fn congestion_control_keeps_bottlenecks_fast_and_long_paths_full() {
         Situation { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
     let long =
         Situation { name: "long", latency: Duration::from_millis(75), rate_mbit_per_s: 20.0 };
-    let [narrow_fixed, narrow_vegas] = [false, true].map(|it| simulate(narrow, it));
-    let [long_fixed, long_vegas] = [false, true].map(|it| simulate(long, it));
+    let [narrow_fixed, narrow_vegas] = [false, true].map(|is_vegas| simulate(narrow, is_vegas));
+    let [long_fixed, long_vegas] = [false, true].map(|is_vegas| simulate(long, is_vegas));
     let table = format!("{HEAD}{narrow_fixed}{narrow_vegas}{long_fixed}{long_vegas}");
     println!("{table}");
     assert!(narrow_vegas.loaded < narrow_fixed.loaded.mul_f64(0.5));

@@ -68,9 +68,11 @@ impl Run {
             quiet.push(Quiet { client, circuit, asks_at: None, rng });
             bulk.extend((0..BULK_PER_LINK).map(|_| (client, world.open(client, &path))));
         }
-        let circuits = quiet.iter().map(|it| (it.client, it.circuit)).chain(bulk.iter().copied());
+        let circuits =
+            quiet.iter().map(|quiet| (quiet.client, quiet.circuit)).chain(bulk.iter().copied());
         world.build(&circuits.collect::<Vec<_>>());
-        let bulk = bulk.into_iter().map(|(client, it)| (client, world.download(client, it)));
+        let bulk =
+            bulk.into_iter().map(|(client, circuit)| (client, world.download(client, circuit)));
         let bulk = bulk.collect();
         let seen = Seen {
             name,
@@ -91,7 +93,7 @@ impl Run {
         let (mut held_bytes, mut samples) = (0, 0_u32);
         while self.world.wire.now() < deadline {
             self.world.pass(GRAIN);
-            self.quiet.iter_mut().for_each(|it| it.update(&mut self.world, &mut self.seen));
+            self.quiet.iter_mut().for_each(|quiet| quiet.update(&mut self.world, &mut self.seen));
             held_bytes += self.world.wire.tally(self.world.relays[0]).buffered_bytes;
             samples += 1;
         }
@@ -177,7 +179,7 @@ impl fmt::Display for Seen {
         }
         write!(f, " {:7.3} {:7.3}", self.bulk_mbit_per_s(), self.all_mbit_per_s())?;
         write!(f, " {:9.5} {:7.5}", self.fairness_on_links(), jain(&self.bulk_bytes))?;
-        let waits = [self.relay_wait, self.kernel_wait].map(|it| it.as_secs_f64() * 1e3);
+        let waits = [self.relay_wait, self.kernel_wait].map(|wait| wait.as_secs_f64() * 1e3);
         writeln!(f, " {:7.1} {:7.1}  {:016x}", waits[0], waits[1], self.fingerprint)
     }
 }
@@ -197,7 +199,7 @@ fn kist_favours_quiet_circuits_without_losing_throughput() {
     println!("{table}");
     for (under, otherwise) in [(&kist.first, &vanilla.first), (&kist.last, &vanilla.last)] {
         for percent in [50, 90] {
-            let [under, otherwise] = [under, otherwise].map(|it| percentile_ms(it, percent));
+            let [under, otherwise] = [under, otherwise].map(|times| percentile_ms(times, percent));
             assert!(under < 0.6 * otherwise, "{percent} %: {under} and {otherwise} ms");
         }
     }

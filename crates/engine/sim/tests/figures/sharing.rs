@@ -29,7 +29,8 @@ fn simulate(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Sh
     let path = CircuitPlan { has_congestion_control, has_own_link: true, ..world.path() };
     let circuits: Vec<_> = (0..flows).map(|_| (client, world.open(client, &path))).collect();
     world.build(&circuits);
-    let streams: Vec<_> = circuits.iter().map(|(_, it)| world.download(client, *it)).collect();
+    let streams: Vec<_> =
+        circuits.iter().map(|(_, circuit)| world.download(client, *circuit)).collect();
     let received = |world: &mut World| -> Vec<u64> {
         streams.iter().map(|stream| world.received_bytes(client, *stream)).collect()
     };
@@ -69,7 +70,8 @@ fn compare(queue_ms: u64, loss_per_million: u32, flows: usize) -> String {
     });
     let [fixed, vegas] = &both;
     let loss = f64::from(loss_per_million) / 1e4;
-    let columns = both.each_ref().map(|it| format!("{:6.3} {:9.4}", it.mbit_per_s, it.fairness));
+    let columns =
+        both.each_ref().map(|shares| format!("{:6.3} {:9.4}", shares.mbit_per_s, shares.fairness));
     let fingerprint = fixed.fingerprint ^ vegas.fingerprint.rotate_left(1);
     let [fixed, vegas] = columns;
     format!("{queue_ms:9} {loss:3.1} % {flows:6}   {fixed}      {vegas}   {fingerprint:016x}\n")

@@ -70,8 +70,8 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         );
     }
     let mut keys = BTreeSet::from([config.secret.public()]);
-    if let Some(it) = authorities.others.iter().find(|other| !keys.insert(other.key)) {
-        return Err(format!("two authorities have the key {}, or it is our own", it.key));
+    if let Some(other) = authorities.others.iter().find(|other| !keys.insert(other.key)) {
+        return Err(format!("two authorities have the key {}, or it is our own", other.key));
     }
     let group = agreeing::group(config, authorities).map_err(|error| error.to_string())?;
     let (round_s, rounds) = (authorities.round_s, group.rounds());

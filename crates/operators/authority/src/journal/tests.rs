@@ -43,10 +43,10 @@ fn unwritten_entries_count() {
     let ended = finished(started(1, 1, None), record(1, measured()), &[]);
     journal.inner().pending.push_back(ended);
     let last = journal.history(&[]).expect("read").last(id(1)).copied();
-    assert_eq!(last.map(|it| it.capacity), Some(Rate::from_mbit_per_s(30.0)));
+    assert_eq!(last.map(|estimate| estimate.capacity), Some(Rate::from_mbit_per_s(30.0)));
     let states = |journal: &Journal| -> Vec<State> {
         let found = journal.inner().store.measurements_of(id(1), 9).expect("read");
-        found.iter().map(|it| it.state).collect()
+        found.iter().map(|measurement| measurement.state).collect()
     };
     assert_eq!(states(&journal), [State::Running]);
     journal.inner().flush();
@@ -71,7 +71,7 @@ fn an_unwritten_finished_turn_is_one_entry() {
     assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 0));
     inner.keep(ended(turns));
     assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 1), "the oldest is lost");
-    assert!(inner.pending.iter().all(|it| matches!(it, Entry::Finished(_))));
+    assert!(inner.pending.iter().all(|entry| matches!(entry, Entry::Finished(_))));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     let address = (any::<IpAddr>(), 1..=u16::MAX).prop_map(SocketAddr::from);
     let ids = (any::<[u8; 20]>(), option::of(any::<[u8; 32]>()));
     let mode = prop_oneof![
-        any::<bool>().prop_map(|it| RoundMode::Transit { always_authenticate: it }),
+        any::<bool>().prop_map(|always_authenticate| RoundMode::Transit { always_authenticate }),
         any::<[u8; 32]>().prop_map(|nonce| RoundMode::Echo { nonce: Nonce(nonce) }),
     ];
     let defences = (50u32.., option::of(any::<u32>()), any::<u32>(), 1u32.., option::of(1u32..))
@@ -181,17 +181,17 @@ proptest! {
 fn a_field_that_is_out_of_range_is_named_with_its_range() {
     type Spoil = fn(&mut RoundOrder);
     let cases: [(Spoil, &str); 11] = [
-        (|it| it.target.address.set_port(0), "port is 0, but must lie in 1 to 65535"),
-        (|it| it.defences.queue_limit_cells = 49, "queue limit is 49, but must lie in 50 to"),
-        (|it| it.sockets = 10_001, "sockets is 10001, but must lie in 1 to 10000"),
-        (|it| it.rate = Rate::ZERO, "rate is 0"),
-        (|it| it.seconds = 601, "seconds is 601"),
-        (|it| it.held_back_s = Some(601), "held back is 601"),
+        (|order| order.target.address.set_port(0), "port is 0, but must lie in 1 to 65535"),
+        (|order| order.defences.queue_limit_cells = 49, "queue limit is 49, but must lie in 50 to"),
+        (|order| order.sockets = 10_001, "sockets is 10001, but must lie in 1 to 10000"),
+        (|order| order.rate = Rate::ZERO, "rate is 0"),
+        (|order| order.seconds = 601, "seconds is 601"),
+        (|order| order.held_back_s = Some(601), "held back is 601"),
         (|order| order.few_circuits_s = 601, "few circuits is 601"),
-        (|it| it.rtt = Some(Duration::from_secs(61)), "round trip is 61s"),
-        (|it| it.sharing = 0, "sharing is 0"),
-        (|it| it.setup_timeout = Duration::MAX, "but must lie in 1ns to 3600s"),
-        (|it| it.stall_timeout = Duration::ZERO, "stall timeout is 0ns"),
+        (|order| order.rtt = Some(Duration::from_secs(61)), "round trip is 61s"),
+        (|order| order.sharing = 0, "sharing is 0"),
+        (|order| order.setup_timeout = Duration::MAX, "but must lie in 1ns to 3600s"),
+        (|order| order.stall_timeout = Duration::ZERO, "stall timeout is 0ns"),
     ];
     for (spoil, reason) in cases {
         let mut spoiled = testing::order();
@@ -205,10 +205,13 @@ fn a_field_that_is_out_of_range_is_named_with_its_range() {
 fn impossible_times_from_a_measurer_are_refused() {
     type Spoil = fn(&mut Account);
     let cases: [(Spoil, &str); 4] = [
-        (|it| it.sockets = u32::MAX, "sockets is 4294967295, but must lie in 0 to 100000"),
-        (|it| it.elapsed = Duration::MAX, "elapsed time is"),
-        (|it| it.busy = Duration::MAX, "busy time is"),
-        (|it| it.mean_rtt = Some(Duration::MAX), "mean round trip is"),
+        (
+            |account| account.sockets = u32::MAX,
+            "sockets is 4294967295, but must lie in 0 to 100000",
+        ),
+        (|account| account.elapsed = Duration::MAX, "elapsed time is"),
+        (|account| account.busy = Duration::MAX, "busy time is"),
+        (|account| account.mean_rtt = Some(Duration::MAX), "mean round trip is"),
     ];
     let reported = |account| {
         let second = Second { index: 0, bytes: 1, checked_cells: 0 };

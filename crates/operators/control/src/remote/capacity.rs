@@ -81,7 +81,9 @@ impl Remotes {
         cancel: &AtomicBool,
     ) -> Result<Vec<CapacityResult>, RemoteError> {
         let token = Token::generate(rng);
-        let peers = (0..).zip(team).map(|(index, (it, _))| CapacityPeer { index, address: it.at });
+        let peers = (0..)
+            .zip(team)
+            .map(|(index, (measurer, _))| CapacityPeer { index, address: measurer.at });
         let peers: Vec<CapacityPeer> = peers.collect();
         let own = self.key.public();
         let mut calls = Vec::new();
@@ -113,7 +115,8 @@ impl Remotes {
             }
         }
         work.abort();
-        let none = |it: Option<CapacityResult>| it.unwrap_or(Err(CapacityTestError::Cancelled));
+        let none =
+            |result: Option<CapacityResult>| result.unwrap_or(Err(CapacityTestError::Cancelled));
         Ok(found.into_iter().map(none).collect())
     }
 }

@@ -50,10 +50,11 @@ fn to_be_ended(present: &[Networks], newcomer: Networks) -> Option<usize> {
     let mut left: Vec<(usize, &Networks)> = present.iter().enumerate().collect();
     for width in [0, 1, 2] {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        left.iter().for_each(|(_, it)| *counts.entry(it[width]).or_default() += 1);
+        left.iter().for_each(|(_, networks)| *counts.entry(networks[width]).or_default() += 1);
         let most = counts.values().max().copied()?;
-        let crowd = left.iter().map(|(_, it)| it[width]).find(|net| counts[net] == most)?;
-        left.retain(|(_, it)| it[width] == crowd);
+        let crowd =
+            left.iter().map(|(_, networks)| networks[width]).find(|net| counts[net] == most)?;
+        left.retain(|(_, networks)| networks[width] == crowd);
     }
     left.first().map(|(place, _)| *place)
 }

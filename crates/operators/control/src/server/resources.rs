@@ -183,7 +183,7 @@ impl Resources {
         let staying = || state.rounds.iter().filter(|entry| !entry.is_promised(now, coordinator));
         let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
-            let others = staying().filter(|it| it.coordinator != coordinator).count();
+            let others = staying().filter(|entry| entry.coordinator != coordinator).count();
             let reason = format!(
                 "busy: {used} of {} are in use by {} rounds, {others} of them of other \
                  coordinators; {rate} are too much",
@@ -229,7 +229,8 @@ impl Resources {
 
     /// Waits for the end of all rounds, until the timeout.
     pub(super) fn wait_until_idle(&self, longest: Duration) {
-        let wait = self.ended.wait_timeout_while(self.lock(), longest, |it| !it.rounds.is_empty());
+        let wait =
+            self.ended.wait_timeout_while(self.lock(), longest, |state| !state.rounds.is_empty());
         let (mut state, _) = wait.unwrap_or_else(PoisonError::into_inner);
         state.idle.clear();
     }
@@ -243,7 +244,7 @@ impl Resources {
 impl Reservation {
     /// Waits until the rounds whose share it was promised have ended.
     pub(super) fn wait_for_room(&self) -> Result<(), MemberError> {
-        let is_pending = |it: &Entry| it.is_ending && it.number < self.number;
+        let is_pending = |entry: &Entry| entry.is_ending && entry.number < self.number;
         let state = self.resources.lock();
         let wait = self.resources.ended.wait_timeout_while(state, ROUND_END_TIMEOUT, |state| {
             state.rounds.iter().any(is_pending)

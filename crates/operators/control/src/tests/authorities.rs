@@ -34,21 +34,21 @@ fn statements_reach_the_other_side_in_both_directions_of_one_connection() {
     let dials = Authorities::start(any_port(), &key(2), &[(at, public(1))]).expect("listens");
     listens.send(vec![b"one".to_vec()]);
     dials.send(vec![b"two".to_vec(), b"three".to_vec()]);
-    wait_for(&listens, 2, |it| {
-        *it == PeerState::Statements(vec![b"two".to_vec(), b"three".to_vec()])
+    wait_for(&listens, 2, |state| {
+        *state == PeerState::Statements(vec![b"two".to_vec(), b"three".to_vec()])
     });
-    wait_for(&dials, 1, |it| *it == PeerState::Statements(vec![b"one".to_vec()]));
+    wait_for(&dials, 1, |state| *state == PeerState::Statements(vec![b"one".to_vec()]));
     wait_for(
         &listens,
         2,
-        |it| matches!(it, PeerState::Unreachable(why) if why.contains("reached")),
+        |state| matches!(state, PeerState::Unreachable(why) if why.contains("reached")),
     );
     // New statements are sent at once.
     listens.send(vec![b"four".to_vec()]);
-    wait_for(&dials, 1, |it| *it == PeerState::Statements(vec![b"four".to_vec()]));
+    wait_for(&dials, 1, |state| *state == PeerState::Statements(vec![b"four".to_vec()]));
     // An authority without statements ignores those of others, too.
     listens.send(vec![]);
-    wait_for(&dials, 1, |it| *it == PeerState::Statements(vec![]));
+    wait_for(&dials, 1, |state| *state == PeerState::Statements(vec![]));
     assert_eq!(listens.receive(Duration::ZERO), []);
 }
 
@@ -63,17 +63,19 @@ fn a_connection_with_a_foreign_key_carries_no_statements_and_both_sides_report_i
     ours.send(vec![b"ours".to_vec()]);
     let stranger = Authorities::start(any_port(), &key(3), &[(at, public(1))]).expect("listens");
     stranger.send(vec![b"mine".to_vec()]);
-    wait_for(&stranger, 1, |it| {
-        matches!(it, PeerState::Unreachable(why) if why.contains("does not know our key")
+    wait_for(&stranger, 1, |state| {
+        matches!(state, PeerState::Unreachable(why) if why.contains("does not know our key")
             && why.contains(&public(3).to_string()))
     });
     let deceived = Authorities::start(any_port(), &key(2), &[(at, public(3))]).expect("listens");
     deceived.send(vec![b"mine".to_vec()]);
-    wait_for(
-        &deceived,
-        3,
-        |it| matches!(it, PeerState::Unreachable(why) if why.contains(&public(1).to_string())),
-    );
+    wait_for(&deceived, 3, |state| match state {
+        PeerState::Unreachable(why) => why.contains(&public(1).to_string()),
+        PeerState::Statements(_) => false,
+    });
     let states = ours.receive(LATENCY);
-    assert!(states.iter().all(|(_, it)| matches!(it, PeerState::Unreachable(_))), "{states:?}");
+    assert!(
+        states.iter().all(|(_, state)| matches!(state, PeerState::Unreachable(_))),
+        "{states:?}"
+    );
 }

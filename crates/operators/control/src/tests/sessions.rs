@@ -329,7 +329,7 @@ fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
     // A list that must be signed counts only as long as its signature does.
     let key = SecretKey::from_seed([9; 32]);
     daemon.reload(taking(HandedList::SignedBy(key.public())));
-    until(|| answer(abroad).is_err_and(|it| it.contains("is not signed")));
+    until(|| answer(abroad).is_err_and(|error| error.contains("is not signed")));
     let signed = |until| {
         let line = opt_in::sign(&list(&id.to_string()), until, &key);
         list(&format!("{id}\n{line}"))
@@ -337,7 +337,7 @@ fn a_list_from_the_coordinator_counts_for_public_addresses_only() {
     remotes.hand_out(&signed("9999-12-31"));
     until(|| answer(abroad).is_ok());
     remotes.hand_out(&signed("2020-01-01"));
-    until(|| answer(abroad).is_err_and(|it| it.contains("valid until 2020-01-01")));
+    until(|| answer(abroad).is_err_and(|error| error.contains("valid until 2020-01-01")));
     remotes.hand_out(&signed("9999-12-31"));
     daemon.reload(taking(HandedList::Ignored));
     until(|| answer(abroad).is_err());

@@ -149,7 +149,9 @@ fn data_in_flight_adds_up_over_sockets_and_not_over_time() {
         Account { unsent_bytes: 10, unacked_bytes: 400, outstanding_bytes: 900, ..of_second(1) };
     let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
     let both = one.combined(&other);
-    let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
+    let under_way = |account: &Account| {
+        (account.unsent_bytes, account.unacked_bytes, account.outstanding_bytes)
+    };
     assert_eq!((under_way(&both), both.taken_bytes()), ((10, 400, 1200), 790));
     assert_eq!(Account { unsent_bytes: 1300, ..both }.taken_bytes(), 0, "TLS adds bytes");
     assert_eq!(under_way(&one.followed_by(&other)), (6, 266, 700));

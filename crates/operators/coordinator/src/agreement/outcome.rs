@@ -66,9 +66,9 @@ pub(super) fn of(agreement: &Agreement) -> Outcome {
     let agreed = own.filter(|_| members.len() > 1).map(|own| {
         let shared_random =
             most_frequent(members.iter().filter_map(|member| member.commitment.shared_random));
-        let room = |it: &Commitment| TeamRoom {
-            capacity: Rate::from_bit_per_s(it.capacity_bit_per_s),
-            at_once_max: it.at_once_max,
+        let room = |commitment: &Commitment| TeamRoom {
+            capacity: Rate::from_bit_per_s(commitment.capacity_bit_per_s),
+            at_once_max: commitment.at_once_max,
         };
         Agreed {
             seed: seed(agreement, shared_random, &members),
@@ -77,8 +77,9 @@ pub(super) fn of(agreement: &Agreement) -> Outcome {
             shared_random,
         }
     });
-    let has_received = |key: &AuthorityKey| agreement.received_by.iter().all(|it| it.contains(key));
-    let others = agreed.iter().flat_map(|it| &it.teams).map(|(key, _)| *key);
+    let has_received =
+        |key: &AuthorityKey| agreement.received_by.iter().all(|received| received.contains(key));
+    let others = agreed.iter().flat_map(|agreed| &agreed.teams).map(|(key, _)| *key);
     let unconfirmed = others.filter(|key| *key != agreement.own && !has_received(key)).collect();
     Outcome { agreed, parts, unconfirmed }
 }
@@ -140,8 +141,9 @@ mod tests {
 
     #[test]
     fn the_most_frequent_shared_random_value_counts() {
-        let of =
-            |values: &[u8]| most_frequent(values.iter().map(|value| [*value; 32])).map(|it| it[0]);
+        let of = |values: &[u8]| {
+            most_frequent(values.iter().map(|value| [*value; 32])).map(|value| value[0])
+        };
         assert_eq!(of(&[]), None, "no value");
         assert_eq!(of(&[7, 9, 9]), Some(9));
         assert_eq!(

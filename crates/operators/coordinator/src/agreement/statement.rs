@@ -229,9 +229,9 @@ mod tests {
         #[test]
         fn a_statement_survives_encoding(content in content(), seed: [u8; 32], others in proptest::collection::vec(any::<[u8; 32]>(), 0..4)) {
             let keys = others.iter().map(SigningKey::from_bytes);
-            let it = keys.fold(statement(seed, content), |it, key| it.signed_by(&key));
-            let bytes = it.encode();
-            prop_assert_eq!(Statement::decode(&bytes), Ok(it));
+            let signed = keys.fold(statement(seed, content), |statement, key| statement.signed_by(&key));
+            let bytes = signed.encode();
+            prop_assert_eq!(Statement::decode(&bytes), Ok(signed));
             for len in 0..bytes.len() {
                 // A statement that is cut between signatures is a valid one with fewer.
                 let cut = Statement::decode(&bytes[..len]);
@@ -241,8 +241,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_decoding_panic_and_encodings_are_unique(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            if let Ok(it) = Statement::decode(&bytes) {
-                prop_assert_eq!(it.encode(), bytes);
+            if let Ok(statement) = Statement::decode(&bytes) {
+                prop_assert_eq!(statement.encode(), bytes);
             }
         }
     }

@@ -39,7 +39,7 @@ fn honest(parties: usize, party: usize) -> Agreement {
 /// All parties except the lost ones send all their statements to each other.
 fn exchange(all: &mut [Agreement], lost: &[usize]) {
     let sent: Vec<(AuthorityKey, Vec<Vec<u8>>)> =
-        all.iter().map(|it| (it.own(), it.statements())).collect();
+        all.iter().map(|agreement| (agreement.own(), agreement.statements())).collect();
     for (to, receiver) in all.iter_mut().enumerate() {
         for (from, (sender, statements)) in sent.iter().enumerate() {
             if from != to && !lost.contains(&from) && !lost.contains(&to) {
@@ -52,7 +52,7 @@ fn exchange(all: &mut [Agreement], lost: &[usize]) {
 }
 
 fn step(all: &mut [Agreement], step: u32, lost: &[usize]) {
-    all.iter_mut().for_each(|it| assert!(!it.handle_step(step)));
+    all.iter_mut().for_each(|agreement| assert!(!agreement.handle_step(step)));
     exchange(all, lost);
     exchange(all, lost);
 }
@@ -61,7 +61,7 @@ fn step(all: &mut [Agreement], step: u32, lost: &[usize]) {
 fn all_connected_authorities_agree_on_one_seed_and_know_their_own_teams() {
     let mut all: Vec<_> = (0..4).map(|party| honest(4, party)).collect();
     (0..6).for_each(|round| step(&mut all, round, &[]));
-    assert!(all.iter_mut().all(|it| it.handle_step(6)));
+    assert!(all.iter_mut().all(|agreement| agreement.handle_step(6)));
     let outcomes: Vec<Outcome> = all.iter().map(Agreement::outcome).collect();
     let agreed: Vec<&Agreed> =
         outcomes.iter().filter_map(|outcome| outcome.agreed.as_ref()).collect();
@@ -73,11 +73,13 @@ fn all_connected_authorities_agree_on_one_seed_and_know_their_own_teams() {
         assert_eq!(agreed.shared_random, Some([5; 32]));
     }
     let rooms: Vec<TeamRoom> = (0..4).map(|party| offer(party, 0).room).collect();
-    assert!(rooms.iter().all(|room| agreed[0].teams.iter().any(|(_, it)| it == room)));
+    assert!(rooms.iter().all(|room| agreed[0].teams.iter().any(|(_, team)| team == room)));
     assert!(outcomes.iter().all(|outcome| outcome.unconfirmed.is_empty()));
     // Another period has another seed, even from the same contributions.
     let mut later: Vec<_> = (0..4)
-        .map(|it| Agreement::new(group(4), &key_seed(it), BEGIN_UNIX_S + 86_400, offer(it, 0)))
+        .map(|party| {
+            Agreement::new(group(4), &key_seed(party), BEGIN_UNIX_S + 86_400, offer(party, 0))
+        })
         .collect();
     (0..6).for_each(|round| step(&mut later, round, &[]));
     assert!(later[0].outcome().agreed.expect("agreed").seed != agreed[0].seed);
@@ -109,8 +111,9 @@ fn an_authority_that_is_lost_in_the_middle_is_named_and_excluded() {
 fn an_authority_whose_statements_are_lost_learns_that_others_may_exclude_it() {
     let mut all: Vec<_> = (0..3).map(|party| honest(3, party)).collect();
     for round in 0..4 {
-        all.iter_mut().for_each(|it| assert!(!it.handle_step(round)));
-        let sent: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
+        all.iter_mut().for_each(|agreement| assert!(!agreement.handle_step(round)));
+        let sent: Vec<_> =
+            all.iter().map(|agreement| (agreement.own(), agreement.statements())).collect();
         // Party 2 receives statements, and its own are lost.
         for (receiver, sender) in [(0, 1), (1, 0), (2, 0), (2, 1)] {
             for statement in &sent[sender].1 {
@@ -263,17 +266,17 @@ proptest! {
         let steps = 2 * group(parties).rounds();
         let mut known: Vec<Vec<u8>> = vec![];
         for step in 0..steps {
-            all.iter_mut().for_each(|it| { it.handle_step(step); });
+            all.iter_mut().for_each(|agreement| { agreement.handle_step(step); });
             lie(&lies, (step, false), &mut all, parties, &known);
-            let sent: Vec<_> = all.iter().map(|it| (it.own(), it.statements())).collect();
+            let sent: Vec<_> = all.iter().map(|agreement| (agreement.own(), agreement.statements())).collect();
             for (sender, (from, statements)) in sent.iter().enumerate() {
-                for (receiver, it) in all.iter_mut().enumerate() {
+                for (receiver, agreement) in all.iter_mut().enumerate() {
                     // In any order, and some twice.
                     let turn = usize::from(order[(sender * 4 + receiver) % 16]);
                     let twice = statements.iter().chain(statements);
                     for statement in twice.skip(turn % statements.len()).take(statements.len() + turn % 2) {
                         if receiver != sender {
-                            prop_assert_eq!(it.handle_statement(*from, statement), Ok(()));
+                            prop_assert_eq!(agreement.handle_statement(*from, statement), Ok(()));
                         }
                     }
                 }

@@ -49,12 +49,13 @@ impl MeasurerResult {
     ) -> Self {
         let (mut sent, mut lost, mut seconds, mut on_path) = (0u64, 0u64, 0u32, 0u32);
         let mut rtt = None;
-        for it in accounts {
-            rtt = [rtt, it.min_rtt].into_iter().flatten().min();
-            sent = sent.saturating_add(it.sent_bytes).saturating_add(it.retransmitted_bytes);
-            lost = lost.saturating_add(it.retransmitted_bytes);
+        for account in accounts {
+            rtt = [rtt, account.min_rtt].into_iter().flatten().min();
+            sent =
+                sent.saturating_add(account.sent_bytes).saturating_add(account.retransmitted_bytes);
+            lost = lost.saturating_add(account.retransmitted_bytes);
             seconds += 1;
-            on_path += u32::from(is_on_the_path(it));
+            on_path += u32::from(is_on_the_path(account));
         }
         Self {
             assignment,
@@ -118,10 +119,12 @@ impl MeasurerResult {
 pub(crate) fn own_losses(
     results: &[MeasurerResult],
 ) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
-    let is_it = |it: &&MeasurerResult| {
-        it.waits_on_path
-            && it.lost_segments >= LOST_MIN
-            && results.iter().any(|other| other.id() != it.id() && it.loses_more_than(other))
+    let is_it = |result: &&MeasurerResult| {
+        result.waits_on_path
+            && result.lost_segments >= LOST_MIN
+            && results
+                .iter()
+                .any(|other| other.id() != result.id() && result.loses_more_than(other))
     };
     results
         .iter()
@@ -136,11 +139,11 @@ pub(crate) fn own_losses(
 pub(crate) fn starved(
     results: &[MeasurerResult],
 ) -> impl Iterator<Item = (MeasurerId, Bottleneck)> {
-    let found = |it: &MeasurerResult| {
+    let found = |result: &MeasurerResult| {
         let others = results.iter().filter(|other| other.is_served());
-        let percent = others.map(|other| it.percent_of(other)).min()?;
-        let is_it = !it.is_served() && it.got > Rate::ZERO && percent < UNFAIR_PERCENT;
-        is_it.then_some((it.id(), Bottleneck::Share { percent }))
+        let percent = others.map(|other| result.percent_of(other)).min()?;
+        let is_it = !result.is_served() && result.got > Rate::ZERO && percent < UNFAIR_PERCENT;
+        is_it.then_some((result.id(), Bottleneck::Share { percent }))
     };
     results.iter().filter_map(found)
 }
@@ -269,7 +272,7 @@ mod tests {
             let mut left = capacity;
             let mut open: Vec<(f64, u32)> = team.clone();
             open.sort_by(|a, b| (a.0 / f64::from(a.1)).total_cmp(&(b.0 / f64::from(b.1))));
-            let mut sockets: u32 = open.iter().map(|it| it.1).sum();
+            let mut sockets: u32 = open.iter().map(|(_, count)| *count).sum();
             for (rate, count) in open {
                 let even = left / f64::from(sockets);
                 if rate / f64::from(count) > even {

@@ -208,8 +208,8 @@ fn a_measurer_limited_by_a_path_gets_a_smaller_share_of_this_relay_only() {
     campaign.expect_path(RelayIndex(1), MeasurerId(0), path(50, Some(8.0)));
     campaign.add(RelayIndex(1), Priority::Known, mbit(40.0), 1);
     campaign.add(RelayIndex(2), Priority::Known, mbit(20.0), 1);
-    let both =
-        [campaign.poll_launch(), campaign.poll_launch()].map(|it| shares(&it.expect("room")));
+    let both = [campaign.poll_launch(), campaign.poll_launch()]
+        .map(|launch| shares(&launch.expect("room")));
     assert_eq!(both, [vec![(1, 70.0), (0, 10.0)], vec![(0, 40.0)]]);
     // No other measurer has the rest.
     campaign.expect_path(RelayIndex(3), MeasurerId(0), path(50, Some(8.0)));
@@ -478,7 +478,7 @@ proptest! {
                 running.push(launch);
             }
             for (index, capacity) in team.iter().enumerate() {
-                let assignments = running.iter().flat_map(|it| &it.allocation.assignments);
+                let assignments = running.iter().flat_map(|launch| &launch.allocation.assignments);
                 let used = assignments.filter(|assignment| assignment.measurer.0 == index).map(|assignment| assignment.rate);
                 let left = Rate::from_bit_per_s(*capacity).saturating_sub(used.sum());
                 prop_assert_eq!(campaign.residuals()[index], left);
@@ -541,9 +541,9 @@ fn the_result_of_an_earlier_round_counts_unless_the_relay_shares_a_machine() {
     campaign.add_machine(&machine(&[(2, 20.0), (3, 20.0)]));
     let passed = |campaign: &mut Campaign| -> Vec<(usize, Rate)> {
         let all = core::iter::from_fn(|| campaign.poll_launch());
-        all.map(|it| (it.relay.0, it.turn.passed)).collect()
+        all.map(|launch| (launch.relay.0, launch.turn.passed)).collect()
     };
-    assert_eq!(passed(&mut campaign), [1, 2, 3].map(|it| (it, Rate::ZERO)));
+    assert_eq!(passed(&mut campaign), [1, 2, 3].map(|relay| (relay, Rate::ZERO)));
     for relay in [1, 2, 3] {
         let next = Attempt { round: 2, passed: mbit(19.0), ..Attempt::first(mbit(20.0), 12) };
         assert!(!campaign.handle_end(RelayIndex(relay), Next::Enlarged(next)));
@@ -560,11 +560,12 @@ fn a_machine_that_needs_more_than_the_team_gets_all_of_it_divided_among_its_rela
     campaign.add(RelayIndex(1), Priority::Known, mbit(1.0), 1);
     campaign.add_machine(&machine(&[(2, 100.0), (3, 50.0), (4, 50.0)]));
     let all: Vec<Launch> = core::iter::from_fn(|| campaign.poll_launch()).collect();
-    let shares: Vec<_> = all.iter().map(|it| (it.relay.0, it.allocation.total())).collect();
+    let shares: Vec<_> =
+        all.iter().map(|launch| (launch.relay.0, launch.allocation.total())).collect();
     assert_eq!(shares, [(2, mbit(60.0)), (3, mbit(30.0)), (4, mbit(30.0))]);
     // Another round could not have a larger load.
-    assert!(all.iter().all(|it| it.is_whole_team));
-    all.iter().for_each(|it| assert!(campaign.handle_end(it.relay, enlarged(it))));
+    assert!(all.iter().all(|launch| launch.is_whole_team));
+    all.iter().for_each(|launch| assert!(campaign.handle_end(launch.relay, enlarged(launch))));
     assert_eq!(launches(&mut campaign), [1], "no capacity was left for others");
     assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
     assert!(campaign.is_over() && campaign.machines.is_empty());

@@ -42,10 +42,17 @@ fn relays_of_one_machine_are_found_and_no_others() {
     // 60 relays are 1,770 pairs; four on one machine are six of them.
     let found = network(1, 60, 4, 90, 0.1).suspicions(|_, _| false);
     assert_eq!(found.len(), 6, "{found:#?}");
-    let of_machine = |it: &Suspicion| it.relays.0 < it.relays.1 && it.relays.1 <= id(3);
+    let of_machine = |suspicion: &Suspicion| {
+        suspicion.relays.0 < suspicion.relays.1 && suspicion.relays.1 <= id(3)
+    };
     assert!(found.iter().all(of_machine), "{found:#?}");
     assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
-    assert!(found.iter().all(|it| it.moves > 40 && it.alike * 10 > it.moves * 7), "{found:#?}");
+    assert!(
+        found
+            .iter()
+            .all(|suspicion| suspicion.moves > 40 && suspicion.alike * 10 > suspicion.moves * 7),
+        "{found:#?}"
+    );
     // Pairs that are measured together anyway are not reported.
     let others = network(1, 60, 4, 90, 0.1).suspicions(|one, _| one == id(0));
     assert_eq!(others.len(), 3, "{others:#?}");
@@ -108,7 +115,7 @@ fn the_number_of_reported_pairs_is_limited() {
     let found = network(5, 200, 50, 128, 0.05).suspicions(|_, _| false);
     assert!((100..=400).contains(&found.len()), "{}", found.len());
     assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
-    assert!(found.iter().all(|it| it.relays.1 < id(50)));
+    assert!(found.iter().all(|suspicion| suspicion.relays.1 < id(50)));
 }
 
 /// 46 relays that move alike are 1,035 pairs with the smallest chance.
@@ -123,10 +130,13 @@ fn many_similar_relays_do_not_hide_other_pairs_and_removed_relays_hide_none() {
     let moves = |(number, up)| (id(number), Moves { made: u128::MAX, up });
     let mut test = CoLocationTest { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
     let found = test.suspicions(|_, _| false);
-    let of_machine = |it: &Suspicion| it.relays == (id(100), id(101));
+    let of_machine = |suspicion: &Suspicion| suspicion.relays == (id(100), id(101));
     assert!(found.iter().any(of_machine), "{}", found.len());
-    let pairs_of =
-        |number| found.iter().filter(move |it| [it.relays.0, it.relays.1].contains(&id(number)));
+    let pairs_of = |number| {
+        found
+            .iter()
+            .filter(move |suspicion| [suspicion.relays.0, suspicion.relays.1].contains(&id(number)))
+    };
     assert!((0..46).all(|number| pairs_of(number).count() >= 4), "{found:#?}");
     test.retain(|relay| relay > id(45));
     let left = test.suspicions(|_, _| false);
@@ -138,15 +148,15 @@ proptest! {
     #[test]
     fn the_chance_is_a_count_of_all_cases(moves in vec(any::<(bool, bool)>(), 1..11)) {
         let bits = |of: fn(&(bool, bool)) -> bool| {
-            let set = moves.iter().enumerate().filter(|(_, it)| of(it));
+            let set = moves.iter().enumerate().filter(|(_, ups)| of(ups));
             set.fold(0u128, |bits, (place, _)| bits | 1 << place)
         };
         let made = (1 << moves.len()) - 1;
-        let (one, other) = (bits(|it| it.0), bits(|it| it.1));
-        let table = Table::of(Moves { made, up: one }, Moves { made, up: other });
+        let (one, other) = (bits(|ups| ups.0), bits(|ups| ups.1));
+        let table = Table::new(Moves { made, up: one }, Moves { made, up: other });
         let alike = moves.iter().filter(|(one, other)| one == other).count();
         prop_assert_eq!(table.alike() as usize, alike);
-        let cases = (0..=made).filter(|it: &u128| it.count_ones() == one.count_ones());
+        let cases = (0..=made).filter(|case: &u128| case.count_ones() == one.count_ones());
         let (mut all, mut as_many) = (0u32, 0u32);
         for case in cases {
             all += 1;

@@ -169,9 +169,9 @@ proptest! {
     ) {
         let estimates = ages.iter().map(|age| estimate(*age as f64, *age));
         let mut shuffled: Vec<PastEstimate> = estimates.collect();
-        shuffled.sort_by_key(|it| it.measured_unix_s.wrapping_mul(seed | 1));
+        shuffled.sort_by_key(|estimate| estimate.measured_unix_s.wrapping_mul(seed | 1));
         let mut history = History::default();
-        shuffled.iter().for_each(|it| history.add(relay(0), *it));
+        shuffled.iter().for_each(|estimate| history.add(relay(0), *estimate));
         let newest = ages.iter().min().copied().expect("one");
         prop_assert_eq!(history.last(relay(0)), Some(&estimate(newest as f64, newest)));
     }

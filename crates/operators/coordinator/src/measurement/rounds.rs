@@ -116,7 +116,7 @@ impl Measurement {
         at: Option<MeasurerId>,
         failure: Failure,
     ) -> Option<Failure> {
-        let placed = at.filter(|it| self.allocation.place(*it).is_some());
+        let placed = at.filter(|measurer| self.allocation.place(*measurer).is_some());
         let is_preparing = matches!(self.phase, Phase::Preparing { .. });
         let Some(measurer) = placed.filter(|_| is_preparing) else {
             return Some(failure);
@@ -130,7 +130,7 @@ impl Measurement {
         if self.open.iter().flatten().any(|open| *open > 0) {
             return Some(Failure::OutOfReach { detail });
         }
-        if self.unreached.iter().all(|(it, _)| *it != measurer) {
+        if self.unreached.iter().all(|(unreached, _)| *unreached != measurer) {
             self.unreached.push((measurer, detail));
         }
         let is_unreached_by_all = self.unreached.len() == self.allocation.assignments.len();

@@ -16,7 +16,7 @@ impl Measurement {
     /// help.
     pub(super) fn bottlenecks_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
         let mut all = self.limited_in(series);
-        all.retain(|it| self.growing(series, it).is_none());
+        all.retain(|bottleneck| self.growing(series, bottleneck).is_none());
         all
     }
 
@@ -42,7 +42,8 @@ impl Measurement {
             }
         }
         // The results of limited measurers show nothing about the others.
-        let is_free = |it: &MeasurerResult| all.iter().all(|known| known.measurer != it.id());
+        let is_free =
+            |result: &MeasurerResult| all.iter().all(|known| known.measurer != result.id());
         let free: Vec<MeasurerResult> = results.into_iter().filter(is_free).collect();
         all.extend(starved(&free).map(bottleneck));
         all
@@ -52,9 +53,9 @@ impl Measurement {
     /// can carry.
     pub(super) fn without_limited(&self, bottlenecks: &[MeasurerBottleneck]) -> Vec<Rate> {
         let mut residuals = self.residuals.clone();
-        for it in bottlenecks {
-            if let Some(residual) = residuals.get_mut(it.measurer.0) {
-                *residual = it.got.scaled(LIMITED_ASKED).min(*residual);
+        for bottleneck in bottlenecks {
+            if let Some(residual) = residuals.get_mut(bottleneck.measurer.0) {
+                *residual = bottleneck.got.scaled(LIMITED_ASKED).min(*residual);
             }
         }
         residuals
@@ -86,16 +87,19 @@ impl Measurement {
                 return Ok(Some(Inconclusive::MeasurerLimited { bottleneck: *first, next }));
             }
         }
-        let load: Rate = working.iter().map(|it| it.rate).sum();
+        let load: Rate = working.iter().map(|assignment| assignment.rate).sum();
         // A load below the result of an earlier round shows no limit.
         let passed = self.turn.passed.max(capacity);
         if passed >= self.params.conclusive_limit(load) {
             if passed < self.params.conclusive_limit(self.allocation.total()) {
-                let measurer = silent.first().map(|it| it.measurer);
+                let measurer = silent.first().map(|assignment| assignment.measurer);
                 return Err(Fault { measurer, failure: Failure::GotNothing });
             }
             let next = self.next_turn(passed);
-            return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
+            return Ok(Some(next.map_or_else(
+                |inconclusive| inconclusive,
+                |next| Inconclusive::LoadTooSmall { next },
+            )));
         }
         if let Some(queue) = self.queue_of_one(series).filter(Queue::exists) {
             return Ok(Some(self.doubt_of_one(&queue, capacity)));
@@ -118,10 +122,10 @@ impl Measurement {
         let of_others = schedule.halves(&series.measured_by(is_free));
         let of_others = of_others.filter(|_| !bottlenecks.is_empty());
         let limited = self.limited_in(series);
-        let growing = limited.iter().filter_map(|it| self.growing(series, it));
+        let growing = limited.iter().filter_map(|bottleneck| self.growing(series, bottleneck));
         let held_back = growing.chain(of_others).filter(SocketRampTest::is_held_back);
-        let halves =
-            held_back.fold(halves, |most, it| if it.growth() > most.growth() { it } else { most });
+        let halves = held_back
+            .fold(halves, |most, test| if test.growth() > most.growth() { test } else { most });
         if halves.is_held_back() {
             return Ok(Some(Inconclusive::PathLimited {
                 growth_percent: percent_above_one(halves.growth()),
@@ -137,7 +141,7 @@ impl Measurement {
             }));
         }
         // Not every bottleneck has a queue: a distant relay needs two measurers.
-        let far = self.queue_of_one(series).filter(|it| it.min_rtt >= FAR);
+        let far = self.queue_of_one(series).filter(|queue| queue.min_rtt >= FAR);
         Ok(far.map(|queue| self.doubt_of_one(&queue, capacity)))
     }
 
@@ -189,8 +193,10 @@ impl Measurement {
             }
             // The campaign assigns a larger load to the others. If it has already done so, and that was not enough, the
             // whole load is doubled.
-            let is_known = |it: &MeasurerBottleneck| {
-                self.vantages.get(it.measurer.0).is_some_and(|vantage| vantage.path.limit.is_some())
+            let is_known = |bottleneck: &MeasurerBottleneck| {
+                self.vantages
+                    .get(bottleneck.measurer.0)
+                    .is_some_and(|vantage| vantage.path.limit.is_some())
             };
             let is_new = bottlenecks.iter().any(|bottleneck| !is_known(bottleneck));
             let next = if is_new { self.turn.compared(seen) } else { self.turn.enlarged(seen) };
@@ -230,8 +236,9 @@ impl Measurement {
 
 /// The load of the measurers without a bottleneck of their own.
 fn load_without(bottlenecks: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
-    let is_free =
-        |it: &&Assignment| bottlenecks.iter().all(|limited| limited.measurer != it.measurer);
+    let is_free = |assignment: &&Assignment| {
+        bottlenecks.iter().all(|limited| limited.measurer != assignment.measurer)
+    };
     assignments.iter().filter(is_free).map(|assignment| assignment.rate).sum()
 }
 

@@ -100,7 +100,10 @@ mod tests {
         let at = period(1_800_057_600);
         assert_eq!(Bounds::at(1_800_057_600 + 70_000, Duration::from_secs(86_400), 71), at);
         assert_eq!((at.slots(), at.end_unix_s()), (1216, 1_800_144_000));
-        assert_eq!([0, 70, 71, 86_399].map(|it| at.slot(at.begin_unix_s + it)), [0, 0, 1, 1216]);
+        assert_eq!(
+            [0, 70, 71, 86_399].map(|offset_s| at.slot(at.begin_unix_s + offset_s)),
+            [0, 0, 1, 1216]
+        );
         assert_eq!(at.slot(0), 0, "a clock that was set back");
         // Measured in this period, at the beginning and just before that of the last one, and a day before that.
         let ago = [0, 86_400, 86_401, 129_600, 172_800];

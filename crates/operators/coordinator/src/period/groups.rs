@@ -144,8 +144,10 @@ impl Groups {
 /// If one relay of a group has to be measured again, so have the others, within their limits: measured one after the
 /// other, each could use the whole host.
 pub(super) fn repeat_together(settled: &mut [Finished]) {
-    if settled.iter().any(|it| it.follows.is_some()) {
-        settled.iter_mut().for_each(|it| it.follows = it.follows.or_else(|| it.turn.repeated()));
+    if settled.iter().any(|measurement| measurement.follows.is_some()) {
+        settled.iter_mut().for_each(|measurement| {
+            measurement.follows = measurement.follows.or_else(|| measurement.turn.repeated())
+        });
     }
 }
 
@@ -191,20 +193,23 @@ impl Group {
         let is_on_time = |relay: &RelayIndex| {
             members.get(relay).is_some_and(|member| member.readiness == Readiness::OnTime)
         };
-        let together = finished.iter_mut().filter(|it| is_on_time(&it.relay));
+        let together = finished.iter_mut().filter(|measurement| is_on_time(&measurement.relay));
         share_aligned(&mut together.map(|together| &mut together.record).collect::<Vec<_>>());
         let mut hosts: BTreeMap<Option<RsaId>, Vec<(&mut Record, bool)>> = BTreeMap::new();
-        for it in &mut finished {
-            let host = members.get(&it.relay).map(|member| member.host);
-            let is_on_time = is_on_time(&it.relay);
-            hosts.entry(host).or_default().push((&mut it.record, is_on_time));
+        for measurement in &mut finished {
+            let host = members.get(&measurement.relay).map(|member| member.host);
+            let is_on_time = is_on_time(&measurement.relay);
+            hosts.entry(host).or_default().push((&mut measurement.record, is_on_time));
         }
         hosts.values_mut().for_each(|host| share_machine(host));
         // A host's result has the time of its last relay: estimates with one time are of one slot.
-        let shared = finished.iter_mut().map(|it| &mut it.record).filter(|it| it.shared.is_some());
+        let shared = finished
+            .iter_mut()
+            .map(|measurement| &mut measurement.record)
+            .filter(|record| record.shared.is_some());
         let mut shared: Vec<&mut Record> = shared.collect();
-        let ended = shared.iter().map(|it| it.ended_unix_s).max().unwrap_or(0);
-        shared.iter_mut().for_each(|it| it.ended_unix_s = ended);
+        let ended = shared.iter().map(|record| record.ended_unix_s).max().unwrap_or(0);
+        shared.iter_mut().for_each(|record| record.ended_unix_s = ended);
         finished
     }
 }

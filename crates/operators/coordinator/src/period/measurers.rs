@@ -49,18 +49,19 @@ impl Measurers {
 
     /// Their public keys, as the store names them.
     pub(super) fn keys(&self) -> Vec<String> {
-        self.configured.iter().map(|it| it.name.clone()).collect()
+        self.configured.iter().map(|measurer| measurer.name.clone()).collect()
     }
 
     /// The assumed maximum capacity of each.
     pub(super) fn limits(&self) -> Vec<Rate> {
-        self.configured.iter().map(|it| it.limit).collect()
+        self.configured.iter().map(|measurer| measurer.limit).collect()
     }
 
     /// The host of each, by a number: those at one address share a host.
     pub(super) fn hosts(&self) -> Vec<Option<u32>> {
         let first = |at: &MeasurerConfig| {
-            let found = self.configured.iter().position(|it| it.address.ip() == at.address.ip());
+            let found =
+                self.configured.iter().position(|other| other.address.ip() == at.address.ip());
             found.and_then(|place| u32::try_from(place).ok())
         };
         self.configured.iter().map(first).collect()
@@ -118,8 +119,8 @@ impl Measurers {
     /// The measurers to query now.
     pub(super) fn poll_checks(&mut self, now: Now) -> Vec<MeasurerId> {
         let asked = &self.asked;
-        let is_due = |(id, it): &(&MeasurerId, &mut Check)| {
-            it.next <= now.instant && (it.left > 0 || it.is_slow) && !asked.contains(id)
+        let is_due = |(id, check): &(&MeasurerId, &mut Check)| {
+            check.next <= now.instant && (check.left > 0 || check.is_slow) && !asked.contains(id)
         };
         let due = self.checks.iter_mut().filter(is_due);
         let due: Vec<MeasurerId> = due
@@ -135,7 +136,7 @@ impl Measurers {
     /// When to call [`poll_checks`](Self::poll_checks).
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let pending = self.checks.iter().filter(|(id, _)| !self.asked.contains(id));
-        pending.map(|(_, it)| it.next).min()
+        pending.map(|(_, check)| check.next).min()
     }
 
     /// The number of relays that the team measures at once: the minimum of the measurers' limits and the operator's,

@@ -64,19 +64,19 @@ impl MemoryJournal {
         let mut turns: BTreeMap<(RsaId, u32), PastTurn> = BTreeMap::new();
         for entry in &self.entries {
             match entry {
-                Entry::Started(it) if it.period_unix_s == begin_unix_s => {
+                Entry::Started(started) if started.period_unix_s == begin_unix_s => {
                     let (is_final, follows, record) = (false, None, None);
-                    let turn = PastTurn { number: it.number, is_final, follows, record };
-                    turns.insert((it.relay(), it.number), turn);
+                    let turn = PastTurn { number: started.number, is_final, follows, record };
+                    turns.insert((started.relay(), started.number), turn);
                 }
-                Entry::Finished(it) if it.begun.period_unix_s == begin_unix_s => {
+                Entry::Finished(finished) if finished.begun.period_unix_s == begin_unix_s => {
                     let turn = PastTurn {
-                        number: it.begun.number,
-                        is_final: it.is_final,
-                        follows: it.follows,
-                        record: Some(it.record.clone()),
+                        number: finished.begun.number,
+                        is_final: finished.is_final,
+                        follows: finished.follows,
+                        record: Some(finished.record.clone()),
                     };
-                    turns.insert((it.begun.relay(), it.begun.number), turn);
+                    turns.insert((finished.begun.relay(), finished.begun.number), turn);
                 }
                 _ => {}
             }

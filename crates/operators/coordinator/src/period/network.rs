@@ -202,12 +202,17 @@ pub(super) fn group(
     families: &[(RsaId, RsaId)],
     room: TeamRoom,
 ) {
-    let address = |it: &Relay| -> IpAddr { it.address.ip() };
-    let candidate =
-        |it: &Relay| Candidate { relay: it.id(), guess: it.guess.capacity, address: address(it) };
+    let address = |relay: &Relay| -> IpAddr { relay.address.ip() };
+    let candidate = |relay: &Relay| Candidate {
+        relay: relay.id(),
+        guess: relay.guess.capacity,
+        address: address(relay),
+    };
     let candidates: Vec<Candidate> = relays.iter().map(candidate).collect();
     let keys = |machines: Vec<Machine>| -> BTreeMap<RsaId, RsaId> {
-        let of = |it: &Machine| it.relays().map(|relay| (relay, it.key())).collect::<Vec<_>>();
+        let of = |machine: &Machine| {
+            machine.relays().map(|relay| (relay, machine.key())).collect::<Vec<_>>()
+        };
         machines.iter().flat_map(of).collect()
     };
     let together = keys(machines_within(&candidates, certain, families, room));

@@ -65,7 +65,7 @@ pub(super) fn publication<'r>(
                     mode: Some(record.mode),
                     tried_unix_s: record.ended_unix_s.min(now_unix_s),
                 },
-                |it| estimate(it, now_unix_s),
+                |past| estimate(past, now_unix_s),
             ),
             (None, None) => continue,
         };

@@ -178,9 +178,9 @@ impl Period {
     }
 
     pub(super) fn handle_measurement_timeouts(&mut self, now: Now) {
-        let is_due = |it: &Running| it.poll_timeout().is_some_and(|at| at <= now.instant);
+        let is_due = |running: &Running| running.poll_timeout().is_some_and(|at| at <= now.instant);
         let due: Vec<MeasurementId> =
-            self.running.iter().filter(|(_, it)| is_due(it)).map(|(id, _)| *id).collect();
+            self.running.iter().filter(|(_, running)| is_due(running)).map(|(id, _)| *id).collect();
         for measurement in due {
             let running = self.running.get_mut(&measurement);
             if let Some(team) = running.and_then(|running| running.team.as_mut()) {
@@ -302,11 +302,11 @@ impl Period {
     ) -> Option<Result<TeamMeasurement, SetupError>> {
         let running = self.running.get(&measurement)?;
         let relay = self.relays.get(running.relay.0)?;
-        let member = |it: &crate::Assignment| {
-            let configured = self.measurers.get(it.measurer)?;
+        let member = |assignment: &crate::Assignment| {
+            let configured = self.measurers.get(assignment.measurer)?;
             let ip = configured.address.ip();
             let address = (!ip.is_loopback()).then_some(ip);
-            Some(TeamMember { key: configured.key, address, capacity: it.rate })
+            Some(TeamMember { key: configured.key, address, capacity: assignment.rate })
         };
         let launch = &running.launch;
         let request = TeamRequest {
@@ -448,7 +448,7 @@ impl Period {
         }
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, outcome);
         // Without slots there is no other time.
-        let follows = follows.filter(|it| self.slots.is_some() || !it.is_after_decline);
+        let follows = follows.filter(|turn| self.slots.is_some() || !turn.is_after_decline);
         let follows =
             follows.filter(|_| self.config.repeats_failures || record.failure().is_none());
         self.event(Event::MeasurementEnded(Box::new(record.clone())));

@@ -36,8 +36,8 @@ impl Period {
             let priority = |relay: RelayIndex| {
                 self.relays.get(relay.0).map_or(Priority::New, |relay| relay.guess.priority())
             };
-            let next_turn = |it: &Finished| {
-                let (relay, turn) = (it.relay, it.follows?);
+            let next_turn = |measurement: &Finished| {
+                let (relay, turn) = (measurement.relay, measurement.follows?);
                 Some(RelayTurn { relay, priority: priority(relay), turn })
             };
             let follow: Vec<_> = settled.iter().filter_map(next_turn).collect();

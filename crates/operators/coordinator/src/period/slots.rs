@@ -64,7 +64,7 @@ impl Period {
         // A relay without a valid estimate is to be measured in this period.
         let due_by = |relay: &Relay| {
             let kept = self.history.kept(&self.config.policy, relay.id(), None, now.unix_s());
-            kept.map_or(Some(u32::MAX), |it| self.config.bounds.due_by(it.measured_unix_s))
+            kept.map_or(Some(u32::MAX), |kept| self.config.bounds.due_by(kept.measured_unix_s))
         };
         let arrival = |relay: &Relay| {
             let past = self.pasts.get(&relay.id());
@@ -85,7 +85,7 @@ impl Period {
                 due_by: due_by(relay),
             }
         };
-        self.present.iter().filter_map(|it| self.relays.get(it.0)).map(arrival).collect()
+        self.present.iter().filter_map(|place| self.relays.get(place.0)).map(arrival).collect()
     }
 
     pub(super) fn rounds_max(&self, relay: &Relay) -> u32 {

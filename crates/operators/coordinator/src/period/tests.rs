@@ -209,10 +209,13 @@ fn a_fall_is_measured_again_at_other_times_and_the_largest_result_stands() {
     check(&world);
     let mut results: BTreeMap<RsaId, Vec<(Option<u32>, Rate)>> = BTreeMap::new();
     for entry in world.journal.entries() {
-        if let Entry::Finished(it) = entry
-            && let Some(capacity) = it.record.capacity()
+        if let Entry::Finished(finished) = entry
+            && let Some(capacity) = finished.record.capacity()
         {
-            results.entry(it.begun.relay()).or_default().push((it.begun.slot, capacity));
+            results
+                .entry(finished.begun.relay())
+                .or_default()
+                .push((finished.begun.slot, capacity));
         }
     }
     let pasts = world.journal.pasts(world.bounds.begin_unix_s);

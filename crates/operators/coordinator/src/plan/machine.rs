@@ -108,7 +108,7 @@ pub fn machines_within(
     most: TeamRoom,
 ) -> Vec<Machine> {
     let place_of: BTreeMap<RsaId, usize> =
-        candidates.iter().enumerate().map(|(place, it)| (it.relay, place)).collect();
+        candidates.iter().enumerate().map(|(place, candidate)| (candidate.relay, place)).collect();
     let mut groups = Groups::new(candidates.iter().map(|candidate| candidate.guess).collect());
     let mut at: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for (place, candidate) in candidates.iter().enumerate() {

@@ -115,7 +115,7 @@ mod tests {
         // Of 2880 slots two are free: nearly all draws fail.
         let free = [17, 2000];
         let counts = free.map(|slot| {
-            let draws = (0..400).map(|_| one_of(0..2880, |it| free.contains(&it), rng));
+            let draws = (0..400).map(|_| one_of(0..2880, |drawn| free.contains(&drawn), rng));
             draws.filter(|drawn| *drawn == Some(slot)).count()
         });
         assert!(counts.iter().all(|count| (150..250).contains(count)), "{counts:?}");

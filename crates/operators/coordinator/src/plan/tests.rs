@@ -218,7 +218,10 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
     assert_eq!(count(&[]), [2, 1, 1, 2]);
     // Connected by either: 0 and 2 by address, 1 with 2 and 1 with 3 by name.
     assert_eq!(count(&[(id(2), id(1)), (id(3), id(1)), (id(3), id(99))]), [4, 2]);
-    let local = |it: &Candidate| Candidate { address: IpAddr::V4(Ipv4Addr::LOCALHOST), ..*it };
+    let local = |candidate: &Candidate| Candidate {
+        address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ..*candidate
+    };
     let local: Vec<Candidate> = relays.iter().map(local).collect();
     assert_eq!(machines(&local, &[]).len(), 6);
 }
@@ -226,7 +229,7 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
 #[test]
 fn uncertain_groups_are_limited_by_the_teams_capacity() {
     let relays = candidates(&[(10, 1), (10, 2), (10, 3), (10, 4), (10, 4), (10, 4)]);
-    let all: Vec<(RsaId, RsaId)> = (0..6).map(|it| (id(0), id(it))).collect();
+    let all: Vec<(RsaId, RsaId)> = (0..6).map(|number| (id(0), id(number))).collect();
     let within = |most, at_once_max| {
         let room = TeamRoom { capacity: mbit(most), at_once_max };
         machines_within(&relays, &[], &all, room).iter().map(Machine::count).collect::<Vec<_>>()
@@ -334,10 +337,10 @@ fn two_teams_fill_their_places_although_no_machine_is_measured_by_both_at_once()
 #[test]
 fn the_same_seed_gives_the_same_plan_on_every_machine() {
     // A change of the derivation would make coordinators of different versions disagree.
-    let machines: Vec<Machine> = (0..50).map(|it| single(it, f64::from(it))).collect();
+    let machines: Vec<Machine> = (0..50).map(|number| single(number, f64::from(number))).collect();
     let plan = Plan::randomised(&seed(7), 2880, &[team(3000.0); 9], 2.84, machines);
     let shown = |bytes: &[u8]| {
-        bytes.iter().map(|it| std::format!("{it:02x}")).collect::<std::string::String>()
+        bytes.iter().map(|byte| std::format!("{byte:02x}")).collect::<std::string::String>()
     };
     assert_eq!(shown(&plan.fingerprint()[..8]), "7ff9948026278d8f");
     let of_period = seed(7).of_period(1_800_057_600);

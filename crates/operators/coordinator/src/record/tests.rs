@@ -90,7 +90,10 @@ fn a_relay_starved_by_its_machine_has_a_lower_bound_in_all_representations() {
     assert!(reason.to_string().contains("got only 40 % of a core"), "{reason}");
     assert_eq!(starved.capacity(), Some(mbit(50.0)));
     assert_eq!(starved.bounds().map(|bounds| bounds.upper), Some(None));
-    assert_eq!(crate::PastEstimate::of(&starved).and_then(|it| it.is_conclusive), Some(false));
+    assert_eq!(
+        crate::PastEstimate::of(&starved).and_then(|estimate| estimate.is_conclusive),
+        Some(false)
+    );
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn absurd_reports_saturate() {
     assert_eq!(series.summary().unwrap().seconds[0].measured, 2 * most);
     assert_eq!(
         series.summary().unwrap().median,
-        SecondTotals::of(0, 2 * most, Some(u64::MAX), 0.9).total()
+        SecondTotals::new(0, 2 * most, Some(u64::MAX), 0.9).total()
     );
 }
 

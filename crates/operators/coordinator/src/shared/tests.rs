@@ -144,7 +144,9 @@ fn relays_that_may_share_a_machine_are_unchanged_if_they_did_not_start_together(
 /// Steady relays with these rates and numbers of seconds.
 fn steady(bytes: &[u64], seconds: &[usize]) -> Vec<Record> {
     let numbered = (1..).zip(bytes).zip(seconds);
-    numbered.map(|((it, bytes), long)| record(it, Some(7), &vec![(*bytes, None); *long])).collect()
+    numbered
+        .map(|((number, bytes), long)| record(number, Some(7), &vec![(*bytes, None); *long]))
+        .collect()
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn two_relays_that_are_fast_in_the_same_half_of_the_seconds_gain_nothing() {
     let burst = |second: usize| (second * 16) % SECONDS < 16;
     let average = 16.0 / SECONDS as f64; // of MACHINE, which `sum` divides by
     for (reported, most) in [(u64::MAX, 1.0 / (1.0 - RATIO)), (0, 1.0)] {
-        let second = |it| (if burst(it) { MACHINE / 2 } else { 0 }, Some(reported));
+        let second = |number| (if burst(number) { MACHINE / 2 } else { 0 }, Some(reported));
         let seconds: Vec<_> = (0..SECONDS).map(second).collect();
         let mut records = vec![record(1, Some(0), &seconds), record(2, Some(0), &seconds)];
         share(&mut records, &[true, true]);
@@ -279,7 +281,7 @@ proptest! {
         prop_assert_eq!(shared[0], alone[0]);
         prop_assert!(shared[1] <= alone[1]);
         // The same for two estimates of one period.
-        let mut estimates = [(1000, alone[0]), (2000 + late_s, alone[1])].map(|(at, it)| (at, Rate::from_byte_per_s(it)));
+        let mut estimates = [(1000, alone[0]), (2000 + late_s, alone[1])].map(|(at, bytes)| (at, Rate::from_byte_per_s(bytes)));
         fit_machine(&mut estimates, Duration::from_secs(15), 500);
         prop_assert_eq!(estimates[0].1.as_byte_per_s(), alone[0]);
     }
@@ -291,8 +293,8 @@ proptest! {
         machine in vec(prop_oneof![Just(0u64), 0..MACHINE, Just(3 * MACHINE)], SECONDS),
         shares in vec(vec(0.0f64..1.0, SECONDS), 2..5), claims: bool, late in vec(0u64..12, 5), length in 16..=SECONDS,
     ) {
-        let average: f64 = machine.iter().map(|it| *it as f64).sum::<f64>() / SECONDS as f64;
-        let is_on_time: Vec<bool> = (0..shares.len()).map(|it| late[it] < 8).collect();
+        let average: f64 = machine.iter().map(|bytes| *bytes as f64).sum::<f64>() / SECONDS as f64;
+        let is_on_time: Vec<bool> = (0..shares.len()).map(|number| late[number] < 8).collect();
         let mut records: Vec<Record> = Vec::new();
         for (number, own) in shares.iter().enumerate() {
             let late_s = if is_on_time[number] { 0 } else { late[number] };
@@ -300,7 +302,7 @@ proptest! {
                 // In the time of the machine, which carries nothing after its last second.
                 let at = second + usize::try_from(late_s).expect("few");
                 let all: f64 = shares.iter().map(|share| share[at.min(SECONDS - 1)]).sum();
-                let bytes = machine.get(at).map_or(0, |it| Rate::from_byte_per_s(*it).scaled(own[at] / all).as_byte_per_s());
+                let bytes = machine.get(at).map_or(0, |bytes| Rate::from_byte_per_s(*bytes).scaled(own[at] / all).as_byte_per_s());
                 (bytes, Some(if claims { u64::MAX } else { 0 }))
             };
             let seconds: Vec<_> = (0..length).map(had).collect();
@@ -326,7 +328,7 @@ proptest! {
         let mut records: Vec<Record> = Vec::new();
         for (number, wishes) in seconds.iter().enumerate() {
             let part = |(second, (wish, reported)): (usize, &(f64, Option<u32>))| {
-                let all: f64 = seconds.iter().map(|it| it[second].0).sum();
+                let all: f64 = seconds.iter().map(|wishes| wishes[second].0).sum();
                 let first = (0..seconds.len()).max_by(|a, b| seconds[*a][second].0.total_cmp(&seconds[*b][second].0));
                 let share = if is_all_or_nothing { f64::from(u8::from(first == Some(number))) } else { wish / all };
                 (Rate::from_byte_per_s(MACHINE).scaled(share).as_byte_per_s(), Some(reported.map_or(0, u64::from)))
@@ -339,7 +341,7 @@ proptest! {
         let mut estimates: Vec<(u64, Rate)> = records
             .iter()
             .zip(&begins)
-            .map(|(it, begin)| (begin.unwrap_or(0) * 1000, it.capacity().unwrap_or_default()))
+            .map(|(record, begin)| (begin.unwrap_or(0) * 1000, record.capacity().unwrap_or_default()))
             .collect();
         fit_machine(&mut estimates, Duration::from_secs(60), begun);
         let kept: f64 = estimates.iter().map(|(_, rate)| rate.as_byte_per_s() as f64).sum();

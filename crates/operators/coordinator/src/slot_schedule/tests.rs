@@ -63,7 +63,7 @@ fn each_relay_is_measured_once_in_a_period() {
     let mut schedule = schedule(&old.chain(new).collect::<Vec<_>>(), 0);
     let measured = run_slots(&mut schedule, 0..SLOTS, |_, _| None);
     assert_eq!(numbers(&measured), (1..50).collect::<Vec<u8>>());
-    let of_new = measured.iter().filter(|(_, relay)| relay.0[0] >= 40).map(|it| it.0).max();
+    let of_new = measured.iter().filter(|(_, relay)| relay.0[0] >= 40).map(|(slot, _)| *slot).max();
     assert!(of_new < Some(SLOTS / 2), "new relays come first, not at random: {of_new:?}");
     assert_eq!(schedule.counts(), Counts { done: 49, ..Counts::default() });
 }
@@ -81,7 +81,8 @@ fn relays_of_one_group_are_measured_together_at_any_addresses() {
     all.push(Arrival { together: id(99), ..arrival(40, Priority::Known) });
     let measured = run_slots(&mut schedule(&all, 0), 0..SLOTS, |_, _| None);
     assert_eq!(measured.len(), 24);
-    let slot_of = |number: u8| measured.iter().find(|it| it.1 == id(number)).map(|it| it.0);
+    let slot_of =
+        |number: u8| measured.iter().find(|(_, relay)| *relay == id(number)).map(|(slot, _)| *slot);
     assert!(slot_of(3) == slot_of(20) && slot_of(3) == slot_of(21), "{measured:?}");
     assert_eq!(slot_of(30), slot_of(31), "{measured:?}");
 }
@@ -252,7 +253,7 @@ proptest! {
                 schedule.handle_end(due.relay, follows, slot);
             }
             for due in schedule.poll_due(slot) {
-                prop_assert!(running.iter().all(|(_, it)| it.relay != due.relay));
+                prop_assert!(running.iter().all(|(_, other)| other.relay != due.relay));
                 prop_assert!(due.turn.round <= due.turn.rounds_max);
                 running.push((slot + lengths[slot as usize], due));
             }
@@ -278,6 +279,6 @@ fn a_following_turn_waits_until_no_relay_of_its_machine_is_being_measured() {
     assert!((first + 1..half).all(|slot| schedule.poll_due(slot).is_empty()));
     schedule.handle_end(id(2), None, half - 1);
     let again: Vec<_> = (half..SLOTS).flat_map(|slot| schedule.poll_due(slot)).collect();
-    let again: Vec<_> = again.into_iter().map(|it| it.relay).collect();
+    let again: Vec<_> = again.into_iter().map(|due| due.relay).collect();
     assert_eq!(again, [id(1), id(2)]);
 }

@@ -87,7 +87,7 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorRe
     page(&Page {
         here: "overview",
         progress: progress(&overview, now),
-        running: running.iter().map(|it| of_running(it, now)).collect(),
+        running: running.iter().map(|measurement| of_running(measurement, now)).collect(),
         relays: overview.relays,
         capacity: large(overview.capacity),
         endings: overview.endings,
@@ -154,21 +154,21 @@ fn progress(overview: &Overview, now: u64) -> Option<Progress> {
     })
 }
 
-fn of_running(it: &Measurement, now: u64) -> Running {
+fn of_running(measurement: &Measurement, now: u64) -> Running {
     Running {
-        fingerprint: it.relay.to_string(),
-        nickname: it.nickname.clone(),
-        seconds: now.saturating_sub(it.started_unix_s),
+        fingerprint: measurement.relay.to_string(),
+        nickname: measurement.nickname.clone(),
+        seconds: now.saturating_sub(measurement.started_unix_s),
     }
 }
 
-fn of_cause(it: &Cause) -> CauseRow {
+fn of_cause(entry: &Cause) -> CauseRow {
     CauseRow {
-        name: it.name.clone(),
-        word: cause(&it.name),
-        blame: it.blame.clone().unwrap_or_else(|| "lower bound".to_owned()),
-        count: it.count,
-        example: it.example.clone(),
+        name: entry.name.clone(),
+        word: cause(&entry.name),
+        blame: entry.blame.clone().unwrap_or_else(|| "lower bound".to_owned()),
+        count: entry.count,
+        example: entry.example.clone(),
     }
 }
 
@@ -194,15 +194,15 @@ struct Measurer {
 pub(crate) async fn measurers(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let now = shared.now();
     let rows = shared.read(move |store| store.measurers(now)).await?;
-    let measurer = |it: &MeasurerRow| Measurer {
-        place: it.place,
-        address: it.address.clone(),
-        key: it.key.clone(),
-        capacity: large(it.capacity),
-        state: it.state.clone(),
-        since: time(Some(it.since_unix_s)),
-        losses: it.losses,
-        detail: it.detail.clone(),
+    let measurer = |row: &MeasurerRow| Measurer {
+        place: row.place,
+        address: row.address.clone(),
+        key: row.key.clone(),
+        capacity: large(row.capacity),
+        state: row.state.clone(),
+        since: time(Some(row.since_unix_s)),
+        losses: row.losses,
+        detail: row.detail.clone(),
     };
     let capacity: Rate = rows.iter().map(|row| row.capacity).sum();
     let measurers = rows.iter().map(measurer).collect();
@@ -243,7 +243,7 @@ pub(crate) async fn measurer(
     let wanted = key.clone();
     let (team, paths) =
         shared.read(move |store| Ok((store.measurers(now)?, store.paths_of(&wanted)?))).await?;
-    let Some(row) = team.into_iter().find(|it| it.key == key) else { return Err(unknown) };
+    let Some(row) = team.into_iter().find(|row| row.key == key) else { return Err(unknown) };
     let mut rtts: Vec<_> = paths.iter().filter_map(|path| path.path.rtt).collect();
     rtts.sort_unstable();
     page(&Paths {
@@ -265,14 +265,14 @@ fn milliseconds(time: Option<Duration>) -> String {
     )
 }
 
-fn path_cells(it: &PathRow) -> PathCells {
+fn path_cells(row: &PathRow) -> PathCells {
     let percent = |ppm: u32| format!("{:.3} %", f64::from(ppm) / 10_000.0);
     PathCells {
-        fingerprint: it.relay.to_string(),
-        nickname: it.nickname.clone(),
-        rtt: milliseconds(it.path.rtt),
-        loss: it.path.loss_ppm.map_or_else(|| "–".to_owned(), percent),
-        held_back: it.path.limit.map_or_else(String::new, large),
-        seen: time(Some(it.seen_unix_s)),
+        fingerprint: row.relay.to_string(),
+        nickname: row.nickname.clone(),
+        rtt: milliseconds(row.path.rtt),
+        loss: row.path.loss_ppm.map_or_else(|| "–".to_owned(), percent),
+        held_back: row.path.limit.map_or_else(String::new, large),
+        seen: time(Some(row.seen_unix_s)),
     }
 }

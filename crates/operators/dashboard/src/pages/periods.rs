@@ -35,7 +35,7 @@ struct WeekRow {
 }
 
 impl WeekRow {
-    fn of(week: &Week) -> Self {
+    fn from_week(week: &Week) -> Self {
         let [conclusive, lower_bounds, failed] = week.endings;
         let all = (conclusive + lower_bounds + failed).max(1) as f64;
         let percent = |count: u64| count as f64 * 100.0 / all;
@@ -69,31 +69,31 @@ pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorRes
     page(&All {
         here: "periods",
         periods: periods.iter().map(|period| period_row(period, now)).collect(),
-        weeks: weeks.iter().map(WeekRow::of).collect(),
+        weeks: weeks.iter().map(WeekRow::from_week).collect(),
     })
 }
 
-fn period_row(it: &PeriodSummary, now: u64) -> Period {
+fn period_row(summary: &PeriodSummary, now: u64) -> Period {
     let hex = |seed: [u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect();
     Period {
-        begin_unix_s: it.period.begin_unix_s,
-        begin: time(Some(it.period.begin_unix_s)),
-        length: length(it.period.length_s),
-        slot_s: it.period.slot_s,
-        measurements: it.measurements,
-        relays: it.relays,
-        failed: it.failed,
-        slots: slots(it, now),
-        seed: it.period.seed.map(hex).unwrap_or_default(),
+        begin_unix_s: summary.period.begin_unix_s,
+        begin: time(Some(summary.period.begin_unix_s)),
+        length: length(summary.period.length_s),
+        slot_s: summary.period.slot_s,
+        measurements: summary.measurements,
+        relays: summary.relays,
+        failed: summary.failed,
+        slots: slots(summary, now),
+        seed: summary.period.seed.map(hex).unwrap_or_default(),
     }
 }
 
 /// Used and free slots among those that have begun. Later slots are secret.
-fn slots(it: &PeriodSummary, now: u64) -> Option<(u64, u64, f64)> {
-    let passed_s = now.saturating_sub(it.period.begin_unix_s).min(it.period.length_s);
-    let all = passed_s.checked_div(it.period.slot_s)?.max(it.slots_used);
-    let percent = it.slots_used as f64 * 100.0 / all.max(1) as f64;
-    Some((it.slots_used, all - it.slots_used, percent))
+fn slots(summary: &PeriodSummary, now: u64) -> Option<(u64, u64, f64)> {
+    let passed_s = now.saturating_sub(summary.period.begin_unix_s).min(summary.period.length_s);
+    let all = passed_s.checked_div(summary.period.slot_s)?.max(summary.slots_used);
+    let percent = summary.slots_used as f64 * 100.0 / all.max(1) as f64;
+    Some((summary.slots_used, all - summary.slots_used, percent))
 }
 
 #[derive(Template)]
@@ -144,15 +144,15 @@ pub(crate) async fn period(
     page(&One { here: "", begin_unix_s, begin, rows, number, has_more })
 }
 
-fn row(it: &Measurement) -> Row {
+fn row(measurement: &Measurement) -> Row {
     Row {
-        slot: it.slot.map_or_else(|| "–".to_owned(), |slot| slot.to_string()),
-        started: time(Some(it.started_unix_s)),
-        fingerprint: it.relay.to_string(),
-        nickname: it.nickname.clone(),
-        state: outcome(it),
-        class: it.state.name(),
-        capacity: rate(it.capacity),
-        cause: it.cause.as_deref().map(cause).unwrap_or_default(),
+        slot: measurement.slot.map_or_else(|| "–".to_owned(), |slot| slot.to_string()),
+        started: time(Some(measurement.started_unix_s)),
+        fingerprint: measurement.relay.to_string(),
+        nickname: measurement.nickname.clone(),
+        state: outcome(measurement),
+        class: measurement.state.name(),
+        capacity: rate(measurement.capacity),
+        cause: measurement.cause.as_deref().map(cause).unwrap_or_default(),
     }
 }

@@ -100,18 +100,18 @@ pub(crate) async fn relay(
     })
 }
 
-fn row(it: &Measurement) -> Row {
+fn row(measurement: &Measurement) -> Row {
     Row {
-        id: it.id,
-        ended: time(it.ended_unix_s),
-        state: outcome(it),
-        class: it.state.name(),
-        capacity: rate(it.capacity),
-        mode: it.mode.map_or("", store::mode_word),
-        rounds: it.rounds,
-        turn: it.number,
-        cause: it.cause.as_deref().map(cause).unwrap_or_default(),
-        reason: it.reason.clone().unwrap_or_default(),
-        has_seconds: !it.seconds.is_empty(),
+        id: measurement.id,
+        ended: time(measurement.ended_unix_s),
+        state: outcome(measurement),
+        class: measurement.state.name(),
+        capacity: rate(measurement.capacity),
+        mode: measurement.mode.map_or("", store::mode_word),
+        rounds: measurement.rounds,
+        turn: measurement.number,
+        cause: measurement.cause.as_deref().map(cause).unwrap_or_default(),
+        reason: measurement.reason.clone().unwrap_or_default(),
+        has_seconds: !measurement.seconds.is_empty(),
     }
 }

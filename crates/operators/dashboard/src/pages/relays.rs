@@ -140,17 +140,17 @@ fn encoded(text: &str) -> String {
     encoded
 }
 
-fn row(it: &RelayRow) -> Row {
-    let state = it.last_state.map_or("", store::State::in_words);
+fn row(row: &RelayRow) -> Row {
+    let state = row.last_state.map_or("", store::State::in_words);
     Row {
-        fingerprint: it.rsa.to_string(),
-        nickname: it.nickname.clone(),
-        capacity: rate(it.capacity),
-        state: if state.is_empty() && !it.left_out.is_empty() { "left out" } else { state },
-        class: it.last_state.map_or("", store::State::name),
-        cause: it.last_cause.as_deref().map_or_else(|| it.left_out.clone(), cause),
-        measured: time(it.last_ended_unix_s),
-        first_seen: time(Some(it.first_seen_unix_s)),
+        fingerprint: row.rsa.to_string(),
+        nickname: row.nickname.clone(),
+        capacity: rate(row.capacity),
+        state: if state.is_empty() && !row.left_out.is_empty() { "left out" } else { state },
+        class: row.last_state.map_or("", store::State::name),
+        cause: row.last_cause.as_deref().map_or_else(|| row.left_out.clone(), cause),
+        measured: time(row.last_ended_unix_s),
+        first_seen: time(Some(row.first_seen_unix_s)),
     }
 }
 

@@ -14,7 +14,7 @@ pub struct AllDescriptors {
 
 impl AllDescriptors {
     /// The latest descriptors, including this relay's own. Copies and compresses nothing.
-    pub(crate) fn of(documents: &Documents) -> Self {
+    pub(crate) fn from_documents(documents: &Documents) -> Self {
         let relays: BTreeSet<_> =
             documents.by_relay.keys().chain(&documents.own.fingerprint).collect();
         let texts = relays.into_iter().filter_map(|relay| documents.latest(relay).cloned());

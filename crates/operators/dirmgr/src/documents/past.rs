@@ -50,11 +50,11 @@ impl PastConsensuses {
         self.diffs.clear();
         self.is_complete = false;
         let CachedConsensus { digest, deflated, .. } = consensus;
-        self.past.retain(|it| it.digest != *digest);
+        self.past.retain(|past| past.digest != *digest);
         self.past.push_front(PastConsensus { digest: *digest, deflated: deflated.clone() });
         self.past.truncate(PAST_MAX);
         let bytes = |past: &VecDeque<PastConsensus>| -> usize {
-            past.iter().map(|it| it.deflated.len()).sum()
+            past.iter().map(|consensus| consensus.deflated.len()).sum()
         };
         while bytes(&self.past) > PAST_MAX_BYTES {
             self.past.pop_back();
@@ -66,7 +66,7 @@ impl PastConsensuses {
         if std::mem::replace(&mut self.is_complete, true) {
             return;
         }
-        for past in self.past.iter().filter(|it| it.digest != current.digest) {
+        for past in self.past.iter().filter(|past| past.digest != current.digest) {
             let mut text = Vec::new();
             let limit = u64::try_from(CONSENSUS_MAX).unwrap_or(u64::MAX);
             let read = ZlibDecoder::new(&past.deflated[..]).take(limit).read_to_end(&mut text);

@@ -42,7 +42,7 @@ impl Source for NothingLater {
 fn a_single_directory_cannot_hide_an_overdue_consensus() {
     let all: Vec<_> = authorities().iter().collect();
     let text = signed_by(&all);
-    let trusted: BTreeSet<_> = all.iter().map(|it| it.name().0).collect();
+    let trusted: BTreeSet<_> = all.iter().map(|authority| authority.name().0).collect();
     let consensus = CachedConsensus::parse(text.clone(), Flavour::Microdesc).expect("a consensus");
     let content = Arc::clone(&consensus.content);
     let mut documents = Documents::default();
@@ -75,7 +75,7 @@ fn a_single_directory_cannot_hide_an_overdue_consensus() {
 #[test]
 fn an_invalid_consensus_is_rejected_with_its_defect() {
     let [a, b, c] = authorities();
-    let trusted: BTreeSet<_> = [a, b, c].map(|it| it.name().0).into();
+    let trusted: BTreeSet<_> = [a, b, c].map(|authority| authority.name().0).into();
     let text = signed_by(&[a]);
     let live = Consensus::parse(&text).expect("a consensus").valid_after;
     let refusal = |text: &[u8], flavour, now| {
@@ -138,6 +138,7 @@ fn a_directory_with_bad_answers_is_not_asked_for_everything() {
     let source = Useless(Rc::clone(&asked));
     let mut fetcher = ConsensusFetcher::for_client(config(&[2], BTreeSet::new()), source, now);
     fetcher.fetch_missing(&mut documents, now);
-    let expected = [directory(1), directory(2)].map(|it| [it; POOR_ANSWERS_MAX]).concat();
+    let expected =
+        [directory(1), directory(2)].map(|directory| [directory; POOR_ANSWERS_MAX]).concat();
     assert_eq!(*asked.borrow(), expected);
 }

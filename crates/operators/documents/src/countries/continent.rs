@@ -68,7 +68,10 @@ impl Continent {
     /// Its two-letter code.
     #[must_use]
     pub fn code(self) -> &'static str {
-        COUNTRIES.iter().find(|(it, ..)| *it == self).map_or("??", |(_, code, _)| code)
+        COUNTRIES
+            .iter()
+            .find(|(continent, ..)| *continent == self)
+            .map_or("??", |(_, code, _)| code)
     }
 }
 

@@ -75,9 +75,9 @@ impl Countries {
             let unreadable = |source| CountriesError::Unreadable { path: path.clone(), source };
             let bytes = fs::read(path).map_err(unreadable)?;
             if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("mmdb")) {
-                let problem = |it: maxminddb::MaxMindDbError| it.to_string();
-                let reader = maxminddb::Reader::from_source(bytes).map_err(|it| {
-                    CountriesError::MaxMind { path: path.clone(), problem: problem(it) }
+                let problem = |error: maxminddb::MaxMindDbError| error.to_string();
+                let reader = maxminddb::Reader::from_source(bytes).map_err(|error| {
+                    CountriesError::MaxMind { path: path.clone(), problem: problem(error) }
                 })?;
                 all.maxmind.push(reader);
             } else {
@@ -138,7 +138,7 @@ impl Countries {
     /// of countries.
     #[must_use]
     pub fn has(&self, country: Country) -> bool {
-        !self.maxmind.is_empty() || self.ranges.iter().any(|(.., it)| *it == country)
+        !self.maxmind.is_empty() || self.ranges.iter().any(|(.., other)| *other == country)
     }
 }
 

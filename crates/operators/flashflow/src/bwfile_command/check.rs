@@ -62,7 +62,7 @@ struct Remedied {
 }
 
 impl Remedied {
-    fn of(bytes: &[u8], now: u64) -> Option<Self> {
+    fn new(bytes: &[u8], now: u64) -> Option<Self> {
         let text = plain(bytes.to_vec()).ok()?;
         let rest = without_annotations(&text).to_vec();
         let annotations = &text[..text.len() - rest.len()];
@@ -146,7 +146,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     let now = options.at.unwrap_or_else(unix_time_s);
     let report = check_as_tor(&bytes, now);
     let is_read = report.verdict == FileVerdict::Read;
-    let remedied = if is_read { None } else { Remedied::of(&bytes, now) };
+    let remedied = if is_read { None } else { Remedied::new(&bytes, now) };
     let consensus = match &options.consensus {
         Some(path) => Some(documents::consensus(path, now)?),
         None => None,
@@ -169,17 +169,17 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
             });
         }
     }
-    if let Some(it) = &remedied {
+    if let Some(remedied) = &remedied {
         output.text(format!(
             "the rest, as if tor had accepted the file (as of {}; --at sets another time):",
-            readable(it.at_unix_s)
+            readable(remedied.at_unix_s)
         ));
     }
     let (rest, rest_bytes, at) = match &remedied {
-        Some(it) => (&it.report, &it.bytes[..], it.at_unix_s),
+        Some(remedied) => (&remedied.report, &remedied.bytes[..], remedied.at_unix_s),
         None => (&report, &bytes[..], now),
     };
-    let number_from = remedied.as_ref().map_or(0, |it| it.skipped_lines);
+    let number_from = remedied.as_ref().map_or(0, |remedied| remedied.skipped_lines);
     print_lines(rest, number_from, output);
     let authorities =
         consensus.as_ref().map(|consensus| rest.authorities(consensus)).unwrap_or_default();
@@ -197,8 +197,8 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         note("no relay of the bandwidth file has a descriptor: no limit is known");
     }
     let advice = advise(rest_bytes, rest, at, context);
-    for it in &advice {
-        let Advice { line, what } = it;
+    for problem in &advice {
+        let Advice { line, what } = problem;
         let line = line.map(|line| line + number_from);
         let place = line.map_or_else(String::new, |line| format!("line {line}: "));
         output.result(format!("problem without a warning by tor: {place}{what}"), || {
@@ -222,11 +222,11 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         plural(warnings as u64, "warning"),
     );
     match &remedied {
-        Some(it) => {
+        Some(remedied) => {
             in_words += &format!(
                 ". If tor accepted it: {}, {}, and {wrong} wrong",
                 plural(counted as u64, "relay"),
-                plural(it.report.warnings.len() as u64, "warning")
+                plural(remedied.report.warnings.len() as u64, "warning")
             );
         }
         None if is_read => in_words += &format!(", and {wrong} wrong"),

@@ -42,7 +42,8 @@ impl Network {
         let consensus = settings.source.consensus(unix_time_s())?;
         let (valid_after, mut relays) = relays(&consensus, &what)?;
         if let Some(names) = &settings.relays {
-            let named = names.iter().map(|name| consensus.find(name).map(|it| id(it.fingerprint)));
+            let named =
+                names.iter().map(|name| consensus.find(name).map(|relay| id(relay.fingerprint)));
             let named = named.collect::<Result<BTreeSet<_>, _>>();
             let named = named.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
             relays.retain(|relay| named.contains(&relay.id));
@@ -73,10 +74,10 @@ impl Network {
             // Relays whose descriptors cannot be read have the weight of the consensus.
             let descriptors = newest(path, &text)?.descriptors;
             let mut claims: BTreeMap<RsaId, Rate> = BTreeMap::new();
-            for it in &descriptors {
-                let most = it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s);
-                let observed = it.bandwidth_observed_bytes_s.min(most);
-                claims.insert(id(it.fingerprint), Rate::from_byte_per_s(observed));
+            for descriptor in &descriptors {
+                let most = descriptor.bandwidth_avg_bytes_s.min(descriptor.bandwidth_burst_bytes_s);
+                let observed = descriptor.bandwidth_observed_bytes_s.min(most);
+                claims.insert(id(descriptor.fingerprint), Rate::from_byte_per_s(observed));
             }
             for relay in &mut relays {
                 relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);

@@ -80,9 +80,10 @@ impl Newcomers {
         let mut known: Vec<Rate> = network.relays.iter().map(|relay| relay.guess).collect();
         known.sort_unstable();
         let guess = Percentile::P75.of(&known).unwrap_or_default();
-        let here: BTreeSet<_> = later.iter().map(|it| it.id).collect();
+        let here: BTreeSet<_> = later.iter().map(|relay| relay.id).collect();
         let is_new = |relay: &Relay| network.relay(relay.id).is_none();
-        let new: BTreeSet<_> = later.iter().filter(|it| is_new(it)).map(|it| it.id).collect();
+        let new: BTreeSet<_> =
+            later.iter().filter(|relay| is_new(relay)).map(|relay| relay.id).collect();
         let all: Vec<Relay> = later
             .iter()
             .map(|relay| {

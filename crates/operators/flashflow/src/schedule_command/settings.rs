@@ -34,7 +34,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    pub(super) fn of(options: &ScheduleOptions) -> Result<Self, Error> {
+    pub(super) fn from_options(options: &ScheduleOptions) -> Result<Self, Error> {
         let defaults = Params::default();
         let settings = match &options.config {
             Some(path) => Self::of_coordinator(Config::read(path)?)?,

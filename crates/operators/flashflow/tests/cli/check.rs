@@ -151,7 +151,7 @@ fn a_check_of_a_relay_reads_its_keys_and_makes_none() {
     let listening = running.out()[0].clone();
     let ended = scratch.run(&check);
     ended.assert_code(0);
-    let fingerprint = listening.split(' ').skip_while(|it| *it != "fingerprint").nth(1);
+    let fingerprint = listening.split(' ').skip_while(|word| *word != "fingerprint").nth(1);
     let identity = format!("identity: {}", fingerprint.expect("in the line"));
     assert!(ended.out.contains(&identity), "{listening}: {:?}", ended.out);
     drop(running);

@@ -48,7 +48,7 @@ fn measure_at_a_public_address(scratch: &Scratch, more: &[&str]) -> (Option<i32>
 #[test]
 fn a_relay_that_has_not_opted_in_gets_no_packet() {
     let is_possible = Command::new("unshare").args(["--net", "ip", "link"]).output();
-    if !is_possible.is_ok_and(|it| it.status.success()) {
+    if !is_possible.is_ok_and(|output| output.status.success()) {
         skip::this_test!("a network namespace needs root, and ip");
     }
     let scratch = Scratch::new();

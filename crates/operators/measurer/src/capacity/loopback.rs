@@ -32,7 +32,7 @@ impl LoopbackTest {
     /// # Errors
     /// The first error of a measurer.
     pub fn run(self, cancel: &AtomicBool) -> Result<Vec<CapacityReport>, CapacityError> {
-        let site = Site::new().map_err(|error| MemberError::of(&error))?;
+        let site = Site::new().map_err(|error| MemberError::from_error(&error))?;
         let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
         let listeners = (0..self.measurers).map(|_| site.listen(loopback, 1));
         let listeners = listeners.collect::<Result<Vec<Vec<TcpListener>>, _>>()?;

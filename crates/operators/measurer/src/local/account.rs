@@ -98,7 +98,7 @@ impl Accountant {
     /// ([`shows_stalled_relay`](Account::shows_stalled_relay)).
     pub(super) fn shows_stalled_relay(&self) -> bool {
         let seen = self.silence.and_then(|(_, seen)| seen);
-        seen.is_some_and(|it| it.shows_stalled_relay())
+        seen.is_some_and(|seen| seen.shows_stalled_relay())
     }
 
     /// The account of the second that has just ended; `None` if the kernel has no data, or if the thread sampled too
@@ -152,8 +152,8 @@ impl Sample {
         let sum = |bytes: fn(&TcpAccount) -> u64| self.out.values().map(bytes).sum();
         Account {
             outstanding_bytes: self.outstanding_bytes,
-            unsent_bytes: sum(|it| it.unsent_bytes),
-            unacked_bytes: sum(|it| it.unacked_bytes),
+            unsent_bytes: sum(|tcp| tcp.unsent_bytes),
+            unacked_bytes: sum(|tcp| tcp.unacked_bytes),
             silent: self.silent,
             answered_after: self.answered_after,
             ..Account::default()
@@ -194,8 +194,8 @@ impl Sample {
             account.unsent_bytes += now.unsent_bytes;
             account.unacked_bytes += now.unacked_bytes;
         }
-        account.min_rtt = sending().filter_map(|(_, it)| it.min_rtt).min();
-        let rtts: Vec<Duration> = sending().filter_map(|(_, it)| it.rtt).collect();
+        account.min_rtt = sending().filter_map(|(_, tcp)| tcp.min_rtt).min();
+        let rtts: Vec<Duration> = sending().filter_map(|(_, tcp)| tcp.rtt).collect();
         let count = u32::try_from(rtts.len()).unwrap_or(u32::MAX);
         account.mean_rtt = rtts.iter().sum::<Duration>().checked_div(count);
         for (conn, now) in &self.back {

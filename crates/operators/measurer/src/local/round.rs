@@ -84,7 +84,8 @@ impl Sums {
             Report::Load(load) => {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
-                    let load = self.loads.iter().fold(WorkerLoad::default(), |sum, it| sum.and(it));
+                    let load =
+                        self.loads.iter().fold(WorkerLoad::default(), |sum, load| sum.and(load));
                     self.notify(MemberReport::Load(load));
                 }
             }

@@ -339,8 +339,8 @@ fn the_memory_limit_follows_the_rule_of_c_tor() {
     ] {
         assert_eq!(default_held_bytes_max(total), expected, "of {total}");
     }
-    let it = settings(&format!("{LEAST}\nmax_mem_in_queues_mib = 512")).expect("sound");
-    assert_eq!(it.held_bytes_max, 480 << 20, "without what the account does not see");
+    let settings = settings(&format!("{LEAST}\nmax_mem_in_queues_mib = 512")).expect("sound");
+    assert_eq!(settings.held_bytes_max, 480 << 20, "without what the account does not see");
 }
 
 #[test]

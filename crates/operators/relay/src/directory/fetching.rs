@@ -141,7 +141,8 @@ impl Directory {
     pub(super) fn follow_again(&mut self) {
         let documents = self.fetcher.cache().get();
         let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
-        let live = known.filter(|it| schedule::is_reasonably_live(&it.content, unix_time_s()));
+        let live =
+            known.filter(|listing| schedule::is_reasonably_live(&listing.content, unix_time_s()));
         let get = |name: &str| live.and_then(|listing| listing.content.params.get(name));
         self.handle_target(target_params(&self.settings.flashflow, &get));
     }

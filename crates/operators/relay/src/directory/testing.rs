@@ -81,7 +81,7 @@ impl Directory {
         let fingerprint = self.fingerprint();
         let documents = self.fetcher.cache().get();
         let address = self.settings.address;
-        let others = Others::of(&documents, &fingerprint, address, &mut self.own.rng);
+        let others = Others::from_documents(&documents, &fingerprint, address, &mut self.own.rng);
         self.testing.next = now + self.testing.pause;
         if others.is_empty() {
             let is_late = now - self.testing.began >= PATIENCE;

@@ -91,7 +91,7 @@ proptest! {
         seconds in prop::collection::vec(0_u64..10_000_000, 10..30), more in 0_u64..1000,
     ) {
         let most = seconds.windows(10).map(|ten| ten.iter().sum::<u64>()).max().unwrap_or(0) / 10_000;
-        let reported = |seconds: &[u64]| observed(CIRCUITS_MIN, seconds).first().map_or(0, |it| it.received_kb_s);
+        let reported = |seconds: &[u64]| observed(CIRCUITS_MIN, seconds).first().map_or(0, |link| link.received_kb_s);
         let before = reported(&seconds);
         prop_assert!(before <= most && (before == 0 || before.is_power_of_two()));
         let added: Vec<u64> = seconds.iter().map(|second| second + second * more / 1000).collect();

@@ -20,7 +20,7 @@ impl Others {
     /// The relays that are running and fast by the consensus, and whose descriptors are known.
     ///
     /// Relays of this relay's own network (/16) come last: there may be no firewall in between.
-    pub(crate) fn of(
+    pub(crate) fn from_documents(
         documents: &Documents,
         own: &Fingerprint,
         address: Ipv4Addr,

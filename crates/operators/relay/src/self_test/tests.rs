@@ -25,7 +25,7 @@ fn others(own: &Fingerprint, address: Ipv4Addr) -> Others {
         documents.put_descriptors(0, text.as_bytes(), Wanted::All);
     }
     documents.put_consensus(0, consensus);
-    Others::of(&documents, own, address, &mut StdRng::from_seed([1; 32]))
+    Others::from_documents(&documents, own, address, &mut StdRng::from_seed([1; 32]))
 }
 
 /// The last hops of `circuits` circuits.

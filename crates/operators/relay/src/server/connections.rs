@@ -33,7 +33,8 @@ impl Connections {
             self.all.retain(|(task, _)| !task.is_finished());
         }
         if self.all.len() >= self.max {
-            let slowest = self.all.iter().enumerate().min_by_key(|(_, (_, it))| it.last());
+            let slowest =
+                self.all.iter().enumerate().min_by_key(|(_, (_, progress))| progress.last());
             if let Some((place, _)) = slowest {
                 self.all.swap_remove(place).0.abort();
             }

@@ -138,5 +138,8 @@ fn a_new_connection_replaces_the_one_without_progress_for_longest() {
     first.set_read_timeout(Some(REQUEST_TIMEOUT / 2)).expect("set");
     let end = first.read(&mut [0; 100]);
     let reset = io::ErrorKind::ConnectionReset;
-    assert!(matches!(end, Ok(0)) || end.is_err_and(|it| it.kind() == reset), "its place is taken");
+    assert!(
+        matches!(end, Ok(0)) || end.is_err_and(|error| error.kind() == reset),
+        "its place is taken"
+    );
 }

@@ -63,17 +63,17 @@ fn a_round_has_an_account_of_each_measurer_over_the_seconds_with_statistics() {
     ];
     let round = round(&seconds);
     assert_eq!(round.allocation.assignments.len(), 2, "both take part");
-    let found = RoundAccount::of(&round, 0, 1).expect("two seconds");
+    let found = RoundAccount::from_round(&round, 0, 1).expect("two seconds");
     assert_eq!((found.round, found.measurer, found.seconds, found.sockets), (3, 1, 2, 4));
     assert_eq!((found.rwnd_limited_share, found.congestion_share), (0.75, 0.25));
     assert_eq!((found.outstanding_bytes, found.throttled_share), (3000, 0.25));
-    assert_eq!(RoundAccount::of(&round, 1, 2), None);
+    assert_eq!(RoundAccount::from_round(&round, 1, 2), None);
 }
 
 #[test]
 fn an_account_is_described_in_words() {
     let round = round(&[vec![Some(account(3000)), None]]);
-    let found = RoundAccount::of(&round, 0, 1).expect("a second");
+    let found = RoundAccount::from_round(&round, 0, 1).expect("a second");
     assert_eq!(
         found.in_words(),
         "cells were queued mostly at the relay or on the return path; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \

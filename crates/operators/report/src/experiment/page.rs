@@ -170,7 +170,7 @@ fn table(f: &mut Formatter<'_>, cases: &[&Case]) -> fmt::Result {
         Rate("Ratio", |case| case.ratio, quotient),
     ];
     rates.retain(|Rate(_, of, _)| cases.iter().any(|case| of(case).is_some()));
-    let columns = Column::of(cases);
+    let columns = Column::from_cases(cases);
     let has_verdict = cases.iter().any(|case| case.verdict != CaseVerdict::Reported);
     let has_detail = cases.iter().any(|case| !case.detail.is_empty());
     f.write_str("<div class=\"card scroll\"><table><thead><tr><th>Case</th>")?;
@@ -214,7 +214,7 @@ struct Column<'a> {
 }
 
 impl<'a> Column<'a> {
-    fn of(cases: &[&'a Case]) -> Vec<Self> {
+    fn from_cases(cases: &[&'a Case]) -> Vec<Self> {
         let column = |name| {
             let values = cases.iter().filter_map(move |case| case.value(name));
             let mut values = values.filter(|value| !value.is_null()).peekable();

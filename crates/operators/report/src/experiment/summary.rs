@@ -177,7 +177,8 @@ impl<'de> Deserialize<'de> for Case {
                 _ => case.columns.push((key, value)),
             }
         }
-        let verdict = |word: &str| CaseVerdict::ALL.into_iter().find(|it| it.word() == word);
+        let verdict =
+            |word: &str| CaseVerdict::ALL.into_iter().find(|verdict| verdict.word() == word);
         match word {
             None => case.verdict = CaseVerdict::Reported,
             Some(word) => match verdict(&word) {

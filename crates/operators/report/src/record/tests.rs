@@ -64,12 +64,15 @@ fn a_report_has_the_results_of_the_last_round() {
     assert_eq!(report.conclusive_limit_mbit_per_s, Some(64.0));
     let spread = report.spread_mbit_per_s.expect("seconds");
     assert_eq!((spread.min, spread.max), (48.0, 52.0));
-    let points: Vec<_> =
-        report.series.iter().map(|it| (it.round, it.second, it.measured_mbit_per_s)).collect();
+    let points: Vec<_> = report
+        .series
+        .iter()
+        .map(|point| (point.round, point.second, point.measured_mbit_per_s))
+        .collect();
     let expected = [(1, 0, 20.0), (1, 1, 20.0), (2, 0, 50.0), (2, 1, 52.0), (2, 2, 48.0)];
     assert_eq!(points, expected);
-    assert!(report.series.iter().all(|it| {
-        it.relay_reported_mbit_per_s.is_some_and(|reported| reported > it.measured_mbit_per_s)
+    assert!(report.series.iter().all(|point| {
+        point.relay_reported_mbit_per_s.is_some_and(|reported| reported > point.measured_mbit_per_s)
     }));
 }
 

@@ -34,8 +34,8 @@ fn explanation_at(
 ) -> String {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
-    for it in closed {
-        store.write([&Entry::Finished(Box::new(it.clone()))]).expect("room");
+    for measurement in closed {
+        store.write([&Entry::Finished(Box::new(measurement.clone()))]).expect("room");
     }
     let sighting = |number: &u8| ListedRelay {
         ids: relay(*number),
@@ -138,10 +138,12 @@ fn the_explanation_and_the_policy_agree_on_valid_estimates() {
             let text = explanation(&all, None, None);
             let scratch = Scratch::new();
             let mut store = Store::open(&scratch.store).expect("new");
-            let entries = all.iter().map(|it| Entry::Finished(Box::new(it.clone())));
+            let entries =
+                all.iter().map(|measurement| Entry::Finished(Box::new(measurement.clone())));
             store.write(&entries.collect::<Vec<_>>()).expect("room");
             let history = store.history().expect("read");
-            let now = all.iter().map(|it| it.record.ended_unix_s).max().expect("some");
+            let now =
+                all.iter().map(|measurement| measurement.record.ended_unix_s).max().expect("some");
             let kept = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, now);
             assert_eq!(kept.is_some(), holds, "{failure:?}");
             assert_eq!(text.contains("remains valid for"), holds, "{failure:?}: {text}");
@@ -179,7 +181,7 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_invalidates_it() {
             // It belongs to the same period, and ends later.
             next.begun.period_unix_s = NOW - DAY;
             all.push(next);
-            found.map(|it| it.capacity.as_mbit_per_s().round())
+            found.map(|estimate| estimate.capacity.as_mbit_per_s().round())
         };
         assert_eq!(
             [kept(), kept(), kept(), kept()],

@@ -5,7 +5,7 @@ use std::io::{Seek as _, SeekFrom, Write as _};
 
 fn fill(store: &mut Store) {
     let entries: Vec<Entry> = (0..200)
-        .map(|it| Entry::Finished(Box::new(closed(relay(it), NOW, 1, 5_000_000))))
+        .map(|number| Entry::Finished(Box::new(closed(relay(number), NOW, 1, 5_000_000))))
         .collect();
     store.write(&entries).expect("room");
 }

@@ -81,7 +81,8 @@ fn dump(store: &Store) -> Vec<String> {
         let columns = statement.column_count();
         let mut rows = statement.query([]).expect("ours");
         while let Some(row) = rows.next().expect("read") {
-            let values = (0..columns).map(|it| format!("{:?}", row.get_ref(it).expect("there")));
+            let values =
+                (0..columns).map(|column| format!("{:?}", row.get_ref(column).expect("there")));
             all.push(format!("{table}: {}", values.collect::<Vec<_>>().join(" ")));
         }
     }
@@ -137,7 +138,7 @@ fn a_measurement_is_read_back_with_the_limits_of_its_seconds() {
         counts: true,
         limiter: Limiter::Path,
     };
-    let seconds: Vec<Second> = (0..5).map(|it| Second { second: it, ..second }).collect();
+    let seconds: Vec<Second> = (0..5).map(|number| Second { second: number, ..second }).collect();
     assert_eq!(measurement.seconds, seconds);
     let record = store.record(measurement.id).expect("read").expect("kept");
     assert_eq!(record, closed.record);
@@ -401,7 +402,7 @@ fn weights_come_from_the_newest_consensus() {
     store.write(&all_kinds()).expect("room");
     let weights = |store: &Store| -> Vec<(String, u64)> {
         let all = store.weighed().expect("read").into_iter();
-        all.map(|it| (it.nickname, it.weight.as_byte_per_s())).collect()
+        all.map(|relay| (relay.nickname, relay.weight.as_byte_per_s())).collect()
     };
     let of = |number: u64| (format!("relay{number}"), number * 1_000_000);
     assert_eq!(weights(&store), [of(1), of(2)], "the third has no estimate");
@@ -429,7 +430,7 @@ fn weights_come_from_the_newest_consensus() {
     assert_eq!(weights(&store), [of(2)], "a consensus from a clock that was ahead");
     let newest = store.newest_consensus(NOW).expect("read").expect("there");
     assert_eq!(newest.valid_after_unix_s, NOW, "and it is not the newest");
-    let sum = |it: &crate::Total| (it.at_unix_s, it.sum.as_byte_per_s());
+    let sum = |total: &crate::Total| (total.at_unix_s, total.sum.as_byte_per_s());
     let [capacities, weights] = store.totals(NOW - DAY).expect("read");
     assert_eq!(capacities.iter().map(sum).collect::<Vec<_>>(), [(NOW, 7_000_000)]);
     let expected = [(NOW - 3600, 5000), (NOW - 60, 6_000_000), (NOW, 2_000_000), (ahead, 9000)];

@@ -88,17 +88,20 @@ fn missing_and_excessive_relays_are_reported() {
     assert_only(&advice(&file(&with_other), NOW, context), "1 relay has a bandwidth but is not");
     // Strangers don't make up for those that are missing.
     let strangers: Vec<Fingerprint> =
-        (50..50 + up.len()).map(|it| id(u8::try_from(it).unwrap())).collect();
+        (50..50 + up.len()).map(|number| id(u8::try_from(number).unwrap())).collect();
     let of_others = advice(&file(&strangers), NOW, context);
     assert!(
-        of_others.iter().any(|it| it.contains("by the consensus, it has 0 of")),
+        of_others.iter().any(|problem| problem.contains("by the consensus, it has 0 of")),
         "{of_others:?}"
     );
     let without = advice(&file(&up[1..]), NOW, context);
     let one = format!("1 relay of the consensus is up and has no line that tor takes: {}", up[0]);
     assert!(without.contains(&one), "{without:?}");
     let without = advice(&file(&up[2..]), NOW, context);
-    assert!(without.iter().any(|it| it.contains(&format!("such as {}", up[0]))), "{without:?}");
+    assert!(
+        without.iter().any(|problem| problem.contains(&format!("such as {}", up[0]))),
+        "{without:?}"
+    );
     let limits = BTreeMap::from([(id(1), 4999), (id(2), 5000)]);
     let context = Context { limits_bytes_s: Some(&limits), ..Context::default() };
     let both = file(&[id(1), id(2)]);
@@ -182,13 +185,14 @@ fn relays_sharing_an_ed25519_identity_are_reported() {
 #[test]
 fn measurements_of_authorities_do_not_count_for_the_vote() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
-    let is_authority =
-        |it: &&crate::consensus::Router| it.flags.contains(crate::consensus::Flag::Authority);
+    let is_authority = |router: &&crate::consensus::Router| {
+        router.flags.contains(crate::consensus::Flag::Authority)
+    };
     let authority = consensus.routers().iter().find(is_authority).unwrap().fingerprint;
     let text = format!("{NOW}\n{HEADER}node_id={authority} bw=5\n");
     let report = check_as_tor(text.as_bytes(), NOW);
     assert_eq!(report.authorities(&consensus), [authority]);
     let context = Context { consensus: Some(&consensus), ..Context::default() };
     let found = advice(&text, NOW, context);
-    assert!(found.iter().any(|it| it.contains("votes on none")), "{found:?}");
+    assert!(found.iter().any(|problem| problem.contains("votes on none")), "{found:?}");
 }

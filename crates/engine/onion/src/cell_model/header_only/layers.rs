@@ -97,8 +97,8 @@ impl Layers<HeaderOnly> for Counts {
     }
 
     fn seal(&mut self, hop: usize, _command: Command, body: &mut HeaderOnlyBody) {
-        let Some(it) = self.hops.get_mut(hop) else { return };
-        it.sent += 1;
+        let Some(count) = self.hops.get_mut(hop) else { return };
+        count.sent += 1;
         body.set_layers(u8::try_from(hop).unwrap_or(u8::MAX));
     }
 
@@ -107,8 +107,8 @@ impl Layers<HeaderOnly> for Counts {
             return Err(CryptError);
         }
         let hop = usize::from(body.layers()).checked_sub(1).ok_or(CryptError)?;
-        let it = self.hops.get_mut(hop).ok_or(CryptError)?;
-        it.received += 1;
+        let count = self.hops.get_mut(hop).ok_or(CryptError)?;
+        count.received += 1;
         body.set_layers(0);
         Ok(hop)
     }

@@ -34,7 +34,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             self.give_up_leg(number, leg);
         }
         let is_waiting =
-            |it: &Passage<S>| it.set.as_ref().is_some_and(|set| set.conflux.is_waiting());
+            |passage: &Passage<S>| passage.set.as_ref().is_some_and(|set| set.conflux.is_waiting());
         if self.passages.values().any(is_waiting) {
             self.schedule_leg_check();
         }

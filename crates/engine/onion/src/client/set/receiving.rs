@@ -72,7 +72,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 return Ok(());
             }
             // Only clients send these.
-            it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
+            command if command.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
             _ => {}
         }
         let Some(set) = self.set_mut(number) else { return Ok(()) };

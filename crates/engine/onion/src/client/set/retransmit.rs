@@ -50,14 +50,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             && set.conflux.next_lost().is_some()
             && let Some(leg) = set.conflux.choose(|leg| leg_state(legs, leg))
         {
-            let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
+            let Some(circuit) = legs.iter_mut().find(|circuit| circuit.leg == leg) else { return };
             let Some((skipped, held)) = set.conflux.take_lost(leg) else { return };
             let conn = circuit.conn;
             let Some(link) = self.links.get_mut(&conn) else { return };
             skipped
                 .and_then(|skipped| circuit.seal_switch(skipped))
                 .into_iter()
-                .for_each(|it| link.push(it));
+                .for_each(|switch| link.push(switch));
             let circ_id = circuit.circ_id;
             let Some(up) = circuit.up_mut() else { return };
             let is_data = matches!(

@@ -208,11 +208,13 @@ impl<S: Played> Chain<S> {
                 self.leg.flow.handle_sendme(now, &sendme, path).expect("earned");
             }
             other => {
-                let Some(it) = self.streams.get_mut(&stream_id) else { return };
+                let Some(stream) = self.streams.get_mut(&stream_id) else { return };
                 let handled = match other {
-                    RelayCommand::SENDME => it.flow.handle_sendme(),
-                    RelayCommand::XOFF => it.flow.handle_xoff(),
-                    RelayCommand::XON => it.flow.handle_xon(now, Xon::parse(data.bytes()).unwrap()),
+                    RelayCommand::SENDME => stream.flow.handle_sendme(),
+                    RelayCommand::XOFF => stream.flow.handle_xoff(),
+                    RelayCommand::XON => {
+                        stream.flow.handle_xon(now, Xon::parse(data.bytes()).unwrap())
+                    }
                     _ => panic!("{message:?}"),
                 };
                 handled.expect("it conforms to the negotiated flow control");
@@ -269,11 +271,11 @@ impl<S: Played> Chain<S> {
             Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
             self.send(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
         }
-        let Some(it) = self.streams.get_mut(&stream_id) else { return };
-        assert!(S::is_request(&it.transfer, it.received_bytes, data), "{it:?}");
-        it.received_bytes += data.len() as u64;
-        it.flow.handle_delivered(now, data.len()).expect("within its window");
-        it.flow.handle_drained(now, data.len(), 0);
+        let Some(stream) = self.streams.get_mut(&stream_id) else { return };
+        assert!(S::is_request(&stream.transfer, stream.received_bytes, data), "{stream:?}");
+        stream.received_bytes += data.len() as u64;
+        stream.flow.handle_delivered(now, data.len()).expect("within its window");
+        stream.flow.handle_drained(now, data.len(), 0);
         while let Some(signal) =
             self.streams.get_mut(&stream_id).and_then(|stream| stream.flow.poll_signal())
         {
@@ -295,20 +297,20 @@ impl<S: Played> Chain<S> {
         let last = self.layers.len().saturating_sub(1);
         let streams: Vec<StreamId> = self.streams.keys().copied().collect();
         for stream_id in streams {
-            while let Some(it) = self.streams.get_mut(&stream_id)
+            while let Some(stream) = self.streams.get_mut(&stream_id)
                 && self.leg.flow.room_cells() > 0
             {
-                let most = usize::try_from(it.flow.room_bytes(now)).unwrap_or(usize::MAX);
-                let has_upload = it.received_bytes == it.transfer.request_bytes();
+                let most = usize::try_from(stream.flow.room_bytes(now)).unwrap_or(usize::MAX);
+                let has_upload = stream.received_bytes == stream.transfer.request_bytes();
                 let mut body = S::Body::from_bytes(&[]);
                 let len = body.write_data(self.leg.format(), stream_id, most, |room| {
-                    S::respond(&it.transfer, it.sent_bytes, has_upload, room)
+                    S::respond(&stream.transfer, stream.sent_bytes, has_upload, room)
                 });
                 if len == 0 {
                     break;
                 }
-                it.flow.handle_packaged(len as u64);
-                it.sent_bytes += len as u64;
+                stream.flow.handle_packaged(len as u64);
+                stream.sent_bytes += len as u64;
                 self.data_cells += 1;
                 if self.liar == Liar::Skipping && self.data_cells == 3 {
                     continue;

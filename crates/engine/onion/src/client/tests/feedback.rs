@@ -46,7 +46,7 @@ impl Hop {
 
     /// Cells received and not reported.
     fn under_way(&self) -> u32 {
-        let is_relay = |it: &&Seen| matches!(it.1, Command::RELAY | Command::RELAY_EARLY);
+        let is_relay = |cell: &&Seen| matches!(cell.1, Command::RELAY | Command::RELAY_EARLY);
         let received = self.world.seen.iter().filter(is_relay).count();
         u32::try_from(received).expect("few") - self.reported
     }
@@ -73,8 +73,9 @@ impl Hop {
     }
 
     fn is_complete(&self) -> bool {
-        let is =
-            |it: &ClientEvent| matches!(it, ClientEvent::Over { outcome: Outcome::Complete, .. });
+        let is = |event: &ClientEvent| {
+            matches!(event, ClientEvent::Over { outcome: Outcome::Complete, .. })
+        };
         self.world.events.iter().any(is)
     }
 }

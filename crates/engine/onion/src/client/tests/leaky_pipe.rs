@@ -31,7 +31,7 @@ where
         let transfer = Transfer::download(1, 1);
         world.core.begin_at(world.now, circuit, Some(hop), destination(), transfer);
         world.run();
-        let begins: Vec<_> = world.seen[seen..].iter().map(|it| (it.2, it.3)).collect();
+        let begins: Vec<_> = world.seen[seen..].iter().map(|cell| (cell.2, cell.3)).collect();
         assert_eq!(begins, [(hop, RelayCommand::BEGIN.0)]);
         let [ClientEvent::Over { outcome, .. }] = &world.events[earlier_events..] else {
             panic!("{:?}", world.events)

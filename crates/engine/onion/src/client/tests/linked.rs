@@ -114,7 +114,11 @@ impl World {
         world.core.begin(world.now, world.set, to, Collector(Rc::clone(&world.got)));
         let sent = world.take_sent();
         let sent: Vec<u8> = sent.iter().map(|(_, command, _)| command.0).collect();
-        assert_eq!(sent.iter().filter(|it| **it == 21).count(), legs, "LINKED_ACK on each");
+        assert_eq!(
+            sent.iter().filter(|command| **command == 21).count(),
+            legs,
+            "LINKED_ACK on each"
+        );
         assert_eq!(sent.last(), Some(&RelayCommand::BEGIN.0), "no SWITCH before the first");
         world.send(0, RelayCommand::CONNECTED, 1, &[]);
         world.numbers[0] = 1;
@@ -244,9 +248,9 @@ fn a_conflux_handshake_violation_closes_the_set() {
     };
     type Change = fn(&mut ConfluxLink);
     let wrong: [(&str, Change, ConfluxError); 3] = [
-        ("another set's nonce", |it| it.nonce.0[5] ^= 1, ConfluxError::Handshake),
-        ("data that has not arrived", |it| it.last_sent = 1, ConfluxError::Desynchronised),
-        ("data that we have not sent", |it| it.last_received = 1, ConfluxError::Desynchronised),
+        ("another set's nonce", |link| link.nonce.0[5] ^= 1, ConfluxError::Handshake),
+        ("data that has not arrived", |link| link.last_sent = 1, ConfluxError::Desynchronised),
+        ("data that we have not sent", |link| link.last_received = 1, ConfluxError::Desynchronised),
     ];
     for (what, change, expected) in wrong {
         let mut world = World::new(2);
@@ -292,7 +296,10 @@ fn out_of_order_data_is_buffered_and_acknowledged_on_arrival() {
     assert!(world.got.borrow().is_empty(), "earlier data is missing");
     // Congestion control counts arrivals, whatever their order.
     let sent = world.take_sent();
-    let sendmes = sent.iter().filter(|it| (it.0, it.1) == (1, RelayCommand::SENDME)).count();
+    let sendmes = sent
+        .iter()
+        .filter(|(leg, command, _)| (*leg, *command) == (1, RelayCommand::SENDME))
+        .count();
     assert_eq!(sendmes, 1, "{sent:?}");
     for _ in 0..31 {
         world.data(0, b"a");
@@ -312,7 +319,8 @@ fn messages_without_sendme_are_acknowledged_by_reports() {
             world.send(1, RelayCommand::XON, 1, &[0, 0, 0, 0, 0]);
         }
         assert_eq!(world.loss(), None);
-        let reports: Vec<_> = world.take_sent().into_iter().filter(|it| it.1.0 == 21).collect();
+        let reports: Vec<_> =
+            world.take_sent().into_iter().filter(|(_, command, _)| command.0 == 21).collect();
         let arrived = |count: u64| {
             let mut data = Vec::new();
             ConfluxNote::Arrived(count).encode_into(&mut data);
@@ -376,7 +384,7 @@ proptest! {
                 }
                 ExitMessage::Switch(skipped) => world.switch(leg, skipped),
                 ExitMessage::ToNext => {
-                    let next = (2..).find(|it| !by_number.contains_key(it)).expect("endless");
+                    let next = (2..).find(|number| !by_number.contains_key(number)).expect("endless");
                     let skipped = (next - 1).cast_signed() - world.numbers[leg].cast_signed();
                     if skipped < 0 && !resumes {
                         continue;

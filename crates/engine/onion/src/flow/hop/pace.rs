@@ -85,7 +85,10 @@ mod tests {
     #[test]
     fn evenly_forwarded_cells_have_a_pace() {
         let found = paces((0..30).map(|cell| cell * 2), 1_000);
-        assert!(found.len() > 3 && found.iter().all(|it| (it - 0.002).abs() < 1e-9), "{found:?}");
+        assert!(
+            found.len() > 3 && found.iter().all(|pace| (pace - 0.002).abs() < 1e-9),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl ReachabilityProbe {
 
     /// The host has answered this probe, or it failed. Those of an earlier silence do not count.
     fn conclude(&mut self, now: Instant, conn: ConnId, is_answered: bool) {
-        if self.open.take_if(|it| *it == conn).is_some() {
+        if self.open.take_if(|open| *open == conn).is_some() {
             self.answered_at = is_answered.then(|| self.answered_at.unwrap_or(now));
         }
     }

@@ -42,15 +42,16 @@ impl History {
     fn forget_before(&mut self, unix_time_s: u64, period: Duration) {
         let first = unix_time_s.saturating_sub(period.as_secs());
         // An entry in the future comes from a wrong clock.
-        self.accepted.retain(|it| it.unix_time_s > first && it.unix_time_s <= unix_time_s);
+        self.accepted
+            .retain(|accepted| accepted.unix_time_s > first && accepted.unix_time_s <= unix_time_s);
     }
 
     fn knows(&self, nonce: Nonce) -> bool {
-        self.accepted.iter().any(|it| it.nonce == nonce)
+        self.accepted.iter().any(|accepted| accepted.nonce == nonce)
     }
 
     fn count(&self, coordinator: CoordinatorKey) -> usize {
-        self.accepted.iter().filter(|it| it.coordinator == coordinator).count()
+        self.accepted.iter().filter(|accepted| accepted.coordinator == coordinator).count()
     }
 }
 

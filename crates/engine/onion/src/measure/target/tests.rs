@@ -60,7 +60,7 @@ fn prove(target: &mut Target, conn: u32, seed: &[u8; 32], nonce: u8) -> Result<(
 
 #[test]
 fn each_invalid_order_is_refused_with_its_code() {
-    let mut it = target();
+    let mut target = target();
     let wrong = [
         (
             Order { target: RelayIds { rsa: RsaId([9; 20]), ..ids() }, ..order(1) },
@@ -78,97 +78,101 @@ fn each_invalid_order_is_refused_with_its_code() {
         (Order { measurers: Vec::new(), ..order(1) }, ErrorCode::BAD_PARAMETERS),
     ];
     for (order, code) in wrong {
-        assert_eq!(give(&mut it, at_ms(0), &order), Err(code), "{order:?}");
+        assert_eq!(give(&mut target, at_ms(0), &order), Err(code), "{order:?}");
     }
     // None of them counts: the right one is accepted, once.
-    assert_eq!(give(&mut it, at_ms(0), &order(1)), Ok(Nonce([1; 32])));
-    assert_eq!(give(&mut it, at_ms(1), &order(2)), Err(ErrorCode::BUSY));
-    assert_eq!(give(&mut it, at_ms(1), &order(1)), Err(ErrorCode::REPLAYED));
+    assert_eq!(give(&mut target, at_ms(0), &order(1)), Ok(Nonce([1; 32])));
+    assert_eq!(give(&mut target, at_ms(1), &order(2)), Err(ErrorCode::BUSY));
+    assert_eq!(give(&mut target, at_ms(1), &order(1)), Err(ErrorCode::REPLAYED));
 }
 
 #[test]
 fn an_order_needs_a_listed_coordinators_signature_on_this_session() {
-    let mut it = target();
+    let mut target = target();
     let stranger = order(1).sign(&[9; 32], &SESSION);
-    let refusal = it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &stranger);
+    let refusal = target.handle_order(at_ms(0), UNIX, LINK, &SESSION, &stranger);
     assert_eq!(refusal.clone().map_err(|r| r.code), Err(ErrorCode::UNKNOWN_COORDINATOR));
     let elsewhere = order(1).sign(&COORDINATOR, &[9; 32]);
-    assert_eq!(it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &elsewhere), refusal);
+    assert_eq!(target.handle_order(at_ms(0), UNIX, LINK, &SESSION, &elsewhere), refusal);
     let of_both = order(1).sign(&[9; 32], &[9; 32]);
-    assert_eq!(it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &of_both), refusal);
-    let forbidden = TargetParams { is_allowed: false, ..it.params().clone() };
-    it.set_params(forbidden);
-    assert_eq!(give(&mut it, at_ms(0), &order(1)), Err(ErrorCode::NOT_ALLOWED));
+    assert_eq!(target.handle_order(at_ms(0), UNIX, LINK, &SESSION, &of_both), refusal);
+    let forbidden = TargetParams { is_allowed: false, ..target.params().clone() };
+    target.set_params(forbidden);
+    assert_eq!(give(&mut target, at_ms(0), &order(1)), Err(ErrorCode::NOT_ALLOWED));
 }
 
 #[test]
 fn a_coordinator_cannot_exceed_its_quota_in_any_period() {
-    let mut it = target();
+    let mut target = target();
     let hour = 3_600_000;
     for (nonce, hours) in [(1, 0), (2, 10)] {
-        assert_eq!(give(&mut it, at_ms(hours * hour), &order(nonce)), Ok(Nonce([nonce; 32])));
-        it.handle_closed(LINK);
+        assert_eq!(give(&mut target, at_ms(hours * hour), &order(nonce)), Ok(Nonce([nonce; 32])));
+        target.handle_closed(LINK);
     }
-    assert_eq!(give(&mut it, at_ms(20 * hour), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
+    assert_eq!(give(&mut target, at_ms(20 * hour), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
     // The first is a period ago, the second is not.
-    assert!(give(&mut it, at_ms(24 * hour), &order(4)).is_ok());
-    it.handle_closed(LINK);
-    assert_eq!(give(&mut it, at_ms(33 * hour), &order(5)), Err(ErrorCode::QUOTA_EXCEEDED));
+    assert!(give(&mut target, at_ms(24 * hour), &order(4)).is_ok());
+    target.handle_closed(LINK);
+    assert_eq!(give(&mut target, at_ms(33 * hour), &order(5)), Err(ErrorCode::QUOTA_EXCEEDED));
 }
 
 #[test]
 fn measurements_before_a_restart_count_towards_the_quota() {
-    let mut it = target();
+    let mut target = target();
     let coordinator = CoordinatorKey::of_seed(&COORDINATOR);
     let hour_s = 3600;
     for (nonce, hours_ago) in [(1, 23), (2, 1)] {
         let unix_time_s = UNIX - hours_ago * hour_s;
-        it.remember(Accepted { unix_time_s, coordinator, nonce: Nonce([nonce; 32]) });
+        target.remember(Accepted { unix_time_s, coordinator, nonce: Nonce([nonce; 32]) });
     }
     // A clock that was a day ahead must not lock out a coordinator.
-    it.remember(Accepted { unix_time_s: UNIX + 24 * hour_s, coordinator, nonce: Nonce([9; 32]) });
-    assert_eq!(give(&mut it, at_ms(0), &order(2)), Err(ErrorCode::REPLAYED));
-    assert_eq!(give(&mut it, at_ms(0), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
-    assert!(give(&mut it, at_ms(hour_s * 1000), &order(4)).is_ok());
+    target.remember(Accepted {
+        unix_time_s: UNIX + 24 * hour_s,
+        coordinator,
+        nonce: Nonce([9; 32]),
+    });
+    assert_eq!(give(&mut target, at_ms(0), &order(2)), Err(ErrorCode::REPLAYED));
+    assert_eq!(give(&mut target, at_ms(0), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
+    assert!(give(&mut target, at_ms(hour_s * 1000), &order(4)).is_ok());
 }
 
 #[test]
 fn measurers_prove_themselves_up_to_the_number_of_sockets() {
-    let mut it = target();
-    assert_eq!(prove(&mut it, 1, &MEASURER, 1), Err(ErrorCode::NO_SUCH_MEASUREMENT));
-    give(&mut it, at_ms(0), &order(1)).expect("accepted");
-    assert_eq!(prove(&mut it, 1, &[9; 32], 1), Err(ErrorCode::UNKNOWN_MEASURER));
-    assert_eq!(prove(&mut it, 1, &MEASURER, 2), Err(ErrorCode::NO_SUCH_MEASUREMENT));
+    let mut target = target();
+    assert_eq!(prove(&mut target, 1, &MEASURER, 1), Err(ErrorCode::NO_SUCH_MEASUREMENT));
+    give(&mut target, at_ms(0), &order(1)).expect("accepted");
+    assert_eq!(prove(&mut target, 1, &[9; 32], 1), Err(ErrorCode::UNKNOWN_MEASURER));
+    assert_eq!(prove(&mut target, 1, &MEASURER, 2), Err(ErrorCode::NO_SUCH_MEASUREMENT));
     let proof = Proof::sign(&MEASURER, Nonce([1; 32]), &ids(), &[9; 32]);
-    let refused = it.handle_proof(ConnId(1), &SESSION, &proof);
+    let refused = target.handle_proof(ConnId(1), &SESSION, &proof);
     assert_eq!(refused.map_err(|r| r.code), Err(ErrorCode::BAD_SIGNATURE));
-    assert_eq!(prove(&mut it, 1, &MEASURER, 1), Ok(()));
-    assert_eq!(prove(&mut it, 2, &MEASURER, 1), Ok(()));
-    assert_eq!(prove(&mut it, 3, &MEASURER, 1), Err(ErrorCode::TOO_MANY_SOCKETS));
+    assert_eq!(prove(&mut target, 1, &MEASURER, 1), Ok(()));
+    assert_eq!(prove(&mut target, 2, &MEASURER, 1), Ok(()));
+    assert_eq!(prove(&mut target, 3, &MEASURER, 1), Err(ErrorCode::TOO_MANY_SOCKETS));
     // A closed link makes space.
-    it.handle_closed(ConnId(2));
-    assert_eq!(prove(&mut it, 3, &MEASURER, 1), Ok(()));
+    target.handle_closed(ConnId(2));
+    assert_eq!(prove(&mut target, 3, &MEASURER, 1), Ok(()));
 }
 
 #[test]
 fn seconds_are_reported_from_the_first_cell_until_the_last_second() {
-    let mut it = target();
+    let mut target = target();
     let both = [MEASURER, OTHER].map(|seed| MeasurerKey::of_seed(&seed));
     let order = Order { measurers: Vec::from(both), ..order(1) };
-    give(&mut it, at_ms(0), &order).expect("accepted");
-    prove(&mut it, 1, &MEASURER, 1).expect("proven");
-    prove(&mut it, 2, &OTHER, 1).expect("proven");
-    it.handle_client_received(999); // before it begins
-    assert!(!it.is_measuring());
-    it.handle_measurement_cell(at_ms(500));
-    assert!(it.is_measuring());
-    it.handle_client_received(514);
-    it.handle_client_sent(1028);
-    it.handle_measured(ConnId(1), 5140);
-    it.handle_measured(ConnId(2), 514);
-    it.handle_timeout(at_ms(1499));
-    assert_eq!(it.poll_event(), None);
-    it.handle_timeout(at_ms(1500));
+    give(&mut target, at_ms(0), &order).expect("accepted");
+    prove(&mut target, 1, &MEASURER, 1).expect("proven");
+    prove(&mut target, 2, &OTHER, 1).expect("proven");
+    target.handle_client_received(999); // before it begins
+    assert!(!target.is_measuring());
+    target.handle_measurement_cell(at_ms(500));
+    assert!(target.is_measuring());
+    target.handle_client_received(514);
+    target.handle_client_sent(1028);
+    target.handle_measured(ConnId(1), 5140);
+    target.handle_measured(ConnId(2), 514);
+    target.handle_timeout(at_ms(1499));
+    assert_eq!(target.poll_event(), None);
+    target.handle_timeout(at_ms(1500));
     let second = ClientSecond { second: 0, received_bytes: 514, sent_bytes: 1028 };
     let sent_back = Vec::from([
         SentBack { measurer: MeasurerKey::of_seed(&MEASURER), bytes: 5140 },
@@ -177,39 +181,39 @@ fn seconds_are_reported_from_the_first_cell_until_the_last_second() {
     let ended = at_ms(1500);
     let measured_bytes = 5654;
     let report = TargetEvent::Report { conn: LINK, second, ended, measured_bytes, sent_back };
-    assert_eq!(it.poll_event(), Some(report));
-    it.handle_timeout(at_ms(3500)); // late: both seconds that are left
+    assert_eq!(target.poll_event(), Some(report));
+    target.handle_timeout(at_ms(3500)); // late: both seconds that are left
     for second in [1, 2] {
-        let Some(TargetEvent::Report { second: found, .. }) = it.poll_event() else {
+        let Some(TargetEvent::Report { second: found, .. }) = target.poll_event() else {
             panic!("a report");
         };
         assert_eq!(found, ClientSecond { second, ..ClientSecond::default() });
     }
     let measurers = BTreeSet::from([ConnId(1), ConnId(2)]);
     let over = TargetEvent::Over { coordinator: Some(LINK), measurers, refusal: None };
-    assert_eq!(it.poll_event(), Some(over));
-    assert_eq!((it.poll_event(), it.poll_timeout()), (None, None));
+    assert_eq!(target.poll_event(), Some(over));
+    assert_eq!((target.poll_event(), target.poll_timeout()), (None, None));
 }
 
 #[test]
 fn three_seconds_without_cells_end_a_measurement() {
-    let mut it = target();
-    give(&mut it, at_ms(0), &Order { seconds: 30, ..order(1) }).expect("accepted");
-    prove(&mut it, 1, &MEASURER, 1).expect("proven");
-    it.handle_measurement_cell(at_ms(0));
+    let mut target = target();
+    give(&mut target, at_ms(0), &Order { seconds: 30, ..order(1) }).expect("accepted");
+    prove(&mut target, 1, &MEASURER, 1).expect("proven");
+    target.handle_measurement_cell(at_ms(0));
     // Two empty seconds are a path that stalls for a while.
     for second in 1..=7 {
         if second % 3 == 1 {
-            it.handle_measured(ConnId(1), 514);
+            target.handle_measured(ConnId(1), 514);
         }
-        it.handle_timeout(at_ms(second * 1000));
-        assert!(it.is_measuring(), "after {second} s");
+        target.handle_timeout(at_ms(second * 1000));
+        assert!(target.is_measuring(), "after {second} s");
     }
-    it.handle_timeout(at_ms(9_999));
-    assert!(it.is_measuring());
-    it.handle_timeout(at_ms(10_000));
-    assert!(!it.is_measuring());
-    let last = core::iter::from_fn(|| it.poll_event()).last();
+    target.handle_timeout(at_ms(9_999));
+    assert!(target.is_measuring());
+    target.handle_timeout(at_ms(10_000));
+    assert!(!target.is_measuring());
+    let last = core::iter::from_fn(|| target.poll_event()).last();
     let Some(TargetEvent::Over { refusal: Some(refusal), coordinator, .. }) = last else {
         panic!("not over: {last:?}");
     };
@@ -219,12 +223,12 @@ fn three_seconds_without_cells_end_a_measurement() {
 #[test]
 fn a_violation_a_lost_coordinator_or_a_timeout_ends_it() {
     let started = || {
-        let mut it = target();
-        give(&mut it, at_ms(0), &order(1)).expect("accepted");
-        prove(&mut it, 1, &MEASURER, 1).expect("proven");
-        it
+        let mut target = target();
+        give(&mut target, at_ms(0), &order(1)).expect("accepted");
+        prove(&mut target, 1, &MEASURER, 1).expect("proven");
+        target
     };
-    let code = |mut it: Target| match it.poll_event() {
+    let code = |mut target: Target| match target.poll_event() {
         Some(TargetEvent::Over { refusal: Some(refusal), .. }) => refusal.code,
         other => panic!("not over: {other:?}"),
     };
@@ -245,26 +249,26 @@ fn a_violation_a_lost_coordinator_or_a_timeout_ends_it() {
 /// The client traffic of a relay with this usual client traffic, in ten seconds of a measurement with an order
 /// of this share and this measurement traffic.
 fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
-    let mut it = target();
+    let mut target = target();
     let usual = Rate::from_mbit_per_s(usual_mbit);
-    it.note_clients(at_ms(1_000));
-    it.handle_client_sent(usual.bytes_in(Duration::from_secs(10)));
-    it.note_clients(at_ms(11_000));
+    target.note_clients(at_ms(1_000));
+    target.handle_client_sent(usual.bytes_in(Duration::from_secs(10)));
+    target.note_clients(at_ms(11_000));
     let client_share = ClientShare::from_permille(permille).expect("under one");
     let order = Order { client_share, seconds: 30, ..order(1) };
-    give(&mut it, at_ms(12_000), &order).expect("accepted");
-    prove(&mut it, 1, &MEASURER, 1).expect("proven");
-    it.handle_measurement_cell(at_ms(12_000));
+    give(&mut target, at_ms(12_000), &order).expect("accepted");
+    prove(&mut target, 1, &MEASURER, 1).expect("proven");
+    target.handle_measurement_cell(at_ms(12_000));
     let mut sent = 0;
     for millis in 12_000..22_000 {
-        it.handle_measured(
+        target.handle_measured(
             ConnId(1),
             Rate::from_mbit_per_s(measured_mbit).bytes_in(Duration::from_millis(1)),
         );
-        let granted = it.clients_may_send(at_ms(millis));
-        it.handle_client_sent(granted);
+        let granted = target.clients_may_send(at_ms(millis));
+        target.handle_client_sent(granted);
         // Traffic during a measurement is not the usual traffic.
-        it.note_clients(at_ms(millis));
+        target.note_clients(at_ms(millis));
         sent += granted;
     }
     Rate::from_bytes_over(sent, Duration::from_secs(10)).as_mbit_per_s()

@@ -74,7 +74,7 @@ impl<S: CellModel> Sets<S> {
     }
 
     pub(crate) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
-        self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
+        self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|known| known == leg))
     }
 
     /// Whether the set retransmits.

@@ -38,27 +38,27 @@ impl Dials {
 
     /// It is open, or it failed.
     pub(super) fn remove(&mut self, conn: ConnId) {
-        self.all.retain(|it| it.conn != conn);
+        self.all.retain(|dial| dial.conn != conn);
     }
 
     /// The dial to drop before this neighbour can have another one; `None` if there is space.
     pub(crate) fn victim(&self, asked_by: Option<IpAddr>, is_listed: bool) -> Option<ConnId> {
-        let unlisted = self.all.iter().filter(|it| !it.is_listed).count();
+        let unlisted = self.all.iter().filter(|dial| !dial.is_listed).count();
         let is_full = self.all.len() >= DIALS_MAX;
         if !is_full && (is_listed || unlisted < UNLISTED_MAX) {
             return None;
         }
         // The space reserved for listed relays is not for others.
-        let is_counted = |it: &&Dialling| !it.is_listed || (is_listed && unlisted == 0);
+        let is_counted = |dial: &&Dialling| !dial.is_listed || (is_listed && unlisted == 0);
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-        for it in self.all.iter().filter(is_counted) {
-            *counts.entry(it.asked_by).or_default() += 1;
+        for dial in self.all.iter().filter(is_counted) {
+            *counts.entry(dial.asked_by).or_default() += 1;
         }
         // On a tie, the requester's own dial is dropped.
         let most = counts.into_iter().max_by_key(|(who, count)| (*count, *who == asked_by));
         let greediest = most.map_or(asked_by, |(who, _)| who);
-        let oldest = self.all.iter().filter(is_counted).find(|it| it.asked_by == greediest);
-        oldest.or(self.all.front()).map(|it| it.conn)
+        let oldest = self.all.iter().filter(is_counted).find(|dial| dial.asked_by == greediest);
+        oldest.or(self.all.front()).map(|dial| dial.conn)
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     fn all(dials: &Dials) -> impl Iterator<Item = u32> {
-        dials.all.iter().map(|it| it.conn.0)
+        dials.all.iter().map(|dial| dial.conn.0)
     }
 
     #[test]
@@ -90,11 +90,16 @@ mod tests {
             dial(&mut dials, number, neighbour(1), false);
         }
         assert_eq!(dials.all.len(), UNLISTED_MAX);
-        assert!(all(&dials).any(|it| it == 0), "the other's is still being dialled");
-        assert!(all(&dials).any(|it| it == 10_000) && all(&dials).all(|it| it == 0 || it > 9_000));
+        assert!(all(&dials).any(|number| number == 0), "the other's is still being dialled");
+        assert!(
+            all(&dials).any(|number| number == 10_000)
+                && all(&dials).all(|number| number == 0 || number > 9_000)
+        );
         // And another one gets through at once.
         dial(&mut dials, 20_000, neighbour(3), false);
-        assert!(all(&dials).any(|it| it == 20_000) && all(&dials).any(|it| it == 0));
+        assert!(
+            all(&dials).any(|number| number == 20_000) && all(&dials).any(|number| number == 0)
+        );
     }
 
     #[test]
@@ -108,14 +113,14 @@ mod tests {
         for number in 1000..1200 {
             dial(&mut dials, number, neighbour(1), true);
         }
-        assert!(before.iter().all(|it| all(&dials).any(|other| other == *it)));
+        assert!(before.iter().all(|number| all(&dials).any(|other| other == *number)));
         // Beyond that they take the room of those that are not.
         for number in 1200..2000 {
             dial(&mut dials, number, neighbour(1), true);
         }
         assert_eq!(dials.all.len(), DIALS_MAX);
-        assert!(dials.all.iter().all(|it| it.is_listed), "{dials:?}");
-        assert!(all(&dials).any(|it| it == 1999));
+        assert!(dials.all.iter().all(|dial| dial.is_listed), "{dials:?}");
+        assert!(all(&dials).any(|number| number == 1999));
         // Unlisted addresses do not get their places.
         dial(&mut dials, 3000, neighbour(7), false);
         assert_eq!(dials.all.len(), DIALS_MAX);

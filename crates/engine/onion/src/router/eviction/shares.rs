@@ -117,7 +117,7 @@ fn kept_within(holdings: &[Holding], level: u64, scope: Scope) -> u64 {
 fn kept_inside(group: &[Holding], level: u64, scope: Scope) -> u64 {
     match scope.inner() {
         Some(inner) => kept_within(group, level, inner),
-        None => group.iter().map(|it| it.amount.min(limit(group, level, scope))).sum(),
+        None => group.iter().map(|holding| holding.amount.min(limit(group, level, scope))).sum(),
     }
 }
 
@@ -133,14 +133,14 @@ fn fill_quotas(holdings: &[Holding], level: u64, scope: Scope, mut quotas: &mut 
             None => {
                 let limit = self::limit(group, level, scope);
                 let each = of_group.iter_mut().zip(group);
-                each.for_each(|(quota, it)| *quota = it.amount.min(limit));
+                each.for_each(|(quota, holding)| *quota = holding.amount.min(limit));
             }
         }
     }
 }
 
 fn limit(group: &[Holding], level: u64, scope: Scope) -> u64 {
-    group.first().map_or(0, |it| it.neighbour.levels(scope).saturating_mul(level))
+    group.first().map_or(0, |holding| holding.neighbour.levels(scope).saturating_mul(level))
 }
 
 #[cfg(test)]
@@ -166,7 +166,10 @@ mod tests {
     }
 
     fn kept_by(shared: &[(Holding, u64)], link: u32) -> u64 {
-        shared.iter().find(|(it, _)| it.link == ConnId(link)).map_or(0, |(_, quota)| *quota)
+        shared
+            .iter()
+            .find(|(holding, _)| holding.link == ConnId(link))
+            .map_or(0, |(_, quota)| *quota)
     }
 
     #[test]
@@ -248,19 +251,19 @@ mod tests {
             let room = all * part / 100;
             let shared = shared(&mut holdings, room);
             prop_assert!(shared.iter().map(|(_, quota)| quota).sum::<u64>() <= room);
-            prop_assert!(shared.iter().all(|(it, quota)| *quota <= it.amount));
+            prop_assert!(shared.iter().all(|(holding, quota)| *quota <= holding.amount));
             // Of one address.
             let mut sums: alloc::collections::BTreeMap<Neighbour, (u64, u64)> = Default::default();
-            for (it, quota) in &shared {
-                let (held, keeps) = sums.entry(it.neighbour).or_default();
-                *held += it.amount;
+            for (holding, quota) in &shared {
+                let (held, keeps) = sums.entry(holding.neighbour).or_default();
+                *held += holding.amount;
                 *keeps += quota;
             }
             let alone = |neighbour: &Neighbour| !matches!(neighbour, Neighbour::Place(_));
             for (loser, (held, keeps)) in &sums {
                 // Networks have their own limits. Of the others, none loses that holds less than another keeps.
                 if held > keeps && alone(loser) {
-                    let most = sums.iter().filter(|(it, _)| !matches!(it, Neighbour::Relay(_)));
+                    let most = sums.iter().filter(|(neighbour, _)| !matches!(neighbour, Neighbour::Relay(_)));
                     let most = most.map(|(_, (_, keeps))| *keeps).max().unwrap_or(0);
                     prop_assert!(*held + 60 >= most, "{loser:?} holds {held} and loses, {most}");
                 }

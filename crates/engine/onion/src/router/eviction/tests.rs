@@ -186,7 +186,8 @@ fn the_largest_neighbour_loses_unused_circuits_first_then_the_longest_idle() {
     assert!((1..=100).all(|number| world.has(big, number)), "unused circuits are evicted first");
     assert!((101..=1_800).filter(|number| !world.has(big, *number)).count() == lost);
     // All unused circuits are evicted: the longest idle of the used ones follow.
-    let others: Vec<ConnId> = (0..150).map(|it| world.link(v4(11, it, 0, 1), None)).collect();
+    let others: Vec<ConnId> =
+        (0..150).map(|number| world.link(v4(11, number, 0, 1), None)).collect();
     for number in 1..=25 {
         others.iter().for_each(|conn| assert!(world.create(*conn, number)));
     }
@@ -215,14 +216,15 @@ fn an_active_circuit_outlives_thousands_of_idle_ones_at_its_own_address() {
 #[test]
 fn active_circuits_have_a_limit_too() {
     let mut world = World::new();
-    let greedy: Vec<ConnId> = (0..4).map(|it| world.link(v4(10, it, 0, 1), None)).collect();
+    let greedy: Vec<ConnId> = (0..4).map(|number| world.link(v4(10, number, 0, 1), None)).collect();
     for number in 1..=ROOM {
         for conn in &greedy {
             assert!(world.create(*conn, number));
             world.touch(*conn, number);
         }
     }
-    let honest: Vec<ConnId> = (0..50).map(|it| world.link(v4(11, it, 0, 1), None)).collect();
+    let honest: Vec<ConnId> =
+        (0..50).map(|number| world.link(v4(11, number, 0, 1), None)).collect();
     for number in 1..=4 {
         honest.iter().for_each(|conn| assert!(world.create(*conn, number)));
     }
@@ -282,7 +284,8 @@ fn a_large_network_gets_no_more_room_than_a_few_addresses() {
 #[test]
 fn with_full_memory_a_new_circuit_has_constant_amortized_cost() {
     let mut world = World::new();
-    let flooders: Vec<ConnId> = (0..10).map(|it| world.link(v4(10, it, 0, 1), None)).collect();
+    let flooders: Vec<ConnId> =
+        (0..10).map(|number| world.link(v4(10, number, 0, 1), None)).collect();
     for flooder in &flooders {
         world.flood(*flooder, ROOM / 10);
     }
@@ -348,7 +351,7 @@ proptest! {
         before.push(usize::try_from(begun).expect("few"));
         // The newcomer's are active, and so are the others' if they are as new.
         let levels = if waits < 5 { 1 } else { usize::try_from(ACTIVE_LEVELS).expect("few") };
-        for loser in (0..after.len()).filter(|it| after[*it] < before[*it]) {
+        for loser in (0..after.len()).filter(|place| after[*place] < before[*place]) {
             for keeper in 0..after.len() {
                 let levels = if keeper == held.len() { levels } else { 1 };
                 // A link counts as much as some circuits, and there are up to four at an address.

@@ -77,8 +77,8 @@ impl Stage {
 
     fn queue(&mut self, circuit: CircuitIndex, cells: usize) {
         for _ in 0..cells {
-            let it = self.circuits.get_mut(circuit).expect("is there");
-            let (conn, queue) = (it.back.conn, &mut it.backward_queue);
+            let known = self.circuits.get_mut(circuit).expect("is there");
+            let (conn, queue) = (known.back.conn, &mut known.backward_queue);
             let slot = queue.push(Instant::ORIGIN);
             slot.fill(0);
             slot[..4].copy_from_slice(&circuit.0.to_be_bytes());
@@ -89,8 +89,8 @@ impl Stage {
 
     /// The next hop reports forwarded cells of a circuit.
     fn feed_back(&mut self, circuit: CircuitIndex, cells: u32) {
-        let it = self.circuits.get_mut(circuit).expect("is there");
-        let (conn, queue) = (it.back.conn, &mut it.backward_queue);
+        let known = self.circuits.get_mut(circuit).expect("is there");
+        let (conn, queue) = (known.back.conn, &mut known.backward_queue);
         if queue.handle_feedback(self.now, cells) == Ok(true) {
             let id = QueueId::backward(circuit);
             self.outputs.handle_released(&mut self.conns, conn, id, queue);
@@ -410,7 +410,9 @@ fn a_full_hop_window_blocks_only_its_circuit_until_feedback() {
         stage.queue(windowed, 50);
         stage.queue(free, 50);
         stage.drain_at(0);
-        let of = |stage: &Stage, circuit| stage.order().iter().filter(|it| **it == circuit).count();
+        let of = |stage: &Stage, circuit| {
+            stage.order().iter().filter(|served| **served == circuit).count()
+        };
         assert_eq!((of(&stage, windowed), of(&stage, free)), (12, 50), "{config:?}");
         // Cells that arrive meanwhile wait, too.
         stage.queue(windowed, 3);

@@ -26,7 +26,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Whether a circuit has an open stream with this ID.
     pub(crate) fn is_stream_open(&self, index: CircuitIndex, stream_id: StreamId) -> bool {
         let conn = self.find_stream(index, stream_id);
-        conn.and_then(|conn| self.conns.stream(conn)).is_some_and(|it| it.state == State::Open)
+        conn.and_then(|conn| self.conns.stream(conn))
+            .is_some_and(|stream| stream.state == State::Open)
     }
 
     /// Counts a DATA cell for the circuit's window, whatever becomes of its data.

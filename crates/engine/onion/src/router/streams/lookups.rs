@@ -85,7 +85,7 @@ impl Lookups {
     /// Gives up queries that will not be answered. Called periodically.
     pub(super) fn expire(&mut self, now: Instant) {
         let is_lost = |since: Instant| now - since >= LOOKUP_MAX;
-        let lost = self.under_way.iter().filter(|(_, it)| is_lost(it.1)).map(|(id, _)| *id);
+        let lost = self.under_way.iter().filter(|(_, lookup)| is_lost(lookup.1)).map(|(id, _)| *id);
         for id in lost.collect::<alloc::vec::Vec<_>>() {
             self.end(id);
         }

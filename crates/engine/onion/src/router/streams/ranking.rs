@@ -44,7 +44,7 @@ impl Ranking {
     /// Removes a stream, if it exists.
     pub(super) fn remove(&mut self, tunnel: TunnelIndex, conn: ConnId) {
         let Some(streams) = self.tunnels.get_mut(&tunnel) else { return };
-        let Some(place) = streams.conns.iter().rposition(|it| *it == conn) else { return };
+        let Some(place) = streams.conns.iter().rposition(|other| *other == conn) else { return };
         let source = streams.source;
         self.by_count.remove(&(source, streams.conns.len(), tunnel));
         streams.conns.remove(place);
@@ -144,7 +144,7 @@ mod tests {
                     *by_source.entry(source_of(*tunnel, neighbours)).or_default() += streams.len();
                 }
                 let most_of = |of: Source| {
-                    let of_it = model.iter().filter(|(it, _)| source_of(**it, neighbours) == of);
+                    let of_it = model.iter().filter(|(tunnel, _)| source_of(**tunnel, neighbours) == of);
                     of_it.map(|(_, streams)| streams.len()).max().unwrap_or(0)
                 };
                 let (own_of_source, own) = (by_source[&source], model[&tunnel].len());

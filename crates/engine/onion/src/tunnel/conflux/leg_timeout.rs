@@ -54,10 +54,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         let is_stuck = self.look.is_still(now, place, is_awaited, must_forget);
         let mut mute = None;
         let mut any_other = false;
-        for it in &mut self.legs {
-            let (place, is_awaited) = (it.kept.acknowledged(), it.kept.is_awaited());
-            match it.look.is_still(now, place, is_awaited, must_forget) {
-                true => mute = mute.or(Some(it.leg)),
+        for leg in &mut self.legs {
+            let (place, is_awaited) = (leg.kept.acknowledged(), leg.kept.is_awaited());
+            match leg.look.is_still(now, place, is_awaited, must_forget) {
+                true => mute = mute.or(Some(leg.leg)),
                 false => any_other = true,
             }
         }
@@ -71,7 +71,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// The leg that the others wait for: of those that can have the missing message, the one that has delivered
     /// most recently.
     pub(super) fn behind(&self) -> Option<L> {
-        let is_behind = |it: &&Sequence<L, M>| it.received <= self.delivered;
+        let is_behind = |leg: &&Sequence<L, M>| leg.received <= self.delivered;
         Some(self.legs.iter().filter(is_behind).max_by_key(|leg| leg.received)?.leg)
     }
 }

@@ -28,13 +28,17 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// to a relay on the path.
     pub fn handle_switch(&mut self, leg: L, switch: ConfluxSwitch) -> Result<(), ConfluxError> {
         let resumes = self.resumes;
-        let it = self.find_mut(leg).filter(|it| !it.is_switched).ok_or(ConfluxError::Switch)?;
-        it.is_switched = true;
+        let sequence = self
+            .find_mut(leg)
+            .filter(|sequence| !sequence.is_switched)
+            .ok_or(ConfluxError::Switch)?;
+        sequence.is_switched = true;
         let skipped = match resumes {
             true => i64::from(switch.skipped.cast_signed()),
             false => i64::from(switch.skipped),
         };
-        it.received = it.received.checked_add_signed(skipped).ok_or(ConfluxError::Switch)?;
+        sequence.received =
+            sequence.received.checked_add_signed(skipped).ok_or(ConfluxError::Switch)?;
         Ok(())
     }
 
@@ -43,11 +47,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// # Errors
     /// If there is no such leg, or the message is a duplicate.
     pub fn handle_received(&mut self, leg: L) -> Result<Order, ConfluxError> {
-        let it = self.find_mut(leg).ok_or(ConfluxError::Misplaced)?;
-        it.is_switched = false;
-        it.received += 1;
-        it.received_here += 1;
-        let number = it.received;
+        let sequence = self.find_mut(leg).ok_or(ConfluxError::Misplaced)?;
+        sequence.is_switched = false;
+        sequence.received += 1;
+        sequence.received_here += 1;
+        let number = sequence.received;
         if number <= self.delivered || self.early.contains_key(&number) {
             return if self.resumes { Ok(Order::Duplicate) } else { Err(ConfluxError::Duplicate) };
         }

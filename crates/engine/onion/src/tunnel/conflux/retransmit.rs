@@ -152,52 +152,58 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if !self.resumes {
             return;
         }
-        let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        let before = it.kept.messages.len();
-        it.kept.push(it.sent, is_marked, message);
-        self.again_len = self.again_len + it.kept.messages.len() - before;
+        let Some(sequence) = self.legs.iter_mut().find(|sequence| sequence.leg == leg) else {
+            return;
+        };
+        let before = sequence.kept.messages.len();
+        sequence.kept.push(sequence.sent, is_marked, message);
+        self.again_len = self.again_len + sequence.kept.messages.len() - before;
     }
 
     /// A SENDME has arrived on a leg.
     pub fn handle_acknowledged(&mut self, leg: L) {
-        let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        let before = it.kept.messages.len();
-        it.kept.handle_acknowledged();
-        self.again_len -= before - it.kept.messages.len();
+        let Some(sequence) = self.legs.iter_mut().find(|sequence| sequence.leg == leg) else {
+            return;
+        };
+        let before = sequence.kept.messages.len();
+        sequence.kept.handle_acknowledged();
+        self.again_len -= before - sequence.kept.messages.len();
     }
 
     /// The other end reports the number of stream messages that have arrived on a leg.
     pub fn handle_arrived(&mut self, leg: L, count: u64) {
-        let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        let before = it.kept.messages.len();
-        it.kept.handle_arrived(count);
-        self.again_len -= before - it.kept.messages.len();
+        let Some(sequence) = self.legs.iter_mut().find(|sequence| sequence.leg == leg) else {
+            return;
+        };
+        let before = sequence.kept.messages.len();
+        sequence.kept.handle_arrived(count);
+        self.again_len -= before - sequence.kept.messages.len();
     }
 
     /// A message has arrived on a leg. Returns the number to report to the other end now, if a report is due:
     /// in time for messages that no SENDME acknowledges.
     pub fn take_report(&mut self, leg: L, is_data: bool) -> Option<u64> {
-        let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
-        it.unreported += u32::from(!is_data);
-        if !self.resumes || it.unreported < REPORT_EVERY {
+        let sequence = self.legs.iter_mut().find(|sequence| sequence.leg == leg)?;
+        sequence.unreported += u32::from(!is_data);
+        if !self.resumes || sequence.unreported < REPORT_EVERY {
             return None;
         }
-        it.unreported = 0;
-        Some(it.received_here)
+        sequence.unreported = 0;
+        Some(sequence.received_here)
     }
 
     /// These legs are lost, by their numbers. Returns those of them that exist here and are to be removed. None
     /// of the numbers will be linked again.
     pub fn handle_lost_legs(&mut self, numbers: &[u8]) -> Vec<L> {
         self.lost_legs.extend(numbers);
-        let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
+        let is_gone = |sequence: &&Sequence<L, M>| numbers.contains(&sequence.number);
         self.legs.iter().filter(is_gone).map(|leg| leg.leg).collect()
     }
 
     /// The number of a leg.
     #[must_use]
     pub fn number_of(&self, leg: L) -> Option<u8> {
-        self.find(leg).map(|it| it.number)
+        self.find(leg).map(|sequence| sequence.number)
     }
 
     /// The numbers of all lost legs, ascending.
@@ -238,16 +244,16 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// Takes it for this leg, with the content of the SWITCH that must precede it, if any. It counts as sent.
     pub fn take_lost(&mut self, leg: L) -> Option<(Option<u32>, M)> {
-        let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
+        let sequence = self.legs.iter_mut().find(|sequence| sequence.leg == leg)?;
         let (number, message) = self.lost.pop_first()?;
         self.again_len -= 1;
         // In two's complement: both are far from the limits.
         let before = number.saturating_sub(1);
-        let is_forth = before >= it.sent;
-        let distance = u32::try_from(before.abs_diff(it.sent)).unwrap_or(u32::MAX);
+        let is_forth = before >= sequence.sent;
+        let distance = u32::try_from(before.abs_diff(sequence.sent)).unwrap_or(u32::MAX);
         let skipped = if is_forth { distance } else { distance.wrapping_neg() };
-        it.sent = number;
-        it.sent_here += 1;
+        sequence.sent = number;
+        sequence.sent_here += 1;
         self.current = Some(leg);
         Some(((skipped != 0).then_some(skipped), message))
     }

@@ -62,7 +62,7 @@ pub const ALL: [&'static dyn LegScheduler; 5] = [&MinRtt, &LowRtt, &CwndRtt, &Cu
 /// The scheduler of this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static dyn LegScheduler> {
-    ALL.into_iter().find(|it| it.name() == name)
+    ALL.into_iter().find(|scheduler| scheduler.name() == name)
 }
 
 /// C tor's choice for a request of the other end (`conflux_choose_algorithm`): a small reordering buffer

@@ -55,8 +55,8 @@ impl Client {
     }
 
     pub(super) fn handle_built(&mut self, now: u64, circuit: CircuitNumber) {
-        if let Some(it) = self.circuits.get_mut(&circuit) {
-            it.is_built = true;
+        if let Some(circuit) = self.circuits.get_mut(&circuit) {
+            circuit.is_built = true;
         }
         self.probe(now, circuit);
     }
@@ -77,8 +77,8 @@ impl Client {
     }
 
     pub(super) fn handle_dirty(&mut self, circuit: CircuitNumber) {
-        if let Some(it) = self.circuits.get_mut(&circuit) {
-            it.is_dirty = true;
+        if let Some(known) = self.circuits.get_mut(&circuit) {
+            known.is_dirty = true;
             self.end_if_unused(circuit);
         }
     }

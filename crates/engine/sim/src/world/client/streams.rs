@@ -125,8 +125,8 @@ impl Client {
         let address = job_address(server, job).to_string();
         let to = Destination::Host(address, 80, BeginFlags::IPV6_OK);
         let number = self.core.begin(Instant::from_nanos(now), circuit, to, traffic);
-        if let Some(it) = self.circuits.get_mut(&circuit) {
-            it.streams += 1;
+        if let Some(circuit) = self.circuits.get_mut(&circuit) {
+            circuit.streams += 1;
         }
         if let Some(at) = sending.next_at() {
             self.set(at, Timer::Send(number));

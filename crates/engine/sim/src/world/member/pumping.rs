@@ -77,13 +77,13 @@ impl Pumping {
 impl Member {
     /// A circuit has opened or is gone: reports their number, once none is pending.
     pub(super) fn settle(&mut self, kernel: &Kernel, measurement: u32) {
-        let Some(it) = self.measurements.get(&measurement) else { return };
+        let Some(state) = self.measurements.get(&measurement) else { return };
         // After its last second the relay closes them.
-        if it.start.is_some() && !it.is_sending() {
+        if state.start.is_some() && !state.is_sending() {
             return;
         }
         let mut up = 0;
-        for socket in &it.sockets {
+        for socket in &state.sockets {
             match self.links.get(*socket as usize) {
                 // A number that belongs to another measurement by now was lost to this one.
                 Some(Some((of, Link::Up(_) | Link::HeldBack))) if *of == measurement => up += 1,
@@ -91,38 +91,38 @@ impl Member {
                 _ => {}
             }
         }
-        let content = match it.last_reported {
+        let content = match state.last_reported {
             None => ReportContent::Ready(up),
             Some(before) if before != up => ReportContent::Sockets(up),
             Some(_) => return,
         };
-        if let Some(it) = self.measurements.get_mut(&measurement) {
-            it.last_reported = Some(up);
+        if let Some(state) = self.measurements.get_mut(&measurement) {
+            state.last_reported = Some(up);
         }
         self.notify(kernel, measurement, content);
     }
 
     pub(super) fn start(&mut self, kernel: &mut Kernel, measurement: u32) {
-        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        let Some(state) = self.measurements.get_mut(&measurement) else { return };
         let now = kernel.instant();
-        it.start = Some(now);
-        it.bucket = TokenBucket::new(it.rate, RATE_BURST, RECORD_BYTES, now);
+        state.start = Some(now);
+        state.bucket = TokenBucket::new(state.rate, RATE_BURST, RECORD_BYTES, now);
         self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
-        for socket in it.sockets.clone() {
+        for socket in state.sockets.clone() {
             self.flood(kernel, socket);
         }
     }
 
     /// A second has ended.
     pub(super) fn end_second(&mut self, kernel: &mut Kernel, measurement: u32) {
-        let Some(it) = self.measurements.get_mut(&measurement) else { return };
-        let second = it.reported;
-        let Some(bytes) = it.seconds.get(second as usize).copied() else { return };
-        it.reported += 1;
-        if it.is_sending() {
+        let Some(state) = self.measurements.get_mut(&measurement) else { return };
+        let second = state.reported;
+        let Some(bytes) = state.seconds.get(second as usize).copied() else { return };
+        state.reported += 1;
+        if state.is_sending() {
             self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
         }
-        let is_middle = it.held_back_s == Some(it.reported);
+        let is_middle = state.held_back_s == Some(state.reported);
         self.notify(kernel, measurement, ReportContent::Second { second, bytes });
         if is_middle {
             self.release(kernel, measurement);
@@ -131,8 +131,8 @@ impl Member {
 
     /// All its links send now.
     fn release(&mut self, kernel: &mut Kernel, measurement: u32) {
-        let Some(it) = self.measurements.get(&measurement) else { return };
-        for socket in it.sockets.clone() {
+        let Some(state) = self.measurements.get(&measurement) else { return };
+        for socket in state.sockets.clone() {
             if let Some(Some((of, link @ Link::HeldBack))) = self.links.get_mut(socket as usize)
                 && *of == measurement
             {
@@ -144,24 +144,24 @@ impl Member {
 
     /// The rate allows more to be sent.
     pub(super) fn handle_rate_timer(&mut self, kernel: &mut Kernel, measurement: u32) {
-        let Some(it) = self.measurements.get_mut(&measurement) else { return };
-        it.is_timed = false;
+        let Some(state) = self.measurements.get_mut(&measurement) else { return };
+        state.is_timed = false;
         let now = kernel.instant();
-        let mut waiting = core::mem::take(&mut it.throttled);
+        let mut waiting = core::mem::take(&mut state.throttled);
         while let Some(socket) = waiting.pop_front() {
             self.flood(kernel, socket);
-            let it = self.measurements.get_mut(&measurement);
-            if it.is_none_or(|it| it.bucket.available_bytes(now) < RECORD_BYTES) {
+            let state = self.measurements.get_mut(&measurement);
+            if state.is_none_or(|state| state.bucket.available_bytes(now) < RECORD_BYTES) {
                 break;
             }
         }
-        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        let Some(state) = self.measurements.get_mut(&measurement) else { return };
         // The socket that has just sent is served after those that wait.
-        waiting.append(&mut it.throttled);
-        it.throttled = waiting;
-        if !it.throttled.is_empty() && !it.is_timed {
-            it.is_timed = true;
-            let at = it.bucket.available_at(RECORD_BYTES);
+        waiting.append(&mut state.throttled);
+        state.throttled = waiting;
+        if !state.throttled.is_empty() && !state.is_timed {
+            state.is_timed = true;
+            let at = state.bucket.available_at(RECORD_BYTES);
             self.timers.push(Reverse((at.as_nanos(), Timer::Rate(measurement))));
         }
     }
@@ -173,8 +173,8 @@ impl Member {
         else {
             return;
         };
-        let Some(it) = self.measurements.get_mut(measurement) else { return };
-        if !it.is_sending() {
+        let Some(state) = self.measurements.get_mut(measurement) else { return };
+        if !state.is_sending() {
             return;
         }
         while window.room_cells() >= window.batch_cells().min(124) {
@@ -184,14 +184,14 @@ impl Member {
                 kernel.socket_mut(socket).wants_room = true;
                 break;
             }
-            if it.bucket.available_bytes(now) < RECORD_BYTES {
+            if state.bucket.available_bytes(now) < RECORD_BYTES {
                 // Less than a record: a whole record later is better than fragments now.
-                if !it.throttled.contains(&socket) {
-                    it.throttled.push_back(socket);
+                if !state.throttled.contains(&socket) {
+                    state.throttled.push_back(socket);
                 }
-                if !it.is_timed {
-                    it.is_timed = true;
-                    let at = it.bucket.available_at(RECORD_BYTES);
+                if !state.is_timed {
+                    state.is_timed = true;
+                    let at = state.bucket.available_at(RECORD_BYTES);
                     self.timers.push(Reverse((at.as_nanos(), Timer::Rate(*measurement))));
                 }
                 break;
@@ -201,7 +201,7 @@ impl Member {
             }
             kernel.write_cells(socket, &mut self.record[..room]);
             window.handle_sent(now, u32::try_from(room).unwrap_or(0));
-            it.bucket.take(room as u64 * 514);
+            state.bucket.take(room as u64 * 514);
         }
         kernel.send(socket);
     }

@@ -77,7 +77,7 @@ impl Receiver {
         self.next += payload.bytes();
         deliver(payload);
         let Some(gaps) = &mut self.gaps else { return };
-        while let Some(first) = gaps.early.first_entry().filter(|it| *it.key() == self.next) {
+        while let Some(first) = gaps.early.first_entry().filter(|entry| *entry.key() == self.next) {
             let payload = first.remove();
             self.next += payload.bytes();
             deliver(payload);

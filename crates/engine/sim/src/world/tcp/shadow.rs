@@ -97,7 +97,7 @@ impl Sender {
             self.retransmits
                 .iter()
                 .flat_map(|retransmit| retransmit.iter())
-                .find(|it| it.2 == number)
+                .find(|flight| flight.2 == number)
         };
         let flight = self.flights.iter().find(|flight| flight.number == number);
         let Some((start, bytes)) = flight
@@ -174,8 +174,8 @@ impl Sender {
         if let Some(retransmits) = &mut self.retransmits {
             retransmits.make_contiguous().sort_unstable();
         }
-        let it = &mut self.shadow;
-        (it.duplicates, it.is_recovering) = (0, false);
-        it.timeout_ns = (2 * it.timeout_ns).min(RTO_MAX_NS);
+        let shadow = &mut self.shadow;
+        (shadow.duplicates, shadow.is_recovering) = (0, false);
+        shadow.timeout_ns = (2 * shadow.timeout_ns).min(RTO_MAX_NS);
     }
 }

@@ -96,7 +96,7 @@ fn a_shorter_rtt_gets_a_larger_share_of_a_bottleneck() {
     let down = Rate::from_mbit_per_s(20.0);
     for control in [Control::Cubic, Control::Reno] {
         let records = fetch(&[20, 160], 0.0, (down, control), (ENDLESS, 60, 3));
-        let [near, far] = [0, 1].map(|it| records[it].bytes as f64);
+        let [near, far] = [0, 1].map(|place| records[place].bytes as f64);
         assert!((1.2..10.0).contains(&(near / far)), "{control:?}: {}", near / far);
         let of_all = (near + far) * 8.0 / 60.0 / 20e6;
         assert!(of_all > 0.85, "{control:?}: {of_all} of the capacity is used");

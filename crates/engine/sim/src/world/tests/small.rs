@@ -120,7 +120,7 @@ impl Small {
         let net = Arc::new(net);
         let paths = Arc::new(Paths::new(&self.candidates));
         let here = |part: usize| -> Vec<HostId> {
-            (0..self.hosts.len()).filter(|it| it % parts == part).map(id).collect()
+            (0..self.hosts.len()).filter(|place| place % parts == part).map(id).collect()
         };
         let part = |part| Part::new(&self.hosts, &here(part), &net, &paths, seed);
         (0..parts).map(part).collect()

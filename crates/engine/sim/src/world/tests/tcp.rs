@@ -103,7 +103,8 @@ fn shadows_tcp_starts_with_two_segments_and_ignores_idle_times() {
 
 #[test]
 fn a_loss_costs_reno_more_than_cubic() {
-    let times = [Control::Cubic, Control::Reno].map(|it| transfer(it, 20_000_000, &[60, 200]).0);
+    let times =
+        [Control::Cubic, Control::Reno].map(|control| transfer(control, 20_000_000, &[60, 200]).0);
     let clean = transfer(Control::Cubic, 20_000_000, &[]).0;
     assert!(clean < times[0] && times[0] < times[1], "{clean} {times:?}");
 }
@@ -160,15 +161,15 @@ fn shadows_tcp_detects_a_loss_late_and_a_lost_retransmission_never() {
         let flights: Vec<Flight> = (0..7).map(|_| one(&mut sender, 10)).collect();
         let mut later = flights[1..].iter();
         let mut ack_next = |sender: &mut Sender| {
-            let number = later.next().map_or(0, |it| it.number);
+            let number = later.next().map_or(0, |flight| flight.number);
             sender.handle_ack(20, number, flights[0].start, 1 << 30);
             sender.take_flight(30, 1)
         };
         let after = (1..).find(|_| ack_next(&mut sender).is_some());
         let rto_at = sender.rto_at;
         // It is lost again. Earlier segments arrive, and one later one.
-        for it in &flights[1..] {
-            sender.handle_ack(40, it.number, flights[0].start, 1 << 30);
+        for flight in &flights[1..] {
+            sender.handle_ack(40, flight.number, flights[0].start, 1 << 30);
         }
         let after_it = one(&mut sender, 50);
         sender.handle_ack(60, after_it.number, flights[0].start, 1 << 30);
@@ -178,7 +179,7 @@ fn shadows_tcp_detects_a_loss_late_and_a_lost_retransmission_never() {
         if !is_noticed {
             let at = sender.rto_at;
             sender.handle_rto();
-            assert!(sender.take_flight(at, 1).is_some_and(|it| it.is_retransmit));
+            assert!(sender.take_flight(at, 1).is_some_and(|flight| flight.is_retransmit));
         }
         (after, is_noticed)
     };
@@ -197,7 +198,8 @@ fn shadow_repairs_one_loss_each_round_trip_and_linux_all_at_once() {
         let mut ack = |sender: &mut Sender, place: usize, number: u32, acked: u64| {
             sender.handle_ack(100, number, acked, 1 << 30);
             let retransmits = send_all(sender, 100);
-            let place_of = |it: &Flight| flights.iter().position(|old| old.start == it.start);
+            let place_of =
+                |flight: &Flight| flights.iter().position(|old| old.start == flight.start);
             repaired.extend(
                 retransmits
                     .iter()
@@ -263,13 +265,13 @@ fn shadows_window_starts_at_the_first_missing_byte_and_grows_during_recovery() {
     let hole =
         flights.iter().find(|flight| flight.start > flights[0].start + 10 * 1448).expect("one");
     let mut sent = Vec::new();
-    for it in flights[1..].iter().filter(|flight| flight.number != hole.number) {
-        sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
+    for flight in flights[1..].iter().filter(|flight| flight.number != hole.number) {
+        sender.handle_ack(200, flight.number, flights[0].start, 1 << 30);
         sent.extend(send_all(&mut sender, 200));
     }
     // Half of thirty are allowed, plus the number that have arrived.
     let (retransmits, new): (Vec<Flight>, Vec<Flight>) =
-        sent.iter().copied().partition(|it| it.is_retransmit);
+        sent.iter().copied().partition(|flight| flight.is_retransmit);
     assert_eq!(retransmits.len(), 1);
     assert!((8..=13).contains(&segments(&new)), "{new:?}");
     // The first hole is repaired. From the second on, more than half of the window is in flight: nothing may be
@@ -283,8 +285,8 @@ fn after_a_timeout_shadow_retransmits_the_first_missing_byte_first() {
     let mut sender = after_segments(Control::Shadow, 28);
     sender.write(1 << 20);
     let flights = send_all(&mut sender, 100);
-    for it in &flights[1..4] {
-        sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
+    for flight in &flights[1..4] {
+        sender.handle_ack(200, flight.number, flights[0].start, 1 << 30);
     }
     let retransmits = send_all(&mut sender, 200);
     assert!(
@@ -314,8 +316,8 @@ fn late_data_after_a_timeout_counts_as_a_loss_for_shadow() {
     sender.handle_rto();
     let retransmits = send_all(&mut sender, 2_000_000_000);
     // Of what is not sent again yet, since only ten packets are.
-    for it in &flights[12..15] {
-        sender.handle_ack(2_010_000_000, it.number, flights[0].start, 1 << 30);
+    for flight in &flights[12..15] {
+        sender.handle_ack(2_010_000_000, flight.number, flights[0].start, 1 << 30);
     }
     // Half of ten and one, and three.
     assert_eq!(sender.state().cwnd_segments, 9);
@@ -340,8 +342,8 @@ fn shadows_window_grows_by_a_packet_for_each_window_above_its_threshold() {
     }
     let before = segments(&sender);
     let flights = send_all(&mut sender, now + 100_000_000);
-    for it in &flights[1..] {
-        sender.handle_ack(now + 150_000_000, it.number, flights[0].start, 1 << 30);
+    for flight in &flights[1..] {
+        sender.handle_ack(now + 150_000_000, flight.number, flights[0].start, 1 << 30);
     }
     let retransmits = send_all(&mut sender, now + 150_000_000);
     assert_eq!(retransmits[0].start, flights[0].start);

@@ -20,9 +20,9 @@ const MEASURERS: [HostId; 2] = [HostId(5), HostId(6)];
 
 fn net(limit: Rate, coordinators: &[HostId]) -> Small {
     Small::new()
-        .relay(FAST, false, |it| {
-            it.limit = Some(RateLimit { rate: limit, burst_bytes: limit.as_byte_per_s() / 10 });
-            it.measured_by =
+        .relay(FAST, false, |relay| {
+            relay.limit = Some(RateLimit { rate: limit, burst_bytes: limit.as_byte_per_s() / 10 });
+            relay.measured_by =
                 coordinators.iter().map(|coordinator| coordinator_key(*coordinator)).collect();
         })
         .relay(FAST, false, |_| ())

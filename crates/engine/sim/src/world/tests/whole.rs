@@ -54,16 +54,18 @@ fn one_download(small: Small) -> f64 {
 fn the_bottleneck_limits_the_rate() {
     let narrow = Rate::from_bit_per_s(4_000_000);
     let open = |relay: usize| if relay == 1 { narrow } else { FAST };
-    let hosts = (0..3).fold(Small::new(), |it, place| it.relay(open(place), place == 2, |_| ()));
+    let hosts =
+        (0..3).fold(Small::new(), |small, place| small.relay(open(place), place == 2, |_| ()));
     let by_host = one_download(hosts);
     let limit = RateLimit { rate: narrow, burst_bytes: 100_000 };
     let limited = Small::new()
         .relay(FAST, false, |_| ())
-        .relay(FAST, false, |it| it.limit = Some(limit))
+        .relay(FAST, false, |relay| relay.limit = Some(limit))
         .relay(FAST, true, |_| ());
     let by_limit = one_download(limited);
     // 514 bytes every 1,028 µs.
-    let slow = |it: &mut crate::world::RelayConfig| it.cell_cost = Duration::from_micros(1028);
+    let slow =
+        |relay: &mut crate::world::RelayConfig| relay.cell_cost = Duration::from_micros(1028);
     let busy =
         Small::new().relay(FAST, false, |_| ()).relay(FAST, false, slow).relay(FAST, true, |_| ());
     let by_processor = one_download(busy);
@@ -80,16 +82,18 @@ fn with_hop_windows_cells_queue_at_the_source_and_not_at_the_bottleneck() {
     let limit = RateLimit { rate: Rate::from_bit_per_s(4_000_000), burst_bytes: 50_000 };
     // The mean delay of a cell at each relay, and the time of the download.
     let run = |windows: [Option<HopWindows>; 3]| {
-        let small = windows.into_iter().enumerate().fold(Small::new(), |it, (place, windows)| {
-            it.relay(FAST, place == 2, |relay| {
-                relay.limit = (place == 1).then_some(limit);
-                relay.hop_windows = windows.map(|it| it.flows(SchedulerConfig::INTERVAL));
-            })
-        });
+        let small =
+            windows.into_iter().enumerate().fold(Small::new(), |small, (place, windows)| {
+                small.relay(FAST, place == 2, |relay| {
+                    relay.limit = (place == 1).then_some(limit);
+                    relay.hop_windows =
+                        windows.map(|windows| windows.flows(SchedulerConfig::INTERVAL));
+                })
+            });
         let result = small.fetcher(4 * MIB, 1).run(60, 1, 3);
         let waits = |relay: usize| {
-            let it = &result.figures[relay];
-            it.waited_cell_s * 514.0 / it.relayed_bytes as f64
+            let figures = &result.figures[relay];
+            figures.waited_cell_s * 514.0 / figures.relayed_bytes as f64
         };
         ([1, 2, 3].map(waits), last_s(&result.records[0]))
     };
@@ -115,15 +119,15 @@ fn data_queues_in_kernels_with_vanilla_and_in_circuit_queues_with_kist() {
         let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
             FAST,
             true,
-            |it| it.scheduler = scheduler,
+            |relay| relay.scheduler = scheduler,
         );
         for _ in 0..6 {
             small = small.fetcher(4 * MIB, 1);
         }
         let result = small.run(20, 1, 5);
-        let it = &result.figures[3];
-        [it.waited_cell_s, it.kernel_waited_cell_s]
-            .map(|waited| waited * 514.0 / it.relayed_bytes as f64)
+        let figures = &result.figures[3];
+        [figures.waited_cell_s, figures.kernel_waited_cell_s]
+            .map(|waited| waited * 514.0 / figures.relayed_bytes as f64)
     };
     let [queues, kernel] = run(SchedulerConfig::vanilla());
     let [queues_of_kist, kernel_of_kist] = run(SchedulerConfig::kist(SchedulerConfig::INTERVAL));
@@ -150,7 +154,7 @@ fn clients_share_a_bottleneck_relay_equally() {
     let times: Vec<f64> = records.iter().map(last_s).collect();
     assert_eq!(times.len(), 4);
     let (least, most) =
-        times.iter().fold((f64::MAX, 0.0f64), |(a, b), it| (a.min(*it), b.max(*it)));
+        times.iter().fold((f64::MAX, 0.0f64), |(a, b), time| (a.min(*time), b.max(*time)));
     assert!(least > 14.0 && most < 22.0, "{times:?}");
 }
 
@@ -168,7 +172,7 @@ fn streams_follow_their_traffic_model() {
 #[test]
 fn a_download_is_aborted_at_its_timeout() {
     let slow = Rate::from_bit_per_s(100_000);
-    let small = (0..3).fold(Small::new(), |it, place| it.relay(slow, place == 2, |_| ()));
+    let small = (0..3).fold(Small::new(), |small, place| small.relay(slow, place == 2, |_| ()));
     let records = small.fetcher(8 * MIB, 1).run(150, 1, 9).records;
     let endings: Vec<Ending> = records.iter().map(|record| record.ending).collect();
     assert_eq!(endings, [Ending::TimedOut]);

@@ -68,7 +68,7 @@ fn load_moves_to_measurers_without_a_bottleneck() {
     let estimate = estimate(lab.run(&mut measurement));
     assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 2), "{estimate}");
     assert!(estimate.capacity > mbit(199.9), "{estimate}");
-    let first = lab.log.iter().find(|it| it.starts_with("prepare 1")).unwrap();
+    let first = lab.log.iter().find(|line| line.starts_with("prepare 1")).unwrap();
     assert_eq!(first, "prepare 1: 490.62 Mbit/s + 100.00 Mbit/s", "{:?}", lab.log);
 }
 

@@ -107,10 +107,10 @@ impl Lab {
                             measurement.handle_failure(now, None, reason);
                         }
                         let is_heard = self.never_ready_in != Some(round);
-                        for it in assignments.iter().filter(|_| is_heard) {
-                            if self.never_ready != Some(it.measurer.0) {
-                                let open = it.sockets * self.open_percent / 100;
-                                measurement.handle_ready(now, it.measurer, round, open);
+                        for assignment in assignments.iter().filter(|_| is_heard) {
+                            if self.never_ready != Some(assignment.measurer.0) {
+                                let open = assignment.sockets * self.open_percent / 100;
+                                measurement.handle_ready(now, assignment.measurer, round, open);
                             }
                         }
                         prepared = assignments;
@@ -138,9 +138,11 @@ impl Lab {
         let mut now = start;
         for second in 0..measurement.params().round_s() {
             now += Duration::from_secs(1);
-            let deaf = |it: &&Assignment| self.deaf != Some(it.measurer.0);
+            let deaf = |assignment: &&Assignment| self.deaf != Some(assignment.measurer.0);
             let is_half = held_back_s.is_some_and(|from| second < from);
-            let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
+            let sockets = |assignment: &Assignment| {
+                assignment.sockets - if is_half { assignment.sockets / 2 } else { 0 }
+            };
             let open: u64 =
                 assignments.iter().map(|assignment| u64::from(sockets(assignment))).sum();
             let more = if self.is_settling { 8 >> (second / 4).min(4) } else { 0 };
@@ -164,27 +166,30 @@ impl Lab {
                 .iter()
                 .filter(|assignment| assignment.measurer.0 == narrow)
                 .zip(self.narrow)
-                .map(|(it, (_, most, _))| (bytes(it), part(relayed, bytes(it), load).min(most)))
+                .map(|(assignment, (_, most, _))| {
+                    (bytes(assignment), part(relayed, bytes(assignment), load).min(most))
+                })
                 .next();
             let (held_load, held_got) = held.unwrap_or_default();
             let others_load = load - held_load;
             let others = (relayed - held_got).min(others_load);
-            for it in assignments {
-                let is_narrow = it.measurer.0 == narrow;
-                let share = if is_narrow { held_got } else { part(others, bytes(it), others_load) };
-                let share = if deaf(&it) { share } else { 0 };
+            for assignment in assignments {
+                let is_narrow = assignment.measurer.0 == narrow;
+                let share =
+                    if is_narrow { held_got } else { part(others, bytes(assignment), others_load) };
+                let share = if deaf(&assignment) { share } else { 0 };
                 if let Some(percent) = self.reported_percent {
-                    measurement.handle_sent_back(round, it.measurer, share * percent / 100);
+                    measurement.handle_sent_back(round, assignment.measurer, share * percent / 100);
                 }
-                let claimed = self.claims.filter(|liar| liar.0 == it.measurer.0);
+                let claimed = self.claims.filter(|liar| liar.0 == assignment.measurer.0);
                 let share = claimed.map_or(share, |liar| liar.1);
                 let own =
                     self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |narrow| narrow.2);
                 let wait = self.relays_queue + own;
-                if self.busy == Some(it.measurer.0) {
-                    measurement.handle_busy(it.measurer, round, 1.0);
+                if self.busy == Some(assignment.measurer.0) {
+                    measurement.handle_busy(assignment.measurer, round, 1.0);
                 }
-                if self.unreported != Some((it.measurer.0, second)) {
+                if self.unreported != Some((assignment.measurer.0, second)) {
                     let report = SecondReport {
                         round,
                         second,
@@ -193,7 +198,8 @@ impl Lab {
                         account: self
                             .rtt
                             .map(|rtt| {
-                                let farther = self.farther.filter(|far| far.0 == it.measurer.0);
+                                let farther =
+                                    self.farther.filter(|far| far.0 == assignment.measurer.0);
                                 let rtt = farther.map_or(rtt, |far| far.1);
                                 let (min_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
                                 // All queued data waits on the path.
@@ -207,7 +213,7 @@ impl Lab {
                             })
                             .or_else(|| (share == 0).then(in_reach)),
                     };
-                    measurement.handle_second(now, it.measurer, report);
+                    measurement.handle_second(now, assignment.measurer, report);
                 }
             }
             if measurement.mode() == Mode::Echo {

@@ -17,7 +17,7 @@ fn over(capacity: f64, per_socket: f64) -> Lab {
 }
 
 fn sockets(lab: &Lab) -> usize {
-    lab.log.iter().filter(|it| it.starts_with("start")).count()
+    lab.log.iter().filter(|line| line.starts_with("start")).count()
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_turn_limited_by_the_path_is_followed_by_one_with_more_sockets_even_for_the_
     let outcome = over(60.0, 4.5).run(&mut measurement);
     let next =
         estimate(outcome.clone()).inconclusive.and_then(|inconclusive| inconclusive.next_turn());
-    assert_eq!(next.map(|it| (it.round, it.widening)), Some((2, 4)));
+    assert_eq!(next.map(|turn| (turn.round, turn.widening)), Some((2, 4)));
     assert!(!campaign.handle_outcome(relay, &outcome).is_over);
-    assert_eq!(campaign.poll_launch().map(|it| it.turn), next);
+    assert_eq!(campaign.poll_launch().map(|launch| launch.turn), next);
 }
 
 #[test]

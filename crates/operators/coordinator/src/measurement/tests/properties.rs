@@ -61,8 +61,13 @@ impl Run {
         let (round, now) = (self.measurement.round(), self.now);
         match op {
             Op::AllReady if matches!(self.measurement.phase, Phase::Preparing { .. }) => {
-                for it in self.participants() {
-                    self.measurement.handle_ready(now, it.measurer, round, it.sockets);
+                for assignment in self.participants() {
+                    self.measurement.handle_ready(
+                        now,
+                        assignment.measurer,
+                        round,
+                        assignment.sockets,
+                    );
                 }
             }
             Op::AllReady => {}
@@ -104,8 +109,8 @@ impl Run {
         self.next.1 += 1;
         self.now += Duration::from_secs(1);
         let report = SecondReport { round, second, bytes, checked_cells: 1, account: None };
-        for it in self.participants() {
-            self.measurement.handle_second(self.now, it.measurer, report);
+        for assignment in self.participants() {
+            self.measurement.handle_second(self.now, assignment.measurer, report);
         }
         if self.measurement.mode() == Mode::Echo {
             self.measurement.handle_client_second(self.now, round, second, bytes / 2);
@@ -149,14 +154,14 @@ proptest! {
         for round in 1..=*round {
             let place = |what: &dyn Fn(&Action) -> bool| {
                 let places: Vec<_> = run.actions.iter().enumerate()
-                    .filter(|(_, it)| what(it)).map(|(place, _)| place).collect();
+                    .filter(|(_, action)| what(action)).map(|(place, _)| place).collect();
                 places
             };
-            let prepared = place(&|it| matches!(it, Action::Prepare { round: r, .. } if *r == round));
-            let started = place(&|it| *it == Action::Start { round });
-            let stopped = place(&|it| *it == Action::Stop { round });
+            let prepared = place(&|action| matches!(action, Action::Prepare { round: r, .. } if *r == round));
+            let started = place(&|action| *action == Action::Start { round });
+            let stopped = place(&|action| *action == Action::Stop { round });
             prop_assert!(prepared.len() == 1 && started.len() <= 1 && stopped.len() == 1);
-            prop_assert!(started.iter().all(|it| prepared[0] < *it && *it < stopped[0]));
+            prop_assert!(started.iter().all(|place| prepared[0] < *place && *place < stopped[0]));
             prop_assert!(prepared[0] < stopped[0]);
         }
         if let Some(estimate) = outcome.estimate() {

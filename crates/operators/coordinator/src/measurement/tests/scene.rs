@@ -32,7 +32,7 @@ pub(super) struct Path {
 
 impl Path {
     /// A path of this length without loss, from a host of its own.
-    pub(super) fn of(host: u32, rtt_ms: u64) -> Self {
+    pub(super) fn new(host: u32, rtt_ms: u64) -> Self {
         Self { host, rtt_ms, loss_ppm: 0, bottleneck: None }
     }
 
@@ -63,7 +63,7 @@ const QUEUE_LOSS_PPM: u64 = 1000;
 fn fill(wants: &[(f64, f64)], whole: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wants.len()).collect();
     order.sort_by(|a, b| (wants[*a].0 / wants[*a].1).total_cmp(&(wants[*b].0 / wants[*b].1)));
-    let mut weights: f64 = wants.iter().map(|it| it.1).sum();
+    let mut weights: f64 = wants.iter().map(|(_, weight)| *weight).sum();
     let (mut left, mut got) = (whole, vec![0.0; wants.len()]);
     for place in order {
         let (want, weight) = wants[place];
@@ -82,7 +82,7 @@ fn whole(number: f64) -> u64 {
 
 impl Scene {
     /// A relay of this capacity, seen over these paths.
-    pub(super) fn of(capacity: f64, paths: &[Path]) -> Self {
+    pub(super) fn new(capacity: f64, paths: &[Path]) -> Self {
         Self { capacity: mbit(capacity), is_link: false, paths: paths.to_vec(), host_link: None }
     }
 
@@ -93,8 +93,13 @@ impl Scene {
         loop {
             match measurement.poll_action() {
                 Some(Action::Prepare { round, assignments, held_back_s, .. }) => {
-                    for it in &assignments {
-                        measurement.handle_ready(now, it.measurer, round, it.sockets);
+                    for assignment in &assignments {
+                        measurement.handle_ready(
+                            now,
+                            assignment.measurer,
+                            round,
+                            assignment.sockets,
+                        );
                     }
                     prepared = (assignments, held_back_s);
                 }
@@ -130,26 +135,29 @@ impl Scene {
             .iter()
             .map(|assignment| self.paths[members[assignment.measurer.0]])
             .collect();
-        let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
+        let sockets = |assignment: &Assignment| {
+            assignment.sockets - if is_half { assignment.sockets / 2 } else { 0 }
+        };
         let weights: Vec<f64> =
             assignments.iter().map(|assignment| f64::from(sockets(assignment))).collect();
         // On its own path.
         let mut wants: Vec<(f64, f64)> = vec![];
-        for ((it, path), weight) in assignments.iter().zip(&paths).zip(&weights) {
+        for ((assignment, path), weight) in assignments.iter().zip(&paths).zip(&weights) {
             let narrow = path
                 .bottleneck
                 .map_or(f64::INFINITY, |bottleneck| bottleneck.0.as_byte_per_s() as f64);
-            let assigned = it.rate.as_byte_per_s() as f64;
+            let assigned = assignment.rate.as_byte_per_s() as f64;
             wants.push((assigned.min(path.per_socket() * weight).min(narrow), *weight));
         }
         // On the link that it shares with others of its host.
         let is_at = |path: &Path| self.host_link.is_some_and(|link| link.0 == path.host);
         let mut is_link_full = false;
         if let Some((_, rate)) = self.host_link {
-            let places: Vec<usize> = (0..paths.len()).filter(|it| is_at(&paths[*it])).collect();
+            let places: Vec<usize> =
+                (0..paths.len()).filter(|place| is_at(&paths[*place])).collect();
             let theirs: Vec<(f64, f64)> = places.iter().map(|place| wants[*place]).collect();
             let whole = rate.as_byte_per_s() as f64;
-            is_link_full = theirs.iter().map(|it| it.0).sum::<f64>() > whole;
+            is_link_full = theirs.iter().map(|(want, _)| *want).sum::<f64>() > whole;
             for (place, got) in places.into_iter().zip(fill(&theirs, whole)) {
                 wants[place].0 = got;
             }
@@ -160,9 +168,10 @@ impl Scene {
             }
         }
         let capacity = self.capacity.as_byte_per_s() as f64;
-        let is_full = wants.iter().map(|it| it.0).sum::<f64>() > capacity;
+        let is_full = wants.iter().map(|(want, _)| *want).sum::<f64>() > capacity;
         let all = fill(&wants, capacity);
-        for (((it, path), want), got) in assignments.iter().zip(&paths).zip(&wants).zip(all) {
+        for (((assignment, path), want), got) in assignments.iter().zip(&paths).zip(&wants).zip(all)
+        {
             let is_kept_back = got < 0.999 * want.0;
             let narrow =
                 path.bottleneck.filter(|(rate, _)| got >= 0.95 * rate.as_byte_per_s() as f64);
@@ -173,14 +182,14 @@ impl Scene {
             let is_at_relay = kind == Some(Kind::ReturnPath) || (is_kept_back && !self.is_link);
             let loss_ppm = match kind {
                 Some(Kind::Policer) => {
-                    let window = got * path.rtt_ms as f64 / 1000.0 / f64::from(sockets(it));
+                    let window = got * path.rtt_ms as f64 / 1000.0 / f64::from(sockets(assignment));
                     whole((1.22 * 1448.0 / window).powi(2).min(0.1) * 1e6)
                 }
                 _ if is_queued => QUEUE_LOSS_PPM,
                 _ => path.loss_ppm,
             };
             let min_rtt = Duration::from_millis(path.rtt_ms);
-            let is_throttled = got >= 0.98 * it.rate.as_byte_per_s() as f64;
+            let is_throttled = got >= 0.98 * assignment.rate.as_byte_per_s() as f64;
             let time = Duration::from_secs(1);
             let bytes = whole(got);
             let account = Account {
@@ -197,7 +206,7 @@ impl Scene {
             };
             let account = Some(account);
             let report = SecondReport { round, second, bytes, checked_cells: 1, account };
-            measurement.handle_second(now, it.measurer, report);
+            measurement.handle_second(now, assignment.measurer, report);
         }
         if measurement.mode() == Mode::Echo {
             measurement.handle_client_second(now, round, second, 0);

@@ -128,7 +128,10 @@ fn a_relay_that_declines_another_round_keeps_the_estimate_of_the_previous_one() 
     let Some(Inconclusive::LoadTooSmall { next }) = estimate.inconclusive else { panic!() };
     assert_eq!(next.round, 3);
     let record = record(&alone, &outcome);
-    assert_eq!((record.rounds.len(), record.decisive_round().map(|it| it.number)), (3, Some(2)));
+    assert_eq!(
+        (record.rounds.len(), record.decisive_round().map(|round| round.number)),
+        (3, Some(2))
+    );
     // Attributed failures keep their attribution.
     let mut alone = measurement(Mode::Echo, 10.0, &[10_000.0]);
     lab.rounds_allowed = None;

@@ -50,14 +50,17 @@ impl Found {
         let capacity = scene.capacity.as_mbit_per_s();
         let ratio = estimate.capacity.as_mbit_per_s() / capacity;
         let rounds = measurement.course().rounds;
-        let mut named = rounds.iter().flat_map(|round| &round.bottlenecks).map(|it| it.measurer.0);
-        let others = team.iter().enumerate().filter(|it| Some(it.0) != narrow);
+        let mut named = rounds
+            .iter()
+            .flat_map(|round| &round.bottlenecks)
+            .map(|bottleneck| bottleneck.measurer.0);
+        let others = team.iter().enumerate().filter(|(place, _)| Some(*place) != narrow);
         let is_enough = others.map(|other| other.1).sum::<f64>() > 3.0 * capacity;
         let is_wrong = estimate.is_conclusive() && !(0.9..=1.05).contains(&ratio);
         self.scenes += 1;
         self.conclusive += u32::from(estimate.is_conclusive());
         self.wrong += u32::from(is_wrong);
-        self.misnamed += u32::from(named.any(|it| Some(it) != narrow.or(losing)));
+        self.misnamed += u32::from(named.any(|measurer| Some(measurer) != narrow.or(losing)));
         self.wasted += u32::from(!estimate.is_conclusive() && is_enough);
         is_wrong
     }
@@ -68,9 +71,9 @@ fn each_scene(mut visit: impl FnMut(&Scene, f64, &[f64])) {
     for team in TEAMS {
         for rtts_ms in RTTS_MS {
             for relay in RELAYS {
-                let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::of(host, rtt_ms));
+                let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::new(host, rtt_ms));
                 let paths: Vec<Path> = paths.take(team.len()).collect();
-                let scene = Scene::of(relay, &paths);
+                let scene = Scene::new(relay, &paths);
                 GUESSES.iter().for_each(|guess| visit(&scene, guess * relay, team));
             }
         }
@@ -82,9 +85,9 @@ fn a_bottleneck_of_one_measurer_is_not_taken_for_the_relays_unless_it_has_no_que
  {
     let mut all: BTreeMap<&str, Found> = BTreeMap::new();
     each_scene(|clear, guess, team| {
-        for (place, kind) in (0..team.len())
-            .flat_map(|place| [Kind::Queue, Kind::Policer, Kind::ReturnPath].map(|it| (place, it)))
-        {
+        for (place, kind) in (0..team.len()).flat_map(|place| {
+            [Kind::Queue, Kind::Policer, Kind::ReturnPath].map(|kind| (place, kind))
+        }) {
             for share in [0.05, 0.2, 0.5] {
                 let mut scene = clear.clone();
                 let narrow = scene.capacity.scaled(share);
@@ -96,7 +99,8 @@ fn a_bottleneck_of_one_measurer_is_not_taken_for_the_relays_unless_it_has_no_que
                 };
                 let is_wrong = all.entry(name).or_default().add(&scene, guess, team, Some(place));
                 // If no other has as much as it gets back, there is nothing to compare with.
-                let others = (0..team.len()).filter(|it| *it != place).map(|it| team[it]);
+                let others =
+                    (0..team.len()).filter(|other| *other != place).map(|other| team[other]);
                 let is_incomparable = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
                 let may_be_wrong = kind != Kind::Queue && is_incomparable;
                 assert!(!is_wrong || may_be_wrong, "{name}: {guess} Mbit/s, {team:?}, {scene:?}");
@@ -104,8 +108,8 @@ fn a_bottleneck_of_one_measurer_is_not_taken_for_the_relays_unless_it_has_no_que
         }
     });
     println!("{all:#?}");
-    assert!(all.values().all(|it| it.misnamed == 0 && it.wasted == 0), "{all:#?}");
-    assert!(all.values().all(|it| it.conclusive > it.scenes / 2), "{all:#?}");
+    assert!(all.values().all(|found| found.misnamed == 0 && found.wasted == 0), "{all:#?}");
+    assert!(all.values().all(|found| found.conclusive > found.scenes / 2), "{all:#?}");
 }
 
 #[test]
@@ -127,5 +131,5 @@ fn if_only_the_relay_is_a_bottleneck_no_measurer_is_named_and_no_measurement_is_
         }
     });
     println!("{all:#?}");
-    assert!(all.values().all(|it| it.misnamed == 0 && it.wasted == 0), "{all:#?}");
+    assert!(all.values().all(|found| found.misnamed == 0 && found.wasted == 0), "{all:#?}");
 }

@@ -76,7 +76,7 @@ fn with_seconds(number: u8, started_unix_s: u64) -> Finished {
 
 fn begin(relays: &[(u8, u8)]) -> Groups {
     let mut groups = Groups::default();
-    let relays: Vec<_> = relays.iter().map(|(it, host)| (relay(*it), id(*host))).collect();
+    let relays: Vec<_> = relays.iter().map(|(number, host)| (relay(*number), id(*host))).collect();
     groups.begin(&relays);
     groups
 }
@@ -91,7 +91,7 @@ const fn at(seconds: u64) -> Instant {
 
 /// These relays become ready at this second, and can wait until a minute. Returns the relays that start.
 fn ready(groups: &mut Groups, relays: &[u8], seconds: u64) -> Vec<RelayIndex> {
-    relays.iter().for_each(|it| groups.handle_ready(relay(*it), at(60)));
+    relays.iter().for_each(|number| groups.handle_ready(relay(*number), at(60)));
     groups.poll_start(at(seconds))
 }
 
@@ -127,11 +127,11 @@ fn the_results_of_a_host_are_settled_when_its_last_relay_has_ended() {
     assert!(groups.end(finished(1)).is_empty() && groups.end(finished(3)).is_empty());
     let settled = groups.end(finished(2));
     assert_eq!(settled.len(), 3);
-    for it in &settled {
+    for measurement in &settled {
         // They did not start together: the largest result is that of the host.
-        let shared = it.record.shared.map(|shared| (shared.relays, shared.machine));
+        let shared = measurement.record.shared.map(|shared| (shared.relays, shared.machine));
         assert_eq!(shared, Some((3, capacity())));
-        assert_eq!(it.record.capacity(), Some(capacity().scaled(1.0 / 3.0)));
+        assert_eq!(measurement.record.capacity(), Some(capacity().scaled(1.0 / 3.0)));
     }
     assert!(groups.group_of.is_empty() && groups.groups.is_empty());
 }
@@ -145,7 +145,9 @@ fn a_divided_result_is_not_limited_again_because_of_different_end_times() {
     late.record.ended_unix_s += 60;
     assert!(groups.end(finished(1)).is_empty());
     let settled = groups.end(late);
-    let rate = |it: &Finished| (it.record.ended_unix_s, it.record.capacity().expect("measured"));
+    let rate = |measurement: &Finished| {
+        (measurement.record.ended_unix_s, measurement.record.capacity().expect("measured"))
+    };
     let mut rates: Vec<_> = settled.iter().map(rate).collect();
     assert_eq!(rates, [(ENDED + 60, capacity().scaled(0.5)); 2]);
     fit_machine(&mut rates, Duration::from_secs(15), BEGUN);
@@ -163,10 +165,10 @@ fn if_one_relay_is_repeated_so_is_its_group() {
         assert!(groups.end(with_seconds(2, BEGUN)).is_empty());
         let mut settled = groups.end(last);
         let all_have_what_they_showed =
-            settled.iter().all(|it| it.record.capacity() == Some(capacity()));
+            settled.iter().all(|measurement| measurement.record.capacity() == Some(capacity()));
         assert!(all_have_what_they_showed, "each had it at the same time as the others");
         repeat_together(&mut settled);
-        let rounds = settled.iter().map(|it| it.follows.map(|turn| turn.round));
+        let rounds = settled.iter().map(|measurement| measurement.follows.map(|turn| turn.round));
         assert_eq!(rounds.collect::<Vec<_>>(), vec![is_first.then_some(2); 3]);
     }
 }
@@ -185,11 +187,16 @@ fn a_relay_of_another_host_that_started_separately_keeps_its_result() {
     // 1 and 2 share an address; 3 is of their family, at another address.
     let mut groups = begin(&[(1, 1), (2, 1), (3, 3)]);
     assert!(groups.end(finished(1)).is_empty() && groups.end(finished(2)).is_empty());
-    for it in groups.end(finished(3)) {
-        let is_alone = it.relay == relay(3);
-        assert_eq!(it.record.shared.is_none(), is_alone, "{:?}", it.record.shared);
+    for measurement in groups.end(finished(3)) {
+        let is_alone = measurement.relay == relay(3);
+        assert_eq!(
+            measurement.record.shared.is_none(),
+            is_alone,
+            "{:?}",
+            measurement.record.shared
+        );
         let part = if is_alone { capacity() } else { capacity().scaled(0.5) };
-        assert_eq!(it.record.capacity(), Some(part));
+        assert_eq!(measurement.record.capacity(), Some(part));
     }
 }
 
@@ -203,10 +210,10 @@ fn a_late_relay_takes_nothing_from_relays_that_started_together() {
     assert_eq!(ready(&mut groups, &[3], 2), [relay(3)]);
     assert!(groups.end(with_seconds(1, BEGUN)).is_empty());
     assert!(groups.end(with_seconds(2, BEGUN)).is_empty());
-    for it in groups.end(with_seconds(3, BEGUN)) {
-        assert_eq!(it.record.capacity(), Some(capacity()));
-        let relays = it.record.shared.map(|shared| (shared.relays, shared.is_aligned));
-        assert_eq!(relays, (it.relay != relay(3)).then_some((2, true)));
+    for measurement in groups.end(with_seconds(3, BEGUN)) {
+        assert_eq!(measurement.record.capacity(), Some(capacity()));
+        let relays = measurement.record.shared.map(|shared| (shared.relays, shared.is_aligned));
+        assert_eq!(relays, (measurement.relay != relay(3)).then_some((2, true)));
     }
 }
 
@@ -218,9 +225,9 @@ fn a_late_relay_at_the_same_address_takes_nothing_from_one_on_time() {
     assert_eq!(groups.poll_start(at(0)), [relay(1)], "it can wait no longer");
     assert_eq!(ready(&mut groups, &[2], 20), [relay(2)]);
     assert!(groups.end(with_seconds(2, BEGUN + 20)).is_empty());
-    for it in groups.end(with_seconds(1, BEGUN)) {
-        let is_late = it.relay == relay(2);
+    for measurement in groups.end(with_seconds(1, BEGUN)) {
+        let is_late = measurement.relay == relay(2);
         let expected = (!is_late).then_some(capacity());
-        assert_eq!(it.record.capacity(), expected, "{}", it.record);
+        assert_eq!(measurement.record.capacity(), expected, "{}", measurement.record);
     }
 }

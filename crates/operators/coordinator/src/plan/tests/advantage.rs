@@ -14,7 +14,7 @@ fn network() -> Vec<Machine> {
 
 /// The relays need nearly all of its capacity.
 fn teams() -> [TeamRoom; 1] {
-    let needed: Rate = network().iter().map(|it| it.guess().scaled(F)).sum();
+    let needed: Rate = network().iter().map(|machine| machine.guess().scaled(F)).sum();
     [TeamRoom::of(needed.scaled(1.15 / f64::from(SLOTS)))]
 }
 

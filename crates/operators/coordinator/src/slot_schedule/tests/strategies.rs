@@ -57,7 +57,7 @@ fn simulate_years(strategy: Strategy, rules: Rules) -> Gain {
     let (mut weight, mut fast_slots, mut measured, mut accepted) = (0.0, 0u64, 0u64, 0u64);
     for day in 0..DAYS {
         let begin = day * DAY_S;
-        let last = history.last(relay).map(|it| it.measured_unix_s);
+        let last = history.last(relay).map(|estimate| estimate.measured_unix_s);
         let holds = history.kept(&policy, relay, None, begin).is_some();
         let due_by = match last {
             Some(at) if holds && at + DAY_S >= begin => None,
@@ -88,7 +88,8 @@ fn simulate_years(strategy: Strategy, rules: Rules) -> Gain {
                     continue;
                 }
                 (count, measured) = (count + 1, measured + 1);
-                let age = history.last(relay).map_or(u64::MAX, |it| now - it.measured_unix_s);
+                let age =
+                    history.last(relay).map_or(u64::MAX, |estimate| now - estimate.measured_unix_s);
                 let accepts = match strategy {
                     Strategy::Honest | Strategy::FastUntilMeasured(_) => true,
                     Strategy::SometimesBusy(percent) => (count * 7919) % 100 >= percent,
@@ -126,7 +127,7 @@ fn simulate_years(strategy: Strategy, rules: Rules) -> Gain {
             }
             let kept = history
                 .kept(&policy, relay, None, now + 1)
-                .map_or(0.0, |it| it.capacity.as_mbit_per_s());
+                .map_or(0.0, |estimate| estimate.capacity.as_mbit_per_s());
             weight += kept / fast.as_mbit_per_s();
             fast_slots += u64::from(is_fast);
         }
@@ -150,8 +151,8 @@ fn due_slot(last: u64, begin: u64) -> Option<u32> {
 /// The strategies that are run by both rules.
 fn both(name: &str, strategy: Strategy) -> (Gain, Gain) {
     let gains = [Rules::Before, Rules::Now].map(|rules| simulate_years(strategy, rules));
-    for (rules, it) in ["before", "now"].iter().zip(gains) {
-        let Gain { weight, fast, measured, accepted } = it;
+    for (rules, gain) in ["before", "now"].iter().zip(gains) {
+        let Gain { weight, fast, measured, accepted } = gain;
         println!(
             "{name:42} {rules:6} weight {weight:5.3}, fast {fast:5.3}, not served {:5.3}, {measured:4.2} a day, {accepted:4.2} accepted",
             weight - fast
@@ -197,7 +198,7 @@ fn a_relay_that_declines_more_than_half_of_its_measurements_loses_weight() {
     ] {
         let (before, now) = both(name, strategy);
         assert!(before.weight >= before_min && now.weight <= now_max, "{name}: {before:?} {now:?}");
-        let each = |it: Gain| it.weight / it.accepted.max(1e-9);
+        let each = |gain: Gain| gain.weight / gain.accepted.max(1e-9);
         assert!(
             each(now) <= each(before),
             "weight for each measurement that it accepts: {name}: {before:?} {now:?}"
@@ -240,7 +241,7 @@ fn deadlines_of_one_coordinator_do_not_change_other_slots() {
         );
         let is_in_time =
             |number: u8| ours.iter().any(|(slot, relay)| *slot <= 20 && *relay == id(number));
-        assert!((1..20).all(|it| is_in_time(3 * it)));
+        assert!((1..20).all(|number| is_in_time(3 * number)));
     }
 }
 

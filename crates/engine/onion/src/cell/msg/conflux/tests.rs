@@ -28,7 +28,7 @@ fn link_has_the_layout_of_proposal_329() {
     assert_eq!((data.len(), &data[50..]), (53, &[3, 7, 3][..]), "padding to other implementations");
     // Version 0.1.0 sent 2 without a first leg: with such a peer there is no retransmission.
     data[50] = 2;
-    assert_eq!(ConfluxLink::parse(&data).map(|it| it.resumes), Ok(false));
+    assert_eq!(ConfluxLink::parse(&data).map(|link| link.resumes), Ok(false));
 }
 
 #[test]

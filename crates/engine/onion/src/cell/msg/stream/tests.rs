@@ -87,7 +87,7 @@ proptest! {
             (Resolved::Error, 0),
             (Resolved::TransientError, 1),
         ];
-        let data = encoded(|out| answers.iter().for_each(|(it, ttl_s)| it.encode_into(*ttl_s, out)));
+        let data = encoded(|out| answers.iter().for_each(|(answer, ttl_s)| answer.encode_into(*ttl_s, out)));
         prop_assert_eq!(Resolved::parse(&data), Ok(answers));
     }
 

@@ -144,7 +144,7 @@ fn cells_from_a_relay_match_the_reference() {
 fn cells_from_a_client_match_the_reference() {
     for case in cases("client") {
         let states = |words: &[&'static str]| {
-            let words = words.chunks(3).map(|it| [it[0], it[1], it[2]]);
+            let words = words.chunks(3).map(|chunk| [chunk[0], chunk[1], chunk[2]]);
             words.map(state).collect::<Vec<_>>()
         };
         let (mut found, expected) = (states(&case[..9]), states(&case[12..21]));

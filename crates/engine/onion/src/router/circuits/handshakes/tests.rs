@@ -82,18 +82,18 @@ proptest! {
                 }
                 2 => {
                     let expected = next(&mut handshakes);
-                    model.retain(|it| Some(*it) != expected);
+                    model.retain(|circuit| Some(*circuit) != expected);
                     if let Some(expected) = expected {
                         handshakes.cancel(expected);
                     }
                 }
                 3 if circ_id == 0 => {
                     handshakes.cancel_link(ConnId(conn));
-                    model.retain(|it| it.conn != ConnId(conn));
+                    model.retain(|circuit| circuit.conn != ConnId(conn));
                 }
                 3 => {
                     handshakes.cancel(at(conn, circ_id));
-                    model.retain(|it| *it != at(conn, circ_id));
+                    model.retain(|circuit| *circuit != at(conn, circ_id));
                 }
                 _ => {}
             }
@@ -104,7 +104,7 @@ proptest! {
                 handshakes.waiting.iter().map(|(requester, queue)| (queue.len(), *requester)).collect();
             prop_assert_eq!(&counts, &handshakes.by_count);
             prop_assert_eq!(counts.iter().map(|(count, _)| count).sum::<usize>(), handshakes.len());
-            prop_assert!(model.iter().all(|it| handshakes.contains(*it)));
+            prop_assert!(model.iter().all(|circuit| handshakes.contains(*circuit)));
             prop_assert_eq!(model.len(), handshakes.known.len());
         }
         while next(&mut handshakes).is_some() {}
@@ -147,7 +147,7 @@ fn sent<S: CellModel, C: Behavior<S>>(
     conn: ConnId,
 ) -> Vec<(CircId, Command, Vec<u8>)> {
     core::iter::from_fn(|| relay.poll_control(START, conn))
-        .map(|it| (it.circ_id, it.command, it.body.to_vec()))
+        .map(|cell| (cell.circ_id, cell.command, cell.body.to_vec()))
         .collect()
 }
 
@@ -155,7 +155,7 @@ fn check_that_a_worker_answers_like_the_router<S: Staged>() {
     let (mut without_workers, conn) = relay::<S>(0);
     ask(&mut without_workers, conn, 1);
     let expected = sent(&mut without_workers, conn);
-    assert_eq!(expected.first().map(|it| it.1), Some(Command::CREATED2));
+    assert_eq!(expected.first().map(|(_, command, _)| *command), Some(Command::CREATED2));
 
     let (mut relay, conn) = relay::<S>(2);
     ask(&mut relay, conn, 1);
@@ -212,7 +212,7 @@ fn two_requests_with_one_circuit_id_are_both_refused() {
     ask(&mut relay, conn, 1);
     ask(&mut relay, conn, 1);
     let sent = sent(&mut relay, conn);
-    assert_eq!(sent.iter().map(|it| it.1).collect::<Vec<_>>(), [Command::DESTROY]);
+    assert_eq!(sent.iter().map(|(_, command, _)| *command).collect::<Vec<_>>(), [Command::DESTROY]);
     assert!(relay.poll_handshake(START).is_none());
 }
 

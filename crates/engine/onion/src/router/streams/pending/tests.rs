@@ -138,17 +138,17 @@ impl Model {
                     Some(("resolving", _)) => {
                         self.known.remove(&conn);
                     }
-                    Some(it @ ("open", 1..)) => it.0 = "draining",
-                    Some(it @ ("open" | "connecting", _)) => *it = ("closing", 0),
+                    Some(known @ ("open", 1..)) => known.0 = "draining",
+                    Some(known @ ("open" | "connecting", _)) => *known = ("closing", 0),
                     _ => {}
                 }
             }
             // Only connections that the shell knows can be closed.
             Step::Close(conn) => {
-                if let Some(it @ ("connecting" | "open" | "draining", _)) =
+                if let Some(known @ ("connecting" | "open" | "draining", _)) =
                     self.known.get_mut(&ConnId(conn))
                 {
-                    *it = ("closing", 0);
+                    *known = ("closing", 0);
                     self.streams.close(&mut self.conns, ConnId(conn));
                 }
             }
@@ -172,7 +172,7 @@ impl Model {
                 let closed = self.streams.poll_close(&mut self.conns);
                 assert_eq!(closed.is_some(), closing);
                 if let Some(conn) = closed {
-                    assert_eq!(self.known.remove(&conn).map(|it| it.0), Some("closing"));
+                    assert_eq!(self.known.remove(&conn).map(|(name, _)| name), Some("closing"));
                 }
             }
             Step::PollWritable => {
@@ -192,9 +192,9 @@ impl Model {
                     assert_eq!(self.known[&conn].0, "resolving");
                 }
                 let conns = &self.conns;
-                for (conn, it) in &mut self.known {
+                for (conn, known) in &mut self.known {
                     if conns.stream(*conn).expect("known").state == State::Closing {
-                        *it = ("closing", 0);
+                        *known = ("closing", 0);
                     }
                 }
             }

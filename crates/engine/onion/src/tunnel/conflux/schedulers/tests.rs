@@ -56,7 +56,7 @@ fn a_leg_without_an_rtt_is_not_chosen() {
 #[test]
 fn schedulers_are_found_by_name() {
     for scheduler in ALL {
-        assert_eq!(by_name(scheduler.name()).map(|it| it.name()), Some(scheduler.name()));
+        assert_eq!(by_name(scheduler.name()).map(|found| found.name()), Some(scheduler.name()));
     }
     assert!(by_name("none").is_none());
 }

@@ -66,7 +66,7 @@ impl Resuming {
         if self.alive.len() == 1 {
             return;
         }
-        self.alive.retain(|it| *it != leg);
+        self.alive.retain(|other| *other != leg);
         self.ways[leg].clear();
         assert_eq!(self.from.remove_leg(leg, 1, false), Removed::Spare);
         assert_eq!(self.to.remove_leg(leg, 0, false), Removed::Spare);
@@ -172,9 +172,9 @@ fn lost_legs_are_not_linked() {
     let link =
         |end: &Conflux<usize, u64>, leg| ConfluxLink { leg, ..end.link(DesiredUx::NoOpinion) };
     assert_eq!(end.handle_lost_legs(&[5, 9]), [] as [usize; 0]);
-    let mut add = |it, number| {
+    let mut add = |leg, number| {
         let link = link(&end, number);
-        end.add_leg(it, &link, &link, NOW)
+        end.add_leg(leg, &link, &link, NOW)
     };
     assert_eq!(add(50, 5), Err(ConfluxError::Handshake));
     assert_eq!(add(60, 6), Ok(()));
@@ -253,20 +253,20 @@ proptest! {
                 end.keep(0, sent, is_marked);
                 open.push_back((sent, is_marked));
             }
-            if what == 3 && open.iter().any(|it| it.1) {
-                while open.pop_front().is_some_and(|it| !it.1) {}
+            if what == 3 && open.iter().any(|(_, is_marked)| *is_marked) {
+                while open.pop_front().is_some_and(|(_, is_marked)| !is_marked) {}
                 end.handle_acknowledged(0);
             }
         }
-        let kept = open.iter().filter(|it| it.0 > last_dropped).count();
+        let kept = open.iter().filter(|(number, _)| *number > last_dropped).count();
         prop_assert_eq!(end.again_len(), kept);
         let removed = end.remove_leg(0, 9, false);
         if kept < open.len() {
             prop_assert_eq!((removed, end.again_len()), (Removed::Broken, 0));
         } else {
             prop_assert_eq!(removed, Removed::Spare);
-            let again = core::iter::from_fn(|| end.take_lost(1).map(|it| it.1));
-            prop_assert!(again.eq(open.iter().map(|it| it.0)));
+            let again = core::iter::from_fn(|| end.take_lost(1).map(|(_, message)| message));
+            prop_assert!(again.eq(open.iter().map(|(number, _)| *number)));
         }
     }
 

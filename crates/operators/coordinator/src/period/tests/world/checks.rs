@@ -6,8 +6,8 @@ impl World {
     /// Finished measurements were recorded before.
     pub(super) fn check_journal(&self, relay: RsaId) {
         let of_relay = |entry: &&Entry| match entry {
-            Entry::Started(it) => it.relay() == relay,
-            Entry::Finished(it) => it.begun.relay() == relay,
+            Entry::Started(started) => started.relay() == relay,
+            Entry::Finished(finished) => finished.begun.relay() == relay,
             _ => false,
         };
         let last = self.journal.entries().iter().rev().find(of_relay);
@@ -75,28 +75,29 @@ impl World {
 
     pub(super) fn check_publication(&self, relays: &[PublishedRelay]) {
         let mut known = BTreeSet::new();
-        for it in relays {
-            assert!(known.insert(it.ids.rsa), "twice: {it:?}");
-            assert!(self.may_be_measured(it.ids.rsa), "{it:?}");
+        for relay in relays {
+            assert!(known.insert(relay.ids.rsa), "twice: {relay:?}");
+            assert!(self.may_be_measured(relay.ids.rsa), "{relay:?}");
         }
     }
 
     /// The conclusive estimates of the period, in the end.
     pub(in super::super) fn conclusive(&self) -> BTreeMap<RsaId, Rate> {
         let pasts = self.journal.pasts(self.bounds.begin_unix_s);
-        let records = pasts.into_iter().filter_map(|(id, it)| Some((id, it.record?)));
-        let conclusive = records.filter(|(_, it)| it.verdict() == crate::Verdict::Conclusive);
-        conclusive.filter_map(|(id, it)| Some((id, it.capacity()?))).collect()
+        let records = pasts.into_iter().filter_map(|(id, past)| Some((id, past.record?)));
+        let conclusive =
+            records.filter(|(_, record)| record.verdict() == crate::Verdict::Conclusive);
+        conclusive.filter_map(|(id, record)| Some((id, record.capacity()?))).collect()
     }
 
     /// The slot in which each relay was measured first.
     pub(in super::super) fn first_slots(&self) -> BTreeMap<RsaId, u32> {
         let mut slots = BTreeMap::new();
         for entry in self.journal.entries() {
-            if let Entry::Started(it) = entry
-                && let Some(slot) = it.slot
+            if let Entry::Started(started) = entry
+                && let Some(slot) = started.slot
             {
-                slots.entry(it.relay()).or_insert(slot);
+                slots.entry(started.relay()).or_insert(slot);
             }
         }
         slots

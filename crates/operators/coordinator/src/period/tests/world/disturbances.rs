@@ -53,7 +53,8 @@ impl World {
     /// The process is killed: outstanding requests are not answered.
     fn crash(&mut self) {
         self.loads.clear();
-        self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
+        self.events
+            .retain(|_, event| matches!(event, Event::Happening(_) | Event::MeasurerBack(_)));
         self.processes += 1;
         (self.launched, self.failed) = (0, BTreeMap::new());
         let config = config(self.bounds, &self.options, self.processes);

@@ -80,10 +80,10 @@ pub(super) fn consent(options: &WorldOptions) -> Consent {
 
 impl World {
     pub(super) fn view(&self) -> NetworkView {
-        let router = |it: &SimRelay| Router {
-            ids: it.ids,
-            nickname: format!("relay{}", it.ids.rsa.0[0]),
-            address: it.address,
+        let router = |relay: &SimRelay| Router {
+            ids: relay.ids,
+            nickname: format!("relay{}", relay.ids.rsa.0[0]),
+            address: relay.address,
             is_authority: false,
             is_running: true,
             weight_kb_s: None,
@@ -122,7 +122,7 @@ impl World {
     }
 
     pub(in super::super) fn relay(&self, relay: RsaId) -> &SimRelay {
-        self.relays.iter().find(|it| it.ids.rsa == relay).expect("one of the world")
+        self.relays.iter().find(|known| known.ids.rsa == relay).expect("one of the world")
     }
 
     pub(in super::super) fn conduct(&self, relay: RsaId) -> Conduct {
