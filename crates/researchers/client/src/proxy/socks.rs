@@ -259,7 +259,7 @@ impl Request {
             _ => None,
         });
         // If there are both, C tor returns the IPv4 address (`NoPreferIPv6`, its default).
-        let found = found.min_by_key(|it| matches!(it, Answer::Address(IpAddr::V6(_))));
+        let found = found.min_by_key(|answer| matches!(answer, Answer::Address(IpAddr::V6(_))));
         let reply = self.dialect.answer(found.as_ref());
         (reply, found.is_some())
     }
