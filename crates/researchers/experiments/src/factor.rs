@@ -16,7 +16,7 @@ impl Factor {
     /// The ratio of two means, with an interval from both errors (delta method).
     pub(crate) fn of(part: Interval, whole: Interval) -> Self {
         let value = part.mean / whole.mean;
-        let relative = |it: Interval| Some(it.half_width? / it.mean);
+        let relative = |interval: Interval| Some(interval.half_width? / interval.mean);
         let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
         let width = width.filter(|width| width.is_finite());
         Self { value, interval: width.map(|width| (value * (-width).exp(), value * width.exp())) }

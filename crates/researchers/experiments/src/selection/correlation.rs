@@ -15,10 +15,10 @@ impl Correlation {
     pub(super) fn of(pairs: &[(f64, f64)]) -> Self {
         let count = pairs.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (mean(|it| it.0), mean(|it| it.1));
+        let (x, y) = (mean(|pair| pair.0), mean(|pair| pair.1));
         let sum = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
-        let both = sum(&|it| (it.0 - x) * (it.1 - y));
-        let (xs, ys) = (sum(&|it| (it.0 - x).powi(2)), sum(&|it| (it.1 - y).powi(2)));
+        let both = sum(&|pair| (pair.0 - x) * (pair.1 - y));
+        let (xs, ys) = (sum(&|pair| (pair.0 - x).powi(2)), sum(&|pair| (pair.1 - y).powi(2)));
         let coefficient = both / (xs * ys).sqrt();
         let interval = (pairs.len() > 3 && coefficient.is_finite()).then(|| {
             let (middle, width) = (coefficient.atanh(), 1.96 / (count - 3.0).sqrt());
