@@ -57,20 +57,20 @@ impl Figures {
 
 impl Summary {
     pub(super) fn of(hops: u8, all: &[Probed]) -> Self {
-        let its = || all.iter().filter(|it| it.path.len() == usize::from(hops));
+        let its = || all.iter().filter(|circuit| circuit.path.len() == usize::from(hops));
         let step = |place: usize| {
-            let of = move |it: &Probed| {
+            let of = move |circuit: &Probed| {
                 let before = place
                     .checked_sub(1)
-                    .map_or(Some(&Duration::ZERO), |before| it.hop_times.get(before));
-                Some(ms(it.hop_times.get(place)?.saturating_sub(*before?)))
+                    .map_or(Some(&Duration::ZERO), |before| circuit.hop_times.get(before));
+                Some(ms(circuit.hop_times.get(place)?.saturating_sub(*before?)))
             };
             Figures::of(its().filter_map(of))
         };
         Self {
             hops,
             circuits: its().count(),
-            failed: its().filter(|it| it.setup().is_none()).count(),
+            failed: its().filter(|circuit| circuit.setup().is_none()).count(),
             setup_ms: Figures::of(its().filter_map(|circuit| circuit.setup().map(ms))),
             step_ms: (0..usize::from(hops)).map(step).collect(),
             rtt_ms: Figures::of(its().filter_map(|circuit| circuit.mean_rtt().map(ms))),
