@@ -168,7 +168,7 @@ impl Item {
                 }
             }
             "packet_loss" => {
-                let loss = value.parse::<f64>().ok().filter(|it| (0.0..=1.0).contains(it));
+                let loss = value.parse::<f64>().ok().filter(|loss| (0.0..=1.0).contains(loss));
                 self.path.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
             }
             "country_code" => self.node.country = Some(value.to_owned()),
@@ -339,7 +339,8 @@ impl<'a> Iterator for Tokens<'a> {
             self.0 = rest;
             return Some(Ok(Token::Text(text)));
         }
-        let is_end = |it: char| it.is_whitespace() || matches!(it, '[' | ']' | '"');
+        let is_end =
+            |character: char| character.is_whitespace() || matches!(character, '[' | ']' | '"');
         let len = if is_end(first) { 1 } else { self.0.find(is_end).unwrap_or(self.0.len()) };
         let (word, rest) = self.0.split_at(len);
         self.0 = rest;
