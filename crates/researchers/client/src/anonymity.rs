@@ -55,7 +55,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn of(shares: &BTreeMap<Fingerprint, f64>) -> Self {
+    fn from_shares(shares: &BTreeMap<Fingerprint, f64>) -> Self {
         let relays = shares.values().filter(|share| **share > 0.0).count();
         let largest_share = shares.values().copied().fold(0.0, f64::max);
         Self { relays, entropy_bits: entropy_bits(shares.values().copied()), largest_share }
@@ -168,10 +168,10 @@ impl<'a> Study<'a> {
             }
         }
         let looked = self.look_at_middles(&joined, whole, rng)?;
-        let exit = Choice::of(&exit_shares);
+        let exit = Choice::from_shares(&exit_shares);
         Ok(Anonymity {
-            guard: Choice::of(&guard_shares),
-            middle: Choice::of(&looked.shares),
+            guard: Choice::from_shares(&guard_shares),
+            middle: Choice::from_shares(&looked.shares),
             exit,
             path_bits: exit.entropy_bits + guard_given_exit + looked.bits,
             path_bits_error: looked.error,

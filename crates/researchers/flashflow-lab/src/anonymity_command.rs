@@ -203,7 +203,7 @@ impl AnonymityOptions {
         }
         if !self.adversary_fingerprints.is_empty() {
             let known = self.adversary_fingerprints.iter().copied();
-            add(vec![Adversary::of("the relays that were named", known)]);
+            add(vec![Adversary::new("the relays that were named", known)]);
         }
         if parties.is_empty() {
             let draws = vec![Adversary::with_weight(view, 0.1, Weights::Largest, &mut rng)];

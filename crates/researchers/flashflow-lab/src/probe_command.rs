@@ -161,7 +161,7 @@ pub(crate) fn run(
         let packed = model::write(&model).map_err(file)?;
         fs::write(path, packed).map_err(file)?;
     }
-    let summary: Vec<Summary> = options.hops.iter().map(|hops| Summary::of(*hops, &all)).collect();
+    let summary: Vec<Summary> = options.hops.iter().map(|hops| Summary::new(*hops, &all)).collect();
     let text: Vec<String> = summary.iter().map(Summary::in_words).collect();
     let links = model.links().values().filter(|link| link.rtt_ms.is_some()).count();
     let text = format!("{}\n{links} links with a round trip", text.join("\n"));

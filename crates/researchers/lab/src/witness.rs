@@ -51,7 +51,7 @@ struct SocketCounts {
 }
 
 impl SocketCounts {
-    const fn of(connection: &Connection, carried: u64) -> Self {
+    const fn new(connection: &Connection, carried: u64) -> Self {
         Self { carried, unread: connection.unread }
     }
 }
@@ -191,7 +191,7 @@ impl Count {
                     .map(|connection| {
                         (
                             (*by, connection.inode),
-                            SocketCounts::of(&connection, connection.bytes.sent),
+                            SocketCounts::new(&connection, connection.bytes.sent),
                         )
                     })
                     .collect())
@@ -208,7 +208,7 @@ impl Count {
                 let all = all.into_iter().map(|connection| {
                     (
                         (*by, connection.inode),
-                        SocketCounts::of(&connection, connection.bytes.written),
+                        SocketCounts::new(&connection, connection.bytes.written),
                     )
                 });
                 Ok(all.filter(|(socket, _)| !to_named.contains(socket)).collect())
@@ -223,7 +223,7 @@ impl Count {
                         }
                         seen.insert(
                             (*pid, connection.inode),
-                            SocketCounts::of(&connection, connection.bytes.received),
+                            SocketCounts::new(&connection, connection.bytes.received),
                         );
                     }
                 }

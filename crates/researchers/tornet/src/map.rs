@@ -136,7 +136,7 @@ impl Wanted<'_> {
         if !self.by_shortest || (from == to && self.used.contains(&from)) {
             return Err(format!("two edges lead from node {from} to node {to}"));
         }
-        Ok(if Cost::of(other) < Cost::of(one) { other } else { one })
+        Ok(if Cost::from_path(other) < Cost::from_path(one) { other } else { one })
     }
 }
 
@@ -258,7 +258,7 @@ impl Drawn {
             self.nodes.keys().map(|id| (*id, graph.add_node(*id))).collect();
         for ((from, to), path) in &self.edges {
             if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
-                graph.add_edge(*from, *to, Cost::of(*path));
+                graph.add_edge(*from, *to, Cost::from_path(*path));
             }
         }
         let mut paths = BTreeMap::new();
@@ -286,7 +286,7 @@ struct Cost {
 }
 
 impl Cost {
-    const fn of(path: MapPath) -> Self {
+    const fn from_path(path: MapPath) -> Self {
         Self { latency: path.latency, loss: path.loss }
     }
 

@@ -31,7 +31,7 @@ impl Status {
     pub(super) const ADDRESS_TYPE_NOT_SUPPORTED: Self = Self(8);
 
     /// The reply for a stream that ended before it was open (tor-spec §6.3), as in C tor.
-    pub(super) const fn of(reason: EndReason) -> Self {
+    pub(super) const fn from_reason(reason: EndReason) -> Self {
         match reason {
             EndReason::RESOLVE_FAILED | EndReason::NO_ROUTE => Self::HOST_UNREACHABLE,
             EndReason::CONNECT_REFUSED | EndReason::CONN_RESET | EndReason::DONE => {

@@ -121,7 +121,7 @@ impl Proxy {
         if app.attempts < most {
             self.try_elsewhere(now, conn, begun);
         } else {
-            self.refuse(now, conn, Status::of(reason), &reason.to_string());
+            self.refuse(now, conn, Status::from_reason(reason), &reason.to_string());
         }
     }
 

@@ -37,7 +37,7 @@ impl Results {
             let (name, seed) = (&run.key.variant, run.key.seed);
             let is_known = errors.iter().any(|error| error.balancer == *name && error.seed == seed);
             if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
-                errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
+                errors.push(Errors::new(&weighed.weighing, &batch.network, seed));
             }
         }
         Ok(Self { runs, errors })
@@ -83,7 +83,7 @@ impl Results {
         let last_byte = |run: &RunResult| run.size(bytes)?.last_byte().median();
         let of = |name| mean_over_seeds(&self.runs, name, load, last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let change = Change::of(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
+        let change = Change::between(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
         let mut detail =
             format!("{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %");
         if load == 100 {

@@ -33,7 +33,7 @@ pub(super) struct Errors {
 
 impl Errors {
     #[expect(clippy::cast_precision_loss, reason = "weights and rates are far below 2⁵³")]
-    pub(super) fn of(weighing: &Weighing, network: &Network, seed: u64) -> Self {
+    pub(super) fn new(weighing: &Weighing, network: &Network, seed: u64) -> Self {
         let capacities = network.capacities();
         let weights: Vec<f64> = weighing.weights.iter().map(|weight| *weight as f64).collect();
         let known = weighing.estimates_bit_per_s.as_deref().unwrap_or_default();

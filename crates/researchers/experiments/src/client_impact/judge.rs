@@ -19,7 +19,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(rates: &Rates) -> Self {
+    fn from_rates(rates: &Rates) -> Self {
         let pairs = || rates.ours.iter().copied().zip(rates.c_tor.iter().copied());
         Self { factor: Factor::of_pairs(pairs()), pairs: pairs().count() }
     }
@@ -84,7 +84,7 @@ impl Rates {
 
     pub(super) fn case(&self, name: String) -> Case {
         let medians = [&self.c_tor, &self.ours].map(|rates| median(rates.iter().copied()));
-        let ratio = Ratio::of(self);
+        let ratio = Ratio::from_rates(self);
         let case = Case::new(name, medians[0], medians[1]);
         let case = match medians {
             _ if !self.failed.is_empty() => case.ended(CaseVerdict::Failed, self.failed.join("; ")),
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn the_interval_is_of_log_ratios_by_students_distribution() {
         let rates = Rates { c_tor: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
-        let ratio = Ratio::of(&rates).factor;
+        let ratio = Ratio::from_rates(&rates).factor;
         assert!((ratio.value - 1.0).abs() < 1e-9, "half and twice cancel out: {ratio:?}");
         let (low, high) = ratio.interval.expect("two pairs");
         // 12.706 with one degree of freedom, and the standard error of ln ½ and ln 2 is ln 2.

@@ -27,7 +27,7 @@ struct Change {
 impl Change {
     /// The ratio of the means over the runs that both have. Its interval follows from the residuals of each run (ratio
     /// estimation), because slow bridges make a run slow for both.
-    fn of(part: &Times, whole: &Times) -> Option<Self> {
+    fn from_times(part: &Times, whole: &Times) -> Option<Self> {
         let pairs: Vec<(f64, f64)> =
             part.iter().filter_map(|(run, part)| Some((*part, *whole.get(run)?))).collect();
         let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
@@ -101,13 +101,13 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
     let problems: Vec<&String> = all.iter().filter_map(|trial| trial.seen.as_ref().err()).collect();
     let mean = Interval::of(seen.values().copied());
     let against = |other: Option<Method>| {
-        Change::of(&seen, &times(trials, other.filter(|other| *other != method)?, size_mb))
+        Change::from_times(&seen, &times(trials, other.filter(|other| *other != method)?, size_mb))
     };
     let change = against(baseline(plan));
     let ideal =
         baseline(plan).filter(|baseline| *baseline != method && legs > 1).and_then(|other| {
             let whole = ideal_times(trials, other, size_mb);
-            Change::of(&ideal_times(trials, method, size_mb), &whole)
+            Change::from_times(&ideal_times(trials, method, size_mb), &whole)
         });
     let fewer = against(Some(Method { legs: legs.saturating_sub(1), ..method }));
     let first =
@@ -233,7 +233,7 @@ fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -
     let its =
         plan.methods.iter().filter(|method| method.who == ClientKind::Ours && method.exit == exit);
     its.filter_map(|method| {
-        let change = Change::of(&times(trials, *method, size_mb), &whole)?;
+        let change = Change::from_times(&times(trials, *method, size_mb), &whole)?;
         Some((method.legs as f64, change.percent))
     })
     .collect()

@@ -157,7 +157,7 @@ pub(super) fn comparisons(points: &[(Step, Point)]) -> Vec<Case> {
 }
 
 fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
-    let factor = Factor::of(part.interval(), whole.interval());
+    let factor = Factor::of_means(part.interval(), whole.interval());
     with_interval(Case::named(name), "factor", factor.value, factor.interval, 3)
         .ended(interval_verdict(factor.interval, 1.0, expected), factor.to_string())
 }

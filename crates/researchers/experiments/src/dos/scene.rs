@@ -352,7 +352,7 @@ impl Scene {
             Consensus::parse(&text).map_err(|error| unusable(error.to_string()))
         };
         let ns = consensus(Resource::Consensus)?;
-        Ok(DocumentNames::of(&ns, &consensus(Resource::ConsensusMicrodesc)?))
+        Ok(DocumentNames::from_consensuses(&ns, &consensus(Resource::ConsensusMicrodesc)?))
     }
 
     /// A relay as a hop of a circuit, with the onion key from its microdescriptor.

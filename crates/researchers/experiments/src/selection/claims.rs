@@ -28,7 +28,7 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], load: UserLoad)
         ("throughput", rate, 45.33 / 11.04),
     ];
     let case = |(name, value, paper): (&str, Value, f64)| {
-        let factor = Factor::of(of(weighted, value), of(uniform, value));
+        let factor = Factor::of_means(of(weighted, value), of(uniform, value));
         let depends_on_load = name != "throughput";
         let verdict = match (interval_verdict(factor.interval, 1.0, paper), load) {
             (_, UserLoad::None) if depends_on_load => CaseVerdict::Skipped,
@@ -70,7 +70,7 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
     let case = |(name, x, y, paper): (&str, Value, Value, f64)| {
         let pairs: Vec<(f64, f64)> =
             all.iter().filter_map(|probed| Some((x(probed)?, y(probed)?))).collect();
-        let correlation = Correlation::of(&pairs);
+        let correlation = Correlation::from_pairs(&pairs);
         with_paper(
             Case::named(format!("correlation: {name}")),
             "correlation",

@@ -193,7 +193,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
     ];
     for (name, part, whole, paper) in pairs {
         let Some((part, whole)) = of(part).zip(of(whole)) else { continue };
-        let factor = Factor::of(part, whole);
+        let factor = Factor::of_means(part, whole);
         let case = Case::named(format!("table V: {name}"));
         let case = with_interval(case, "factor", factor.value, factor.interval, DIGITS)
             .column("factor_paper", rounded(paper));

@@ -14,7 +14,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    pub(crate) fn of(
+    pub(crate) fn between(
         all: &[RunResult],
         first: &str,
         other: &str,
@@ -87,7 +87,7 @@ mod tests {
         let all = [results("first", first), results("other", other)].concat();
         let figure =
             |run: &RunResult| (!run.goodput_mbit_per_s.is_nan()).then_some(run.goodput_mbit_per_s);
-        Change::of(&all, "first", "other", 100, figure)
+        Change::between(&all, "first", "other", 100, figure)
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Quantity {
 
     /// The change from variant `first` to `other`, in percent of the first.
     fn difference(&self, all: &[RunResult], first: &str, other: &str, load: u32) -> (Change, Case) {
-        let change = Change::of(all, first, other, load, &self.of);
+        let change = Change::between(all, first, other, load, &self.of);
         let name = format!("{other} against {first}");
         let case = self.case(name, load, change.percent, change.to_string());
         (change, case.column("variant", other).column("against", first))

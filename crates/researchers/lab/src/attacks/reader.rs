@@ -89,13 +89,13 @@ impl Reader {
             if all.iter().filter(of_then).any(|reading| is_open(&reading)) && !wait() {
                 continue;
             }
-            return Reads::of(all.iter().filter(of_then));
+            return Reads::from_readings(all.iter().filter(of_then));
         }
     }
 }
 
 impl Reads {
-    fn of<'a>(readings: impl Iterator<Item = &'a Reading>) -> Self {
+    fn from_readings<'a>(readings: impl Iterator<Item = &'a Reading>) -> Self {
         let mut reads = Self::default();
         for Reading { asked, answered } in readings {
             reads.asked += 1;
@@ -243,7 +243,7 @@ mod tests {
         let asked = Instant::ORIGIN;
         let answered = |ms| Reading { asked, answered: Some(asked + Duration::from_millis(ms)) };
         let all = [answered(20), answered(8_001), Reading { asked, answered: None }, answered(40)];
-        let reads = Reads::of(all.iter());
+        let reads = Reads::from_readings(all.iter());
         assert_eq!((reads.asked, reads.answered, reads.share()), (4, 2, 0.5));
         assert_eq!(reads.ms, [20.0, 40.0]);
     }

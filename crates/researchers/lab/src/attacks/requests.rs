@@ -22,7 +22,7 @@ pub struct DocumentNames {
 
 impl DocumentNames {
     /// The documents of the relays in a consensus of each flavour.
-    pub fn of(ns: &Consensus, microdesc: &Consensus) -> Self {
+    pub fn from_consensuses(ns: &Consensus, microdesc: &Consensus) -> Self {
         let descriptors = ns.routers().iter().filter_map(|router| router.descriptor_digest);
         let micro = microdesc.routers().iter().filter_map(|router| router.microdesc_digest);
         Self {

@@ -182,7 +182,7 @@ fn each_end_reason_has_its_status() {
         (EndReason::RESOURCE_LIMIT, 1),
         (EndReason(77), 1),
     ] {
-        assert_eq!(Status::of(reason), Status(status), "{reason}");
+        assert_eq!(Status::from_reason(reason), Status(status), "{reason}");
     }
 }
 
