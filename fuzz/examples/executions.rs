@@ -14,7 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let found = TARGETS.iter().find(|(known, _)| known == name);
     let (_, target) = found.ok_or_else(|| format!("no target is called {name}"))?;
-    let (count, seed): (u64, u64) = (count.parse()?, seed.first().map_or(Ok(0), |it| it.parse())?);
+    let (count, seed): (u64, u64) =
+        (count.parse()?, seed.first().map_or(Ok(0), |seed| seed.parse())?);
     let corpus = fuzz::corpus(name)?.into_iter().map(|(_, content)| content).collect();
     let mut mutator = Mutator::new(seed, corpus);
     let begun = Instant::now();

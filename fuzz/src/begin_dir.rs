@@ -108,11 +108,11 @@ impl Directory {
         let is_ours = !is_altered && stream_id == self.stream_id;
         self.is_connected |= is_ours && command == RelayCommand::CONNECTED;
         let events: Vec<ClientEvent> = std::iter::from_fn(|| self.core.poll_event()).collect();
-        let over = events.iter().find_map(|it| match it {
+        let over = events.iter().find_map(|event| match event {
             ClientEvent::Over { outcome, .. } => Some(*outcome),
             _ => None,
         });
-        let is_lost = events.iter().any(|it| matches!(it, ClientEvent::Lost { .. }));
+        let is_lost = events.iter().any(|event| matches!(event, ClientEvent::Lost { .. }));
         if let (Some(data), true, None, false) = (taken, is_ours, over, is_lost) {
             self.sent_data.extend_from_slice(data);
         }
@@ -201,7 +201,7 @@ pub(crate) fn begin_dir_seeds() -> Vec<crate::Seed> {
         [&[1, kind], &len[..], content].concat()
     };
     let answer = |max_bytes: u16, pieces: &[&[u8]]| {
-        let data = pieces.iter().flat_map(|it| cell(1, it));
+        let data = pieces.iter().flat_map(|piece| cell(1, piece));
         let begins = max_bytes.to_le_bytes().into_iter().chain(cell(0, b""));
         begins.chain(data).chain(cell(5, &[EndReason::DONE.0])).collect::<Vec<u8>>()
     };

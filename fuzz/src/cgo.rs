@@ -122,7 +122,8 @@ fn go_forth(
         harm.add(change.at_hop);
     }
     change.make(&mut body);
-    let found = relays[change.at_hop..=to].iter_mut().position(|it| it.decrypt(command, &mut body));
+    let found =
+        relays[change.at_hop..=to].iter_mut().position(|relay| relay.decrypt(command, &mut body));
     check(found.map(|place| place + change.at_hop), to, (&sent, &body), *harm);
 }
 
@@ -133,7 +134,7 @@ fn deliver_forth(
     (sent, body): (&[u8; BODY_LEN], &mut [u8; BODY_LEN]),
     harm: Harm,
 ) {
-    let found = relays[..=to].iter_mut().position(|it| it.decrypt(command, body));
+    let found = relays[..=to].iter_mut().position(|relay| relay.decrypt(command, body));
     check(found, to, (sent, body), harm);
 }
 

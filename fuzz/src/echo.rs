@@ -229,8 +229,8 @@ mod tests {
     fn the_seeds_of_orders_reach_their_last_second() {
         let progress = |name: &str| {
             let content = seed("order", name);
-            let it = run(Input::new(&content), order_link);
-            (it.is_accepted, it.reported_seconds)
+            let subject = run(Input::new(&content), order_link);
+            (subject.is_accepted, subject.reported_seconds)
         };
         assert_eq!(progress("good"), (true, 2));
         assert_eq!(progress("other-nonce"), (false, 0));

@@ -173,7 +173,7 @@ fn sign(stream: &mut [u8]) {
         return;
     };
     let Some((proof, signature)) =
-        stream.get_mut(place..).and_then(|it| it.split_at_mut_checked(288))
+        stream.get_mut(place..).and_then(|rest| rest.split_at_mut_checked(288))
     else {
         return;
     };

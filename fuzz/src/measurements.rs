@@ -76,8 +76,13 @@ impl Run {
         match input.u8() % 12 {
             // The honest course: all are ready, then report second by second.
             0..=2 => {
-                for it in self.measurement.allocation().assignments.clone() {
-                    self.measurement.handle_ready(now, it.measurer, round, it.sockets);
+                for assignment in self.measurement.allocation().assignments.clone() {
+                    self.measurement.handle_ready(
+                        now,
+                        assignment.measurer,
+                        round,
+                        assignment.sockets,
+                    );
                 }
             }
             3..=5 => {
@@ -131,8 +136,8 @@ impl Run {
         self.running = Some((round, second + 1));
         self.now += Duration::from_secs(1);
         let report = SecondReport { round, second, bytes, checked_cells: 1, account: None };
-        for it in self.measurement.allocation().assignments.clone() {
-            self.measurement.handle_second(self.now, it.measurer, report);
+        for assignment in self.measurement.allocation().assignments.clone() {
+            self.measurement.handle_second(self.now, assignment.measurer, report);
         }
         if self.measurement.mode() == Mode::Echo {
             self.measurement.handle_client_second(self.now, round, second, clients);
@@ -141,7 +146,7 @@ impl Run {
 
     fn check(&self, params: Params, mode: Mode) {
         assert!(self.measurement.is_done(), "silence ends it");
-        let done = self.actions.iter().filter(|it| matches!(it, Action::Done(_)));
+        let done = self.actions.iter().filter(|action| matches!(action, Action::Done(_)));
         assert_eq!(done.count(), 1);
         let Some([Action::Stop { round: last }, Action::Done(outcome)]) = self.actions.last_chunk()
         else {
@@ -151,21 +156,23 @@ impl Run {
         assert!(!outcome.to_string().is_empty());
         for round in 1..=*last {
             let places = |what: &dyn Fn(&Action) -> bool| -> Vec<usize> {
-                let places = self.actions.iter().enumerate().filter(|(_, it)| what(it));
+                let places = self.actions.iter().enumerate().filter(|(_, action)| what(action));
                 places.map(|(place, _)| place).collect()
             };
             let prepared =
-                places(&|it| matches!(it, Action::Prepare { round: r, .. } if *r == round));
-            let started = places(&|it| *it == Action::Start { round });
-            let stopped = places(&|it| *it == Action::Stop { round });
+                places(&|action| matches!(action, Action::Prepare { round: r, .. } if *r == round));
+            let started = places(&|action| *action == Action::Start { round });
+            let stopped = places(&|action| *action == Action::Stop { round });
             assert!(prepared.len() == 1 && started.len() <= 1 && stopped.len() == 1);
-            assert!(started.iter().all(|it| prepared[0] < *it && *it < stopped[0]));
+            assert!(started.iter().all(|place| prepared[0] < *place && *place < stopped[0]));
         }
         let Outcome::Measured(estimate) = outcome else { return };
         assert!(estimate.capacity > Rate::ZERO, "an estimate of nothing");
         assert_eq!(estimate.seconds.len(), SECONDS as usize, "of full length");
         let has_clients = mode == Mode::Echo;
-        assert!(estimate.seconds.iter().all(|it| it.client_reported.is_some() == has_clients));
+        assert!(
+            estimate.seconds.iter().all(|second| second.client_reported.is_some() == has_clients)
+        );
         if estimate.is_conclusive() {
             assert!(estimate.capacity < params.conclusive_limit(estimate.allocated));
         }

@@ -20,14 +20,19 @@ pub fn model(data: &[u8]) {
         Ok(read) => read,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    let may_be = |value: Option<f64>, most: f64| value.is_none_or(|it| (0.0..=most).contains(&it));
+    let may_be =
+        |value: Option<f64>, most: f64| value.is_none_or(|value| (0.0..=most).contains(&value));
     let is_rtt = |value| may_be(value, model::RTT_MAX_MS);
     let is_rate = |value| may_be(value, model::THROUGHPUT_MAX_KB_S);
-    assert!(read.nodes().values().all(|it| is_rtt(it.entry_rtt_ms) && is_rate(it.throughput_kb_s)));
-    assert!(read.links().values().all(|it| is_rtt(it.rtt_ms) && is_rate(it.throughput_kb_s)));
+    assert!(
+        read.nodes()
+            .values()
+            .all(|node| is_rtt(node.entry_rtt_ms) && is_rate(node.throughput_kb_s))
+    );
+    assert!(read.links().values().all(|link| is_rtt(link.rtt_ms) && is_rate(link.throughput_kb_s)));
     assert!(read.links().keys().all(|pair| pair.ends()[0] < pair.ends()[1]));
     for pair in read.links().keys().take(50) {
-        let (by_rtt, by_rate) = read.path_indices(&pair.ends().map(|it| *it));
+        let (by_rtt, by_rate) = read.path_indices(&pair.ends().map(|end| *end));
         assert!((0.0..=1.0).contains(&by_rtt) && (0.0..=1.0).contains(&by_rate));
     }
     let written = model::write(&read).expect("memory");

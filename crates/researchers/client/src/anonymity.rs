@@ -55,7 +55,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn of(shares: &BTreeMap<Fingerprint, f64>) -> Self {
+    fn from_shares(shares: &BTreeMap<Fingerprint, f64>) -> Self {
         let relays = shares.values().filter(|share| **share > 0.0).count();
         let largest_share = shares.values().copied().fold(0.0, f64::max);
         Self { relays, entropy_bits: entropy_bits(shares.values().copied()), largest_share }
@@ -105,7 +105,7 @@ type Shares<'v> = Vec<(&'v RelayInfo, f64)>;
 
 /// Normalizes weights; uniform if all are zero.
 fn shares(weighed: Shares<'_>) -> Shares<'_> {
-    let (sum, count) = (weighed.iter().map(|it| it.1).sum::<f64>(), weighed.len() as f64);
+    let (sum, count) = (weighed.iter().map(|relay| relay.1).sum::<f64>(), weighed.len() as f64);
     let share = |weight: f64| if sum > 0.0 { weight / sum } else { 1.0 / count };
     weighed.into_iter().map(|(relay, weight)| (relay, share(weight))).collect()
 }
@@ -127,8 +127,8 @@ impl<'a> Study<'a> {
     }
 
     fn middles(&self, guard: &RelayInfo, exit: &RelayInfo) -> Shares<'a> {
-        let allows = |it: &RelayInfo, other| self.rules.allow_both(it, other);
-        let may_be = |it: &RelayInfo| allows(it, guard) && allows(it, exit);
+        let allows = |relay: &RelayInfo, other| self.rules.allow_both(relay, other);
+        let may_be = |relay: &RelayInfo| allows(relay, guard) && allows(relay, exit);
         let chosen = [guard, exit];
         shares(candidates(self.netdir, self.strategy, Position::Middle, &chosen, false, may_be))
     }
@@ -149,7 +149,7 @@ impl<'a> Study<'a> {
             .map(|(exit, share)| (*exit, *share, self.guards(exit)))
             .filter(|(.., guards)| !guards.is_empty())
             .collect();
-        let whole: f64 = joined.iter().map(|it| it.1).sum();
+        let whole: f64 = joined.iter().map(|exit| exit.1).sum();
         if joined.is_empty() || whole <= 0.0 {
             return Err(NoPath::Guard);
         }
@@ -168,10 +168,10 @@ impl<'a> Study<'a> {
             }
         }
         let looked = self.look_at_middles(&joined, whole, rng)?;
-        let exit = Choice::of(&exit_shares);
+        let exit = Choice::from_shares(&exit_shares);
         Ok(Anonymity {
-            guard: Choice::of(&guard_shares),
-            middle: Choice::of(&looked.shares),
+            guard: Choice::from_shares(&guard_shares),
+            middle: Choice::from_shares(&looked.shares),
             exit,
             path_bits: exit.entropy_bits + guard_given_exit + looked.bits,
             path_bits_error: looked.error,
@@ -186,7 +186,7 @@ impl<'a> Study<'a> {
         whole: f64,
         rng: &mut impl Rng,
     ) -> Result<Middles, NoPath> {
-        let count: usize = joined.iter().map(|it| it.2.len()).sum();
+        let count: usize = joined.iter().map(|exit| exit.2.len()).sum();
         let is_exact = count <= self.pairs;
         // Pairs with their probabilities.
         let pairs: Vec<(&RelayInfo, &RelayInfo, f64)> = if is_exact {
@@ -197,7 +197,7 @@ impl<'a> Study<'a> {
             all
         } else {
             let exits =
-                WeightedIndex::new(joined.iter().map(|it| it.1)).map_err(|_| NoPath::Exit)?;
+                WeightedIndex::new(joined.iter().map(|exit| exit.1)).map_err(|_| NoPath::Exit)?;
             let of = |rng: &mut _| {
                 let (exit, _, guards) = &joined[exits.sample(rng)];
                 let places = WeightedIndex::new(guards.iter().map(|guard| guard.1)).ok()?;

@@ -23,7 +23,7 @@ struct CbtParams {
 }
 
 impl CbtParams {
-    fn of(params: &Params) -> Self {
+    fn from_params(params: &Params) -> Self {
         let get = |name, default, min, max| params.get_clamped(name, default, min, max);
         let size = |value: i32| usize::try_from(value).unwrap_or(0);
         Self {
@@ -39,7 +39,7 @@ impl CbtParams {
 
 impl Default for CbtParams {
     fn default() -> Self {
-        Self::of(&Params::default())
+        Self::from_params(&Params::default())
     }
 }
 
@@ -58,7 +58,7 @@ pub struct BuildTimes {
 impl BuildTimes {
     /// Applies the parameters of the consensus.
     pub fn set_params(&mut self, params: &Params) {
-        self.rules = CbtParams::of(params);
+        self.rules = CbtParams::from_params(params);
     }
 
     /// The time after which a circuit is not used, although building continues in order to learn.

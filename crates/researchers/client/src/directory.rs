@@ -76,7 +76,7 @@ impl<T: Fn(DirectoryEvent)> Directory<T> {
         loop {
             let found = self.fetcher.fetch(unix_time_s());
             let problems = [
-                found.is_new.err().map(|it| it.to_string()),
+                found.is_new.err().map(|problem| problem.to_string()),
                 found.unstored.map(|unstored| unstored.to_string()),
             ];
             problems
@@ -194,7 +194,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let looks = pauses
             .iter()
-            .scan(Duration::ZERO, |at, pause| Some(*at + *pause).inspect(|it| *at = *it));
+            .scan(Duration::ZERO, |at, pause| Some(*at + *pause).inspect(|next| *at = *next));
         assert!(looks.take_while(|at| *at < hour).count() < 30, "{pauses:?}");
     }
 

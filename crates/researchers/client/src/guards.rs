@@ -124,7 +124,8 @@ impl Guards {
         };
         while listed(&self.0) < LISTED_MIN && !is_large(self.0.len()) {
             let is_new = |relay: &RelayInfo| {
-                relay.may_be_guard() && self.0.iter().all(|it| it.fingerprint != relay.fingerprint)
+                relay.may_be_guard()
+                    && self.0.iter().all(|guard| guard.fingerprint != relay.fingerprint)
             };
             let drawn = select_relay(netdir, strategy, Position::Guard, &[], false, rng, is_new);
             let Some(drawn) = drawn else { break };
@@ -143,7 +144,8 @@ impl Guards {
     /// The listed members, best first: confirmed ones by date, then the others in the order of
     /// selection.
     fn in_order(&self) -> Vec<&Guard> {
-        let mut listed: Vec<&Guard> = self.0.iter().filter(|it| it.unlisted.is_none()).collect();
+        let mut listed: Vec<&Guard> =
+            self.0.iter().filter(|guard| guard.unlisted.is_none()).collect();
         listed.sort_by_key(|guard| (Reverse(guard.confirmed.is_some()), guard.confirmed));
         listed
     }
@@ -155,7 +157,8 @@ impl Guards {
 
     /// The primary guards that may be tried now, best first. Directories are reached through them.
     pub(crate) fn ready(&self, now: Instant) -> Vec<Fingerprint> {
-        let is_ready = |it: &&Guard| it.failing.is_none_or(|it| it.retry_at(true) <= now);
+        let is_ready =
+            |guard: &&Guard| guard.failing.is_none_or(|failing| failing.retry_at(true) <= now);
         self.primary().filter(is_ready).map(|primary| primary.fingerprint).collect()
     }
 
@@ -180,13 +183,13 @@ impl Guards {
         }
         let last = |guard: &&&Guard| guard.failing.map(|failing| failing.last);
         let first_failed = usable.iter().min_by_key(last)?;
-        let is_due = first_failed.failing.is_none_or(|it| it.last + LAST_RESORT <= now);
+        let is_due = first_failed.failing.is_none_or(|failing| failing.last + LAST_RESORT <= now);
         is_due.then_some(first_failed.fingerprint)
     }
 
     /// Records a circuit through a guard. Returns whether there is a change to be saved.
     pub fn handle_success(&mut self, guard: &Fingerprint, unix_time_s: u64) -> bool {
-        let Some(guard) = self.0.iter_mut().find(|it| it.fingerprint == *guard) else {
+        let Some(guard) = self.0.iter_mut().find(|member| member.fingerprint == *guard) else {
             return false;
         };
         guard.failing = None;
@@ -197,7 +200,7 @@ impl Guards {
 
     /// Records that a guard could not be reached.
     pub fn handle_failure(&mut self, guard: &Fingerprint, now: Instant) {
-        if let Some(guard) = self.0.iter_mut().find(|it| it.fingerprint == *guard) {
+        if let Some(guard) = self.0.iter_mut().find(|member| member.fingerprint == *guard) {
             let since = guard.failing.map_or(now, |failing| failing.since);
             guard.failing = Some(Failing { since, last: now });
         }

@@ -94,7 +94,7 @@ pub struct Model {
 /// A value within its limits, rounded to three digits.
 fn within(value: Option<f64>, most: f64) -> Option<f64> {
     let possible = value.filter(|value| value.is_finite() && (0.0..=most).contains(value));
-    possible.map(|it| (it * 1e3).round() / 1e3)
+    possible.map(|value| (value * 1e3).round() / 1e3)
 }
 
 /// The quantile of a sorted list.
@@ -161,7 +161,8 @@ impl Model {
             top_kb_s: quantile(&rates, 0.95).unwrap_or(1.0),
             median_kb_s: quantile(&rates, 0.5).unwrap_or(1.0),
         };
-        let mean_rtts_ms = sums.into_iter().map(|(it, (sum, count))| (it, sum / count)).collect();
+        let mean_rtts_ms =
+            sums.into_iter().map(|(relay, (sum, count))| (relay, sum / count)).collect();
         Self { made_unix_s, nodes, links, mean_rtts_ms, fastest_kb_s, scale }
     }
 

@@ -165,7 +165,7 @@ impl NetDir {
                 None => unknown.push((router.flags, router.bandwidth_kb_s.unwrap_or(0))),
             }
         }
-        Self { unknown, ..Self::of(relays, consensus) }
+        Self { unknown, ..Self::from_relays(relays, consensus) }
     }
 
     /// A network for studies, from a consensus of either flavour and the families in the relays'
@@ -185,10 +185,10 @@ impl NetDir {
             )
         };
         let relays: Vec<RelayInfo> = consensus.routers().iter().filter(runs).map(relay).collect();
-        Self::of(relays, consensus)
+        Self::from_relays(relays, consensus)
     }
 
-    fn of(relays: Vec<RelayInfo>, consensus: &Consensus) -> Self {
+    fn from_relays(relays: Vec<RelayInfo>, consensus: &Consensus) -> Self {
         Self {
             unknown: Vec::new(),
             relays,

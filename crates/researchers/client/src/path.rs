@@ -129,12 +129,13 @@ pub fn select_path<'v>(
         let exit = exit.ok_or(NoPath::Exit)?;
         let admits = |relay: &RelayInfo| strategy.admits(netdir, relay, Position::Guard, &[exit]);
         let first = guard(&|relay| rules.allow_both(relay, exit) && admits(relay));
-        let first = first.and_then(|it| netdir.find(&it));
+        let first = first.and_then(|fingerprint| netdir.find(&fingerprint));
         let Some(first) = first else {
             problem = NoPath::Guard;
             continue;
         };
-        let may_be = |it: &RelayInfo| rules.allow_both(it, exit) && rules.allow_both(it, first);
+        let may_be =
+            |relay: &RelayInfo| rules.allow_both(relay, exit) && rules.allow_both(relay, first);
         let chosen = [first, exit];
         let middle = select_relay(netdir, strategy, Position::Middle, &chosen, lasts, rng, may_be);
         match middle {
@@ -196,12 +197,13 @@ pub fn select_legs<'v>(
                 let admits =
                     |relay: &RelayInfo| strategy.admits(netdir, relay, Position::Guard, &[exit]);
                 let first = guard(&|relay| is_free(relay, 0) && admits(relay));
-                let first = first.and_then(|it| netdir.find(&it));
+                let first = first.and_then(|fingerprint| netdir.find(&fingerprint));
                 let Some(first) = first else {
                     problem = NoPath::Guard;
                     break;
                 };
-                let may_be = |it: &RelayInfo| is_free(it, 1) && rules.allow_both(it, first);
+                let may_be =
+                    |relay: &RelayInfo| is_free(relay, 1) && rules.allow_both(relay, first);
                 let known = [first, exit];
                 let middle =
                     select_relay(netdir, strategy, Position::Middle, &known, lasts, rng, may_be);
@@ -257,7 +259,8 @@ pub fn select_probe_path<'v>(
         // First hop and exit, then the middles in order.
         let mut chosen = vec![first, exit];
         while chosen.len() < hops {
-            let may_be = |it: &RelayInfo| chosen.iter().all(|other| rules.allow_both(it, other));
+            let may_be =
+                |relay: &RelayInfo| chosen.iter().all(|other| rules.allow_both(relay, other));
             let middle =
                 select_relay(netdir, strategy, Position::Middle, &chosen, false, rng, may_be);
             let Some(middle) = middle else { break };

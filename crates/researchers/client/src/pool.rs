@@ -269,7 +269,7 @@ impl<K: Copy + Ord> Pool<K> {
 
     /// The number of unowned circuits for such streams, including those being built.
     pub(crate) fn spare(&self, need: Need, now: Instant) -> usize {
-        let is_spare = |it: &&Circuit| it.owner.is_none() && it.serves(need, now);
+        let is_spare = |circuit: &&Circuit| circuit.owner.is_none() && circuit.serves(need, now);
         self.circuits.values().filter(is_spare).count()
     }
 

@@ -87,7 +87,7 @@ impl Subject {
         Self {
             path: path.iter().map(|relay| relay.fingerprint).collect(),
             hops: path.iter().map(|relay| relay.hop).collect(),
-            has_congestion_control: path.last().is_some_and(|it| it.has_congestion_control),
+            has_congestion_control: path.last().is_some_and(|relay| relay.has_congestion_control),
         }
     }
 }

@@ -100,7 +100,7 @@ impl Sources {
 
     fn hop(&self, address: SocketAddr) -> Option<NextHop> {
         let authority = self.directories.authorities.get(&address);
-        let nearest = || self.nearest.iter().find(|it| it.address == address);
+        let nearest = || self.nearest.iter().find(|directory| directory.address == address);
         authority.or_else(nearest).map(OnionDirectory::hop)
     }
 
@@ -122,7 +122,7 @@ impl Source for Sources {
             self.nearest.rotate_left(self.first_fallback % fallbacks.len());
             self.first_fallback = self.first_fallback.wrapping_add(1);
         }
-        self.nearest.iter().map(|it| it.address).collect()
+        self.nearest.iter().map(|directory| directory.address).collect()
     }
 
     fn get_since(

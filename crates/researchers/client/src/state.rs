@@ -44,7 +44,8 @@ impl State {
             Ok(found) if found.len() > LEN_MAX => return Err(failed("far too long".to_owned())),
             _ => fs::read_to_string(path).map_err(|error| failed(error.to_string()))?,
         };
-        let read: Written = serde_json::from_str(&text).map_err(|it| failed(it.to_string()))?;
+        let read: Written =
+            serde_json::from_str(&text).map_err(|error| failed(error.to_string()))?;
         if read.flashflow_client != VERSION {
             return Err(failed(format!("of format {}, not {VERSION}", read.flashflow_client)));
         }

@@ -124,10 +124,10 @@ impl Tunnels {
         loop {
             while let Some(event) = self.driver.node_mut().poll_event() {
                 match event {
-                    ClientEvent::Over { stream: it, outcome, .. } if it == stream => {
+                    ClientEvent::Over { stream: ended, outcome, .. } if ended == stream => {
                         return Ok(outcome);
                     }
-                    ClientEvent::Lost { circuit: it, cause } if it == circuit => {
+                    ClientEvent::Lost { circuit: lost, cause } if lost == circuit => {
                         return Err(unreachable(&cause));
                     }
                     _ => {}

@@ -97,7 +97,7 @@ fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
                 paths.push((*leg, path.iter().map(|hop| hop.fingerprint).collect()));
             }
             Event::LegLost { circuit, leg, .. } if *circuit == number => {
-                paths.retain(|(it, _)| it != leg);
+                paths.retain(|(built, _)| built != leg);
             }
             _ => {}
         }
@@ -248,8 +248,8 @@ fn with_a_c_tor_exit_a_killed_guard_ends_the_stream_after_correct_data() {
         tried += 1;
         let content = Content { len: 500_000, seed: tried };
         let done = download(client.proxy.socks(), ("127.0.0.1", port), content, "", PATIENCE);
-        let is_right = done.as_ref().is_ok_and(|it| it.is_right);
-        let is_cut = done.as_ref().map_or(true, |it| it.received < content.len);
+        let is_right = done.as_ref().is_ok_and(|done| done.is_right);
+        let is_cut = done.as_ref().map_or(true, |done| done.received < content.len);
         assert!(is_right || (is_cut && tried < 20), "{done:?}: {:#?}", client.all_events());
         whole += u64::from(is_right);
     }
@@ -342,7 +342,7 @@ impl Stopped {
     fn signal(&self, signal: &str) {
         let pids = self.0.iter().map(u32::to_string);
         let done = Command::new("kill").arg(signal).args(pids).status();
-        assert!(done.is_ok_and(|it| it.success()), "{signal} {:?}", self.0);
+        assert!(done.is_ok_and(|status| status.success()), "{signal} {:?}", self.0);
     }
 }
 
@@ -417,7 +417,9 @@ fn uploads_are_complete_though_the_guards_of_two_of_three_legs_stall() {
         stream.set_write_timeout(Some(PATIENCE)).expect("set");
         let target = format!("127.0.0.1:{port}");
         let number = client.wait_for("upload", |event| match event {
-            Event::StreamOpened { circuit, target: it, .. } if *it == target => Some(*circuit),
+            Event::StreamOpened { circuit, target: opened, .. } if *opened == target => {
+                Some(*circuit)
+            }
             _ => None,
         });
         let guards: Vec<_> = leg_paths(&client, number).iter().map(|path| path[0]).collect();
@@ -430,7 +432,7 @@ fn uploads_are_complete_though_the_guards_of_two_of_three_legs_stall() {
         assert!(taker.join().expect("no panic"), "{len} bytes, and not those that were sent");
         let _all = client.all_events();
         let lost = lost_guards(&client, number);
-        let are_silent = !lost.is_empty() && lost.iter().all(|it| guards[..2].contains(it));
+        let are_silent = !lost.is_empty() && lost.iter().all(|guard| guards[..2].contains(guard));
         assert!(are_silent, "{len}, circuit {number}: {lost:?} of {guards:?}: {:#?}", client.seen);
         drop(silent);
     }

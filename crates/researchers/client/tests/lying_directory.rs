@@ -164,7 +164,7 @@ fn lying_directories_do_not_mislead_a_client_and_one_honest_directory_suffices()
     // From lying directories alone, the client learns and stores nothing.
     let (before_kb, data) = (memory_kb("VmHWM"), folder.path().join("misled"));
     let mut misled = Ours::begin(settings(&network, addresses(&liars), &data));
-    let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
+    let (clock, asked_twice) = (Clock::start(), |liar: &Liar| liar.asked() >= 2);
     while !liars.iter().all(asked_twice) {
         let asked: Vec<_> = liars.iter().map(|liar| (liar.lie, liar.asked())).collect();
         assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{asked:?}: {:#?}", misled.all_events());

@@ -103,7 +103,7 @@ fn honest(client: &mut Ours, transcripts: &Transcripts) {
         assert!(
             waited < PATIENCE,
             "{:?} bytes: {:#?}",
-            got.map(|it| it.len()),
+            got.map(|bytes| bytes.len()),
             client.all_events()
         );
         thread::park_timeout(Duration::from_millis(500));
@@ -112,7 +112,8 @@ fn honest(client: &mut Ours, transcripts: &Transcripts) {
 
 #[test]
 fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
-    let network = network((0..3).map(|it| RelaySpec::new(&format!("middle{it}"))).collect());
+    let network =
+        network((0..3).map(|number| RelaySpec::new(&format!("middle{number}"))).collect());
     let folder = tempfile::tempdir().expect("a folder");
     let (lies_at_links, transcripts) = (Arc::new(AtomicBool::new(false)), Transcripts::default());
     let shared = (Arc::clone(&lies_at_links), Arc::clone(&transcripts));
@@ -134,7 +135,7 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
         all.extend(thread::scope(|scope| {
             let program = |seed| {
                 scope.spawn(move || {
-                    (seed, open(socks, ExitBehavior::Lies(seed)).map(|it| read(it, QUIET)))
+                    (seed, open(socks, ExitBehavior::Lies(seed)).map(|stream| read(stream, QUIET)))
                 })
             };
             let programs: Vec<_> = seeds.map(program).collect();
@@ -151,7 +152,7 @@ fn a_lying_exit_alters_no_delivered_data_and_exceeds_no_memory_limit() {
         let what =
             format!("lies {seed}: {} bytes that the exit did not send in this order", got.len());
         assert!(
-            got.is_empty() || expected.iter().any(|it| it.permits(&got)),
+            got.is_empty() || expected.iter().any(|transcript| transcript.permits(&got)),
             "{what}: {:#?}",
             client.all_events()
         );

@@ -50,7 +50,7 @@ impl Tor {
         let mut command = Command::new(&binary);
         command.arg("--defaults-torrc").arg("/nonexistent").arg("--ignore-missing-torrc");
         command.arg("-f").arg(&file).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|it| format!("the program tor: {it}"))?;
+        let mut child = command.spawn().map_err(|error| format!("the program tor: {error}"))?;
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut tor = Self { child, socks: Vec::new() };
         let mut printed = Vec::new();
@@ -89,7 +89,7 @@ fn converse(socks: SocketAddr, conversation: &Conversation) -> Vec<u8> {
     let _closed_already = stream.shutdown(Shutdown::Write);
     let _ended_or_reset = stream.read_to_end(&mut answer);
     // The text of the HTTP page differs.
-    if let Some(at) = answer.windows(12).position(|it| it == b"HTTP/1.0 501") {
+    if let Some(at) = answer.windows(12).position(|window| window == b"HTTP/1.0 501") {
         answer.truncate(at + 12);
     }
     answer

@@ -278,7 +278,7 @@ impl Grid for AccuracyGrid {
     fn run(&self, setup: &mut Setup, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
         let CellRun { cell, earlier, session } = run;
         let Setup { relays, testbed } = setup;
-        let of_relay = earlier.cases().filter(|(it, _)| self.group(it) == self.group(cell));
+        let of_relay = earlier.cases().filter(|(other, _)| self.group(other) == self.group(cell));
         let last = of_relay.filter_map(|(_, case)| case.estimate_mbit_per_s).last();
         let last = last.map_or(UNLIMITED_GUESS, Rate::from_mbit_per_s);
         let guess = cell.guess(cell.limit.rate().unwrap_or(last));

@@ -121,7 +121,7 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit> {
         for run in Store::existing(folder.join(RUNS))?.read_runs()? {
             let failed = |problem| Error::Failed(format!("{}: {problem}", folder.display()));
             let (variant, conditions) = (&run.key.variant, &run.conditions);
-            let mut others = all.values().filter(|it| it.key.variant == *variant);
+            let mut others = all.values().filter(|other| other.key.variant == *variant);
             if let Some(other) = others.find(|other| other.conditions != *conditions) {
                 let other = &other.conditions;
                 return Err(failed(format!(
@@ -189,7 +189,7 @@ fn batch_report(names: &[&str], all: &[RunResult], notes: Vec<String>) -> Experi
     let mut cases = comparison_cases(all, names, &loads);
     cases.extend(all.iter().map(run_case));
     let conditions = |name: &&str| {
-        let one = all.iter().find(|it| it.key.variant == **name)?;
+        let one = all.iter().find(|run| run.key.variant == **name)?;
         Some(parameter(name, one.conditions.clone()))
     };
     let mut report = reporting::report("batch", TEXT);
@@ -217,7 +217,7 @@ fn answer(names: &[&str], all: &[RunResult], loads: &[u32]) -> String {
 fn name_of(path: &Path) -> Result<String> {
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
     let name = if is_file { path.file_stem() } else { path.file_name() };
-    let name = name.and_then(|name| name.to_str()).filter(|it| !it.is_empty());
+    let name = name.and_then(|name| name.to_str()).filter(|name| !name.is_empty());
     name.map(str::to_owned).ok_or_else(|| {
         Error::Usage(format!("--network {}: the path does not end with a name", path.display()))
     })

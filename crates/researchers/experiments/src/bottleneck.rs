@@ -330,7 +330,9 @@ impl Grid for BottleneckGrid {
         let truth = match cell.narrow {
             Place::Relay => Some(self.link.as_mbit_per_s()),
             Place::Nowhere => measured.result.sent_mbit(),
-            _ => earlier.cases().find(|(it, _)| **it == free).and_then(|(_, case)| sent(case)),
+            _ => {
+                earlier.cases().find(|(other, _)| **other == free).and_then(|(_, case)| sent(case))
+            }
         };
         Ok(Some(judge::case(cell, truth, &measured).into()))
     }

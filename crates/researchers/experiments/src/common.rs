@@ -33,19 +33,22 @@ impl Session<'_> {
 }
 
 /// Serializes a value as its `Display` text.
-pub(crate) fn as_text<S: Serializer>(it: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(it)
+pub(crate) fn as_text<S: Serializer>(
+    value: &impl Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
 }
 
 /// Parses a rate in Mbit/s, from 1 to 1000.
 pub(crate) fn mbit(text: &str) -> Result<f64, String> {
-    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
+    let mbit = text.parse().ok().filter(|mbit| (1.0..=1000.0).contains(mbit));
     mbit.ok_or_else(|| "a rate is 1 to 1000 Mbit/s".to_owned())
 }
 
 /// Parses a loss in percent, from 0 to 50.
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|it| (0.0..=50.0).contains(it));
+    let share = text.parse().ok().filter(|share| (0.0..=50.0).contains(share));
     share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
 }
 

@@ -192,7 +192,13 @@ impl CrossTraffic {
 fn repeat(view: &Arc<NetDir>, plan: &ProbePlan, path: &Subject, handle: &PoolHandle) -> Result<()> {
     while !handle.must_stop() {
         let subjects = vec![path.clone(); BATCH];
-        probe::run(plan.clone(), subjects, view, |it| handle.record(it), || handle.must_stop())?;
+        probe::run(
+            plan.clone(),
+            subjects,
+            view,
+            |probed| handle.record(probed),
+            || handle.must_stop(),
+        )?;
     }
     Ok(())
 }

@@ -221,7 +221,7 @@ fn attack(
         spent,
         witnessed_bytes,
         witnessed_connections,
-        leak: watchlist.map(|watchlist| NameLeak::of(&watchlist.probes())),
+        leak: watchlist.map(|watchlist| NameLeak::from_probes(&watchlist.probes())),
     })
 }
 

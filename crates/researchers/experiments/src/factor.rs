@@ -14,9 +14,9 @@ pub(crate) struct Factor {
 
 impl Factor {
     /// The ratio of two means, with an interval from both errors (delta method).
-    pub(crate) fn of(part: Interval, whole: Interval) -> Self {
+    pub(crate) fn of_means(part: Interval, whole: Interval) -> Self {
         let value = part.mean / whole.mean;
-        let relative = |it: Interval| Some(it.half_width? / it.mean);
+        let relative = |interval: Interval| Some(interval.half_width? / interval.mean);
         let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
         let width = width.filter(|width| width.is_finite());
         Self { value, interval: width.map(|width| (value * (-width).exp(), value * width.exp())) }
@@ -75,7 +75,8 @@ mod tests {
     fn the_interval_of_a_ratio_combines_both_errors_and_stays_positive() {
         let exact = Interval { mean: 4.0, half_width: Some(0.0), count: 9 };
         let uncertain = Interval { mean: 2.0, half_width: Some(3.0), count: 3 };
-        let Factor { value, interval: Some((low, high)) } = Factor::of(uncertain, exact) else {
+        let Factor { value, interval: Some((low, high)) } = Factor::of_means(uncertain, exact)
+        else {
             panic!("no interval");
         };
         assert!((value - 0.5).abs() < 1e-9 && low > 0.0, "{low}");
@@ -84,6 +85,6 @@ mod tests {
             (high / value - 4.481_689).abs() < 1e-5 && (value / low * value - high).abs() < 1e-9
         );
         let one = Interval { mean: 2.0, half_width: None, count: 1 };
-        assert_eq!(Factor::of(one, exact).interval, None);
+        assert_eq!(Factor::of_means(one, exact).interval, None);
     }
 }

@@ -359,7 +359,7 @@ fn of_shard<G: Grid>(grid: &G, cells: &[G::Cell], shard: Option<Shard>) -> Vec<b
     let mut groups: Vec<String> = Vec::new();
     let mut number = |cell: &G::Cell| {
         let group = grid.group(cell);
-        groups.iter().position(|it| *it == group).unwrap_or_else(|| {
+        groups.iter().position(|known| *known == group).unwrap_or_else(|| {
             groups.push(group);
             groups.len() - 1
         })
@@ -512,7 +512,7 @@ mod tests {
             "# Sums\n\nIs it\nthe sum?\n\n## Notes\n\nOne\nnote.\n\nAnother.\n";
 
         fn cells(&self) -> Vec<Cell> {
-            (0..6).map(|it| Cell { setup: it / 3, number: it % 3 }).collect()
+            (0..6).map(|number| Cell { setup: number / 3, number: number % 3 }).collect()
         }
 
         fn conditions(&self) -> String {
@@ -537,7 +537,7 @@ mod tests {
         fn run(&self, setup: &mut u32, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
             let CellRun { cell, earlier, .. } = run;
             self.runs.borrow_mut().push(cell.to_string());
-            let before = earlier.cases().filter(|(it, _)| it.setup == *setup);
+            let before = earlier.cases().filter(|(cell, _)| cell.setup == *setup);
             let sum: f64 = before.filter_map(|(_, case)| case.truth_mbit_per_s).sum();
             let truth = sum + f64::from(cell.number) + 1.0;
             let row = Row::from(Case::judged(cell.to_string(), truth, Some(truth), 0.9..=1.1));

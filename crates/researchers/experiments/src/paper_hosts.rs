@@ -126,7 +126,7 @@ impl PaperHostsGrid {
         session: Session<'_>,
     ) -> Result<Option<TrialResult>> {
         let team = |testbed: &Testbed| {
-            let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
+            let shares = cell.hosts.0.iter().map(|host| (*host, HOSTS[*host].rate()));
             Ok(Box::new(testbed.team_of(shares)) as Box<dyn Team>)
         };
         let measurement = Measurement {
@@ -181,7 +181,7 @@ impl Grid for PaperHostsGrid {
             HostSpec { tcp_rmem: tuned, tcp_wmem: tuned, ..spec.with_congestion(self.congestion) }
         };
         let hosts =
-            HOSTS.iter().zip(2..).map(|(it, at)| spec(it.name, at).with_access(it.access()));
+            HOSTS.iter().zip(2..).map(|(host, at)| spec(host.name, at).with_access(host.access()));
         let mut wan = WanSpec::new(hosts.chain([spec(RELAYS, 1)]).collect()).with_seed(self.seed);
         for host in &HOSTS {
             let loss_percent = if host.rtt_ms == 0 { 0.0 } else { self.loss_percent };
@@ -202,8 +202,9 @@ impl Grid for PaperHostsGrid {
 
     fn run(&self, site: &mut Site, run: CellRun<'_, Cell>) -> Result<Option<Row>> {
         let CellRun { cell, earlier, session } = run;
-        let is_same = |it: &Cell| self.setup(it) == self.setup(cell) && it.relay == cell.relay;
-        let known = earlier.cases().filter(|(it, _)| is_same(it));
+        let is_same =
+            |other: &Cell| self.setup(other) == self.setup(cell) && other.relay == cell.relay;
+        let known = earlier.cases().filter(|(other, _)| is_same(other));
         let mut truth = known.filter_map(|(_, case)| case.truth_mbit_per_s).next();
         if truth.is_none() {
             match self.measure(site, &cell.truth(self.seconds), session) {
@@ -231,7 +232,7 @@ impl Grid for PaperHostsGrid {
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
         let is_conclusive = |case: &&Case| case.value("conclusive") == Some(&Value::Bool(true));
         let all: Vec<&Case> = report.cases.iter().filter(is_conclusive).collect();
-        let wrong = all.iter().filter(|it| it.verdict != CaseVerdict::Held).count();
+        let wrong = all.iter().filter(|case| case.verdict != CaseVerdict::Held).count();
         let (conclusive, runs) = (all.len(), report.cases.len());
         report.answer = format!(
             "{wrong} of {conclusive} conclusive estimates were wrong; {} of {runs} runs had a lower bound or failed.",
@@ -249,7 +250,8 @@ impl Grid for PaperHostsGrid {
             ),
             parameter("seed", self.seed),
         ];
-        let of_paper = PAPER.iter().filter(|(vary, _)| rows.iter().any(|(it, _)| it.vary == *vary));
+        let of_paper =
+            PAPER.iter().filter(|(vary, _)| rows.iter().any(|(cell, _)| cell.vary == *vary));
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());
         report.notes.splice(0..0, of_paper);
         report.promise = Self::promise(wrong == 0 && conclusive > 0);

@@ -51,7 +51,7 @@ fn tcp_socket(row: &str) -> Option<TcpSocket> {
     let fields: Vec<&str> = row.split_ascii_whitespace().collect();
     let (ip, port) = fields.get(1)?.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    let ip = u32::from_str_radix(ip, 16).ok().map(|it| Ipv4Addr::from(it.to_ne_bytes()));
+    let ip = u32::from_str_radix(ip, 16).ok().map(|ip| Ipv4Addr::from(ip.to_ne_bytes()));
     Some(TcpSocket {
         is_listening: *fields.get(3)? == LISTEN,
         local: ip.map(|ip| SocketAddrV4::new(ip, port)),
@@ -94,10 +94,11 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let stream = TcpStream::connect(address).expect("listens");
         let (found, inodes) = (tcp_sockets(pid), socket_inodes(pid));
-        let is_listener =
-            |it: &TcpSocket| it.is_listening && it.local.map(Into::into) == Some(address);
+        let is_listener = |socket: &TcpSocket| {
+            socket.is_listening && socket.local.map(Into::into) == Some(address)
+        };
         assert!(found.iter().any(is_listener), "{found:?}");
-        assert!(found.iter().any(|it| !it.is_listening), "{found:?}");
+        assert!(found.iter().any(|socket| !socket.is_listening), "{found:?}");
         drop((listener, stream));
         assert!(socket_inodes(pid).len() < inodes.len() + 2);
         assert!(!tcp_sockets(pid).iter().any(is_listener));

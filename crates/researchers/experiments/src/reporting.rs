@@ -49,7 +49,7 @@ pub(super) fn section(text: &str, heading: &str) -> Vec<String> {
 /// Paragraphs, each on one line.
 fn paragraphs(text: &str) -> Vec<String> {
     let one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
-    text.split("\n\n").map(one_line).filter(|it| !it.is_empty()).collect()
+    text.split("\n\n").map(one_line).filter(|paragraph| !paragraph.is_empty()).collect()
 }
 
 /// The values, separated by commas.
@@ -70,7 +70,8 @@ pub(super) fn parameter(name: &str, value: impl ToString) -> (String, String) {
 /// Whether at least one case held, and none missed or failed.
 pub(super) fn claim_holds<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
     let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|case| case.verdict).collect();
-    let is_bad = |it: &CaseVerdict| matches!(it, CaseVerdict::Missed | CaseVerdict::Failed);
+    let is_bad =
+        |verdict: &CaseVerdict| matches!(verdict, CaseVerdict::Missed | CaseVerdict::Failed);
     verdicts.contains(&CaseVerdict::Held) && !verdicts.iter().any(is_bad)
 }
 

@@ -194,7 +194,7 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
         };
         parallel::probe(plan, subjects, view, probers, done, || interrupt.is_requested())
     };
-    let probed = |all: Vec<(usize, Probed)>| all.into_iter().map(|it| it.1).collect();
+    let probed = |all: Vec<(usize, Probed)>| all.into_iter().map(|(_, probed)| probed).collect();
     let clock = Clock::start();
     let reading = || Reading::take(std::process::id(), clock.now());
     // Set-up and round trips without downloads.
@@ -236,10 +236,11 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
     // The strategies take turns, so that other load on this machine affects all of them equally.
     let mut subjects = Vec::new();
     for _ in 0..circuits {
-        for it in &strategies {
+        for strategy in &strategies {
             let need = Some(Need::Port { port: network.server().port(), is_ipv6: false });
-            let path = select_probe_path(view, &*it.strategy, RULES, need, 3, &mut rng);
-            let path = path.map_err(|error| Error::Failed(format!("{}: {error}", it.name)))?;
+            let path = select_probe_path(view, &*strategy.strategy, RULES, need, 3, &mut rng);
+            let path =
+                path.map_err(|error| Error::Failed(format!("{}: {error}", strategy.name)))?;
             subjects.push(Subject::new(&path));
         }
     }

@@ -60,7 +60,7 @@ impl Runner<'_> {
         let names: Vec<&str> = self.variants.iter().map(|(name, _)| *name).collect();
         let keys = first.keys(&names);
         self.session.output.step(format!("{} runs, {}", keys.len(), first.conditions));
-        let ours = keys.iter().filter(|it| first.is_in_shard(it, &names)).count();
+        let ours = keys.iter().filter(|key| first.is_in_shard(key, &names)).count();
         let mut progress = Progress::new(ours);
         let mut runs = Vec::new();
         for key in &keys {
@@ -101,12 +101,12 @@ pub(crate) fn runs<'a>(
     variant: &'a str,
     load: u32,
 ) -> impl Iterator<Item = &'a RunResult> + Clone {
-    all.iter().filter(move |it| it.key.variant == variant && it.key.load_percent == load)
+    all.iter().filter(move |run| run.key.variant == variant && run.key.load_percent == load)
 }
 
 /// The sizes of downloads in these runs, in ascending order.
 pub(crate) fn sizes(all: &[RunResult]) -> BTreeSet<u32> {
-    all.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect()
+    all.iter().flat_map(|run| &run.sizes).map(|size| size.bytes).collect()
 }
 
 /// The mean over seeds of a figure of each run, with its interval.
@@ -120,26 +120,26 @@ pub(crate) fn mean_over_seeds(
 }
 
 /// A run as a row of the table.
-pub(crate) fn run_case(it: &RunResult) -> Case {
-    let mut detail = format!("relays sent {:.0} Mbit/s", it.sent_median_mbit_per_s());
-    for size in &it.sizes {
+pub(crate) fn run_case(run: &RunResult) -> Case {
+    let mut detail = format!("relays sent {:.0} Mbit/s", run.sent_median_mbit_per_s());
+    for size in &run.sizes {
         if let Some(last) = size.last_byte().median() {
             detail.push_str(&format!("; {} in {last:.2} s", size_text(size.bytes)));
         }
     }
-    let mut case = Case::reported(it.key.name(), detail)
-        .column("variant", it.key.variant.as_str())
-        .column("load_percent", it.key.load_percent)
-        .column("seed", it.key.seed)
-        .column("network_weight_error", it.network_weight_error)
-        .column("sent_median_mbit_per_s", it.sent_median_mbit_per_s())
-        .column("goodput_mbit_per_s", it.goodput_mbit_per_s)
-        .column("utilisation", it.utilisation)
-        .column("queue_ms", it.queue_ms)
-        .column("kernel_queue_ms", it.kernel_queue_ms.unwrap_or(f64::NAN))
-        .column("wall_s", it.wall_s)
-        .column("fingerprint", it.fingerprint.as_str());
-    for size in &it.sizes {
+    let mut case = Case::reported(run.key.name(), detail)
+        .column("variant", run.key.variant.as_str())
+        .column("load_percent", run.key.load_percent)
+        .column("seed", run.key.seed)
+        .column("network_weight_error", run.network_weight_error)
+        .column("sent_median_mbit_per_s", run.sent_median_mbit_per_s())
+        .column("goodput_mbit_per_s", run.goodput_mbit_per_s)
+        .column("utilisation", run.utilisation)
+        .column("queue_ms", run.queue_ms)
+        .column("kernel_queue_ms", run.kernel_queue_ms.unwrap_or(f64::NAN))
+        .column("wall_s", run.wall_s)
+        .column("fingerprint", run.fingerprint.as_str());
+    for size in &run.sizes {
         let kib = size.bytes / 1024;
         let (first, last) = (size.first_byte().median(), size.last_byte().median());
         case = case

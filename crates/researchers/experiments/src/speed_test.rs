@@ -164,9 +164,10 @@ fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>>
     let mut after = after_campaign.clone();
     while unix_time_s() < deadline_unix_s && !interrupt.is_requested() {
         after = observed(authority, &subjects)?;
-        let is_new = |it: &Subject| {
-            let published =
-                |of: &BTreeMap<RsaId, Published>| of.get(&it.target.ids.rsa).map(|it| it.unix_s);
+        let is_new = |subject: &Subject| {
+            let published = |of: &BTreeMap<RsaId, Published>| {
+                of.get(&subject.target.ids.rsa).map(|published| published.unix_s)
+            };
             published(&after) > published(&after_campaign)
         };
         if subjects.iter().all(is_new) {
@@ -174,15 +175,15 @@ fn campaign(experiment: &SpeedTest, session: Session<'_>) -> Result<Option<Row>>
         }
         interrupt.wait(PAUSE);
     }
-    let observed = |it: &Subject| {
+    let observed = |subject: &Subject| {
         let of = |of: &BTreeMap<RsaId, Published>| {
-            of.get(&it.target.ids.rsa).map(|it| it.observed.as_mbit_per_s())
+            of.get(&subject.target.ids.rsa).map(|published| published.observed.as_mbit_per_s())
         };
         Observed {
-            name: it.name.clone(),
-            limit_mbit_per_s: it.limit.as_mbit_per_s(),
-            claim: Claim { is_tor: it.is_tor, is_measured: it.is_measured },
-            measured_mbit_per_s: estimates_mbit.get(it.name.as_str()).copied().flatten(),
+            name: subject.name.clone(),
+            limit_mbit_per_s: subject.limit.as_mbit_per_s(),
+            claim: Claim { is_tor: subject.is_tor, is_measured: subject.is_measured },
+            measured_mbit_per_s: estimates_mbit.get(subject.name.as_str()).copied().flatten(),
             before_mbit_per_s: of(&before),
             after_campaign_mbit_per_s: of(&after_campaign),
             after_mbit_per_s: of(&after),
@@ -266,9 +267,9 @@ struct Published {
 fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaId, Published>> {
     let all = subjects.iter().map(|subject| Fingerprint::from_bytes(subject.target.ids.rsa.0));
     let text = Fetcher::default().get(authority, &Resource::Descriptors(all.collect()))?;
-    let published = |it: &descriptor::ServerDescriptor<'_>| Published {
-        unix_s: it.published,
-        observed: Rate::from_byte_per_s(it.bandwidth_observed_bytes_s),
+    let published = |descriptor: &descriptor::ServerDescriptor<'_>| Published {
+        unix_s: descriptor.published,
+        observed: Rate::from_byte_per_s(descriptor.bandwidth_observed_bytes_s),
     };
     let newest = descriptor::newest(&text);
     Ok(newest

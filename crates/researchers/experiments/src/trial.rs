@@ -199,8 +199,8 @@ impl Round {
         // The last second of a round that is followed by another is not reported.
         rounds.retain(|round| round.seconds.len() + 1 >= seconds as usize);
         rounds.push(last);
-        let rate = |it: &Self| {
-            median_or_mean(it.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()))
+        let rate = |round: &Self| {
+            median_or_mean(round.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()))
         };
         rounds
             .into_iter()
@@ -281,7 +281,7 @@ impl TrialResult {
             return None;
         }
         #[expect(clippy::cast_precision_loss, reason = "rounds have far fewer than 2^53 quarters")]
-        let [count, all] = [sent.len(), quarters.len()].map(|it| it as f64);
+        let [count, all] = [sent.len(), quarters.len()].map(|number| number as f64);
         (!self.lacked_processor(count / all)).then(|| sent.iter().sum::<f64>() / count)
     }
 
@@ -305,7 +305,7 @@ impl TrialResult {
     /// The share of samples in the whole round that found unread data. `None` if there was no round.
     pub(super) fn share_behind(&self) -> Option<f64> {
         let (count, sum) =
-            self.quarters().fold((0.0, 0.0), |(n, sum), it| (n + 1.0, sum + it.behind));
+            self.quarters().fold((0.0, 0.0), |(n, sum), quarter| (n + 1.0, sum + quarter.behind));
         (count > 0.0).then(|| sum / count)
     }
 
@@ -525,9 +525,9 @@ mod tests {
             measured: rate(sent),
             reported: None,
             sent: rate(sent),
-            quarters: [0, 1, 2, 3].map(|it| Quarter {
+            quarters: [0, 1, 2, 3].map(|number| Quarter {
                 sent: rate(sent),
-                behind: if it < behind { 0.94 } else { 0.86 },
+                behind: if number < behind { 0.94 } else { 0.86 },
             }),
         };
         let result = |seconds: &[(u64, f64, usize)], waited, wanted| TrialResult {

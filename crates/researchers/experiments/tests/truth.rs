@@ -90,7 +90,7 @@ fn download_times_match_path_latency_and_stream_windows(world: &dyn World, slack
         assert_eq!(seen.last_byte_s.len(), seen.requested as usize, "not all completed");
         let min_s = seen.first_byte_min.as_secs_f64();
         assert!(
-            seen.first_byte_s.iter().all(|it| *it >= min_s),
+            seen.first_byte_s.iter().all(|time_s| *time_s >= min_s),
             "faster than the path's latency: {seen:?}"
         );
         let first_s = median(&seen.first_byte_s);
@@ -102,7 +102,7 @@ fn download_times_match_path_latency_and_stream_windows(world: &dyn World, slack
     let each = large.first_byte_s.iter().zip(&large.last_byte_s);
     let taken_s: Vec<f64> = each.map(|(first, last)| last - first).collect();
     assert!(
-        taken_s.iter().all(|it| *it >= windows_s),
+        taken_s.iter().all(|time_s| *time_s >= windows_s),
         "faster than its windows: {taken_s:?}, {windows_s}"
     );
     let is_soon = median(&taken_s) < 4.0 * slack.time * windows_s;

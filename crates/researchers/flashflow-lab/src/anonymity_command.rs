@@ -169,7 +169,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
             pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
         };
         let found = study.run(&adversaries, &mut StdRng::seed_from_u64(options.seed));
-        let found = found.map_err(|it| Error::Failed(format!("{}: {it}", name.word())))?;
+        let found = found.map_err(|error| Error::Failed(format!("{}: {error}", name.word())))?;
         let shares = means(&parties, &found);
         output.quiet();
         output.result(in_words(name.word(), &found, &shares), || line(name.word(), &found, shares));
@@ -203,7 +203,7 @@ impl AnonymityOptions {
         }
         if !self.adversary_fingerprints.is_empty() {
             let known = self.adversary_fingerprints.iter().copied();
-            add(vec![Adversary::of("the relays that were named", known)]);
+            add(vec![Adversary::new("the relays that were named", known)]);
         }
         if parties.is_empty() {
             let draws = vec![Adversary::with_weight(view, 0.1, Weights::Largest, &mut rng)];
@@ -226,14 +226,14 @@ fn means(parties: &[Party], found: &Anonymity) -> Vec<Share> {
 }
 
 fn in_words(name: &str, found: &Anonymity, shares: &[Share]) -> String {
-    let choice = |word: &str, it: Choice| {
+    let choice = |word: &str, choice: Choice| {
         format!(
             "\n  {word:<7} {:6.2} bits of {:.2} ({}, the likeliest {:.2} %)",
             // The computed entropy of a single relay is -0.0.
-            it.entropy_bits.max(0.0) + 0.0,
-            it.most_bits(),
-            report::plural(it.relays as u64, "relay"),
-            it.largest_share * 100.0
+            choice.entropy_bits.max(0.0) + 0.0,
+            choice.most_bits(),
+            report::plural(choice.relays as u64, "relay"),
+            choice.largest_share * 100.0
         )
     };
     let mut text = format!("{name}: paths {:.2} bits", found.path_bits);

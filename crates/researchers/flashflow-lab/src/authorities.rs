@@ -99,15 +99,18 @@ impl Authorities {
         };
         let addresses = known.authorities.iter().copied();
         let mut all = addresses.chain(self.fallbacks.iter().map(|fallback| fallback.address));
-        if let Some(address) = all.find(|it| !self.public && is_public(it.ip())) {
+        if let Some(address) = all.find(|address| !self.public && is_public(address.ip())) {
             return Err(Error::Usage(format!(
                 "--authority {address} is a public address: this client is for research, and uses \
                  the public network only with --public"
             )));
         }
-        let fallback = |it: &Directory| {
-            it.onion().ok_or_else(|| {
-                Error::Usage(format!("--fallback {0}: add its fingerprint: {0}=FP", it.address))
+        let fallback = |directory: &Directory| {
+            directory.onion().ok_or_else(|| {
+                Error::Usage(format!(
+                    "--fallback {0}: add its fingerprint: {0}=FP",
+                    directory.address
+                ))
             })
         };
         known.directories.fallbacks =

@@ -80,7 +80,7 @@ pub(crate) struct Choosing {
 
 /// A number from 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|it| (0.0..=1.0).contains(it));
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| format!("`{text}` is not a number from 0 to 1"))
 }
 
@@ -113,7 +113,7 @@ impl Choosing {
         let (rules, table) = (self.geo.clone(), Arc::new(self.table()?));
         Ok(Box::new(
             Geography::new(base, rules, table, hops)
-                .map_err(|it| Error::Usage(format!("--geo: {it}")))?,
+                .map_err(|problem| Error::Usage(format!("--geo: {problem}")))?,
         ))
     }
 
@@ -177,8 +177,10 @@ impl Choosing {
 /// Reads a model.
 pub(crate) fn read_model(path: &Path) -> Result<Model, Error> {
     let bytes = read_raw(path, "read the model")?;
-    let wrong =
-        |it: model::FileError| Error::Config { path: path.to_owned(), problem: it.to_string() };
+    let wrong = |error: model::FileError| Error::Config {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    };
     model::read(&bytes).map_err(wrong)
 }
 

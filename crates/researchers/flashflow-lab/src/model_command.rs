@@ -166,7 +166,7 @@ impl FromStr for Source {
         let (address, key) = text.split_once('=').ok_or("it is written ADDRESS:PORT=KEY")?;
         let address =
             address.parse().map_err(|_| format!("`{address}` is not an address and port"))?;
-        let key = key.parse().map_err(|it| format!("{it}"))?;
+        let key = key.parse().map_err(|error| format!("{error}"))?;
         Ok(Self { address, key })
     }
 }
@@ -321,8 +321,8 @@ fn observe(
 /// The measured capacity of each relay in a bandwidth file, in kB/s.
 fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
     let text = read(path, "read the bandwidth file")?;
-    let wrong = |it: String| Error::Config { path: path.to_owned(), problem: it };
-    let parsed = BandwidthFile::parse(&text).map_err(|it| wrong(it.to_string()))?;
+    let wrong = |problem: String| Error::Config { path: path.to_owned(), problem };
+    let parsed = BandwidthFile::parse(&text).map_err(|error| wrong(error.to_string()))?;
     let measured = parsed.file.relays.into_iter().filter(|relay| !relay.unmeasured);
     Ok(measured.map(|measured| (measured.node_id, measured.bw_kb_s as f64)).collect())
 }

@@ -161,14 +161,14 @@ pub(crate) fn run(
         let packed = model::write(&model).map_err(file)?;
         fs::write(path, packed).map_err(file)?;
     }
-    let summary: Vec<Summary> = options.hops.iter().map(|hops| Summary::of(*hops, &all)).collect();
+    let summary: Vec<Summary> = options.hops.iter().map(|hops| Summary::new(*hops, &all)).collect();
     let text: Vec<String> = summary.iter().map(Summary::in_words).collect();
     let links = model.links().values().filter(|link| link.rtt_ms.is_some()).count();
     let text = format!("{}\n{links} links with a round trip", text.join("\n"));
     output.result(text, || Line::Summary { circuits: all.len(), links, lengths: summary });
     Ok(if interrupt.is_requested() {
         Exit::Interrupted
-    } else if all.iter().any(|it| it.setup().is_some()) {
+    } else if all.iter().any(|probed| probed.setup().is_some()) {
         Exit::Done
     } else {
         Exit::Failed
@@ -184,11 +184,11 @@ impl ProbeOptions {
     fn subjects(&self, view: &NetDir, authorities: &[SocketAddr]) -> Result<Vec<Subject>, Error> {
         let mut rng = match self.seed {
             Some(seed) => StdRng::seed_from_u64(seed),
-            None => {
-                StdRng::try_from_rng(&mut SysRng).map_err(|it| Error::Random(it.to_string()))?
-            }
+            None => StdRng::try_from_rng(&mut SysRng)
+                .map_err(|error| Error::Random(error.to_string()))?,
         };
-        let need = self.server.map(|it| Need::Port { port: it.port(), is_ipv6: it.is_ipv6() });
+        let need =
+            self.server.map(|server| Need::Port { port: server.port(), is_ipv6: server.is_ipv6() });
         let rules =
             PathRules { distinct_subnets: self.distinct_subnets || self.authorities.public };
         let mut subjects = Vec::new();
@@ -196,8 +196,8 @@ impl ProbeOptions {
             let strategy = self.choosing.strategy(self.strategy, hops, authorities)?;
             for _ in 0..self.circuits {
                 let path = select_probe_path(view, &*strategy, rules, need, hops, &mut rng);
-                let path = path.map_err(|it| {
-                    Error::Failed(format!("no path of {hops} hops can be chosen: {it}"))
+                let path = path.map_err(|error| {
+                    Error::Failed(format!("no path of {hops} hops can be chosen: {error}"))
                 })?;
                 subjects.push(Subject::new(&path));
             }
@@ -211,7 +211,7 @@ fn ms(time: Duration) -> f64 {
 }
 
 fn in_words(view: &NetDir, probed: &Probed) -> String {
-    let name = |it| view.find(it).map_or("?", |relay| relay.nickname.as_str());
+    let name = |fingerprint| view.find(fingerprint).map_or("?", |relay| relay.nickname.as_str());
     let path: Vec<&str> = probed.path.iter().map(name).collect();
     let mut text = path.join(" > ");
     if let Some(setup) = probed.setup() {

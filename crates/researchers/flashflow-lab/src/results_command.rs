@@ -96,7 +96,9 @@ fn record(
     command: &[String],
     output: &Output,
 ) -> Result<Exit, Error> {
-    if claim.is_empty() || !claim.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
+    if claim.is_empty()
+        || !claim.chars().all(|character| character.is_ascii_alphanumeric() || character == '-')
+    {
         return Err(Error::Usage(format!(
             "claim `{claim}`: use letters, digits and -, as in bench-relay"
         )));
@@ -166,7 +168,9 @@ fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
 
 /// The value of `--seed VALUE` or `--seed=VALUE`.
 fn seed_in(command: &[String]) -> Option<u64> {
-    let at = command.iter().position(|it| it == "--seed" || it.starts_with("--seed="))?;
+    let at = command
+        .iter()
+        .position(|argument| argument == "--seed" || argument.starts_with("--seed="))?;
     let value = command[at].strip_prefix("--seed=").or(command.get(at + 1).map(String::as_str));
     value?.parse().ok()
 }

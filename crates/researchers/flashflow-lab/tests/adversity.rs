@@ -128,14 +128,15 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
         assert_eq!(party.get("error"), party.get("expected_error"), "{party}");
     }
     // Independent of the machine, because of fixed seeds.
-    let evasions: Vec<_> = of_kind("evasion").filter(|it| it.get("evasion").is_some()).collect();
+    let evasions: Vec<_> =
+        of_kind("evasion").filter(|evasion| evasion.get("evasion").is_some()).collect();
     let forged: Vec<f64> = evasions.iter().map(|evasion| number(evasion, "forged_cells")).collect();
     assert_eq!(forged, [1.0, 10.0, 25.0, 50.0, 125.0, 250.0, 400.0]);
-    for (it, forged) in evasions.iter().zip(forged) {
-        let (low, high) = (number(it, "evasion_low"), number(it, "evasion_high"));
+    for (evasion, forged) in evasions.iter().zip(forged) {
+        let (low, high) = (number(evasion, "evasion_low"), number(evasion, "evasion_high"));
         let predicted = (1.0 - 1.0 / 125.0_f64).powf(forged);
-        assert!((low..=high).contains(&predicted) && high - low < 0.6, "{it}");
-        assert!((low..=high).contains(&number(it, "evasion")), "{it}");
+        assert!((low..=high).contains(&predicted) && high - low < 0.6, "{evasion}");
+        assert!((low..=high).contains(&number(evasion, "evasion")), "{evasion}");
     }
     // The relay reports the bytes that it sent to each measurer, which contradict their claims.
     assert_eq!(of_kind("inflation").count(), 4);

@@ -26,8 +26,9 @@ fn lines(output: &Output) -> Vec<Value> {
 
 fn files(out: &Path, folder: &str) -> Vec<String> {
     let all = std::fs::read_dir(out.join(folder)).expect("a folder");
-    let mut all: Vec<String> =
-        all.map(|it| it.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    let mut all: Vec<String> = all
+        .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
     all.sort();
     all
 }
@@ -54,11 +55,11 @@ fn shards_run_each_case_once_and_make_one_report() {
     assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
     assert_eq!(files(out, "balance-runs").len(), 6, "runs and weights: {all:?}");
     let printed = lines(&all);
-    let runs = printed.iter().filter(|it| it["type"] == "case").count();
+    let runs = printed.iter().filter(|line| line["type"] == "case").count();
     assert_eq!(runs, 3, "{printed:?}");
-    assert_eq!(printed.last().map(|it| it["type"].clone()), Some("summary".into()));
+    assert_eq!(printed.last().map(|line| line["type"].clone()), Some("summary".into()));
     let table = std::fs::read_to_string(out.join("balance.csv")).expect("a table");
-    let claim = table.lines().find(|it| it.contains("network weight error is at most"));
+    let claim = table.lines().find(|row| row.contains("network weight error is at most"));
     assert!(claim.is_some_and(|claim| claim.contains("held")), "{table}");
     let page = std::fs::read_to_string(out.join("balance.html")).expect("a page");
     assert!(page.contains("Relay weight error") && page.contains("Time to the last byte of 1 MiB"));

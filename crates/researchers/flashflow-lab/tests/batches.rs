@@ -54,8 +54,9 @@ fn batch(networks: &[PathBuf; 2], out: &Path, more: &[&str]) -> Output {
 
 fn runs(out: &Path) -> Vec<String> {
     let all = fs::read_dir(out.join("batch-runs")).expect("a folder");
-    let mut all: Vec<String> =
-        all.map(|it| it.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    let mut all: Vec<String> = all
+        .map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned())
+        .collect();
     all.sort();
     all
 }
@@ -96,7 +97,7 @@ fn shards_on_two_machines_make_the_same_report_as_one() {
         text.lines().map(|row| row.split(',').map(rounded).collect::<Vec<_>>().join(",")).collect()
     };
     let (alone, merged) = (table(&at("alone")), table(&merged));
-    let is_there = |words: &str| alone.iter().any(|it| it.contains(words));
+    let is_there = |words: &str| alone.iter().any(|row| row.contains(words));
     let load = "100.000000000,,";
     assert!(is_there(&format!("change,vanilla,kist,{load}last_byte_50_kib_s,%,")), "{alone:?}");
     assert!(is_there(&format!("mean,kist,,{load}goodput_mbit_per_s,")), "{alone:?}");

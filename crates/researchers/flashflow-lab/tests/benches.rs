@@ -32,15 +32,17 @@ fn our_relay_c_tor_and_the_least_of_any_relay_are_compared() {
     }
     let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
     assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
-    let quiet: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "quiet").collect();
-    let loads: Vec<_> = quiet.iter().map(|it| (text(it, "relay"), text(it, "load_of"))).collect();
+    let quiet: Vec<_> =
+        ended.values().into_iter().filter(|value| value["type"] == "quiet").collect();
+    let loads: Vec<_> =
+        quiet.iter().map(|sample| (text(sample, "relay"), text(sample, "load_of"))).collect();
     assert_eq!(loads, [("tor", "tor"), ("ours", "tor"), ("ours", "ours")]);
-    for it in &quiet {
+    for sample in &quiet {
         assert!(
-            number(it, "round_trips") >= 1.0 && number(it, "round_trip_median_ms") > 0.0,
-            "{it}"
+            number(sample, "round_trips") >= 1.0 && number(sample, "round_trip_median_ms") > 0.0,
+            "{sample}"
         );
-        assert!(number(it, "load_mbit_per_s") > 1.0, "{it}");
+        assert!(number(sample, "load_mbit_per_s") > 1.0, "{sample}");
     }
 }
 
@@ -64,7 +66,7 @@ fn our_client_and_c_tor_are_compared() {
     let ended =
         scratch.run(&["bench", "client", "--mb", "20", "--streams", "2", "--runs", "1", "--json"]);
     ended.assert_code(0);
-    let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
+    let runs: Vec<_> = ended.values().into_iter().filter(|value| value["type"] == "run").collect();
     let clients: Vec<&str> = runs.iter().map(|run| text(run, "client")).collect();
     assert_eq!(clients, ["tor", "ours"]);
     let summary = ended.summary();
@@ -82,7 +84,8 @@ fn our_client_and_c_tor_are_compared() {
     }
     let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
     assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
-    let [ours, tor] = ["ours_first_byte_ms", "tor_first_byte_ms"].map(|it| number(&summary, it));
+    let [ours, tor] =
+        ["ours_first_byte_ms", "tor_first_byte_ms"].map(|name| number(&summary, name));
     assert!((number(&summary, "first_byte_ratio") - ours / tor).abs() < 1e-9, "{summary}");
     // One run has no spread.
     assert!(summary["first_byte_ratio_interval"].is_null(), "{summary}");

@@ -59,7 +59,7 @@ fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String>
     let left = Mutex::new(all.into_iter());
     let next = || left.lock().expect("no panic").next();
     let program = || {
-        let wrong = |it: Content| wrong_by_curl(socks, it.seed % 3, server, it);
+        let wrong = |content: Content| wrong_by_curl(socks, content.seed % 3, server, content);
         std::iter::from_fn(next).filter_map(wrong).collect::<Vec<_>>()
     };
     thread::scope(|scope| {
@@ -120,17 +120,19 @@ fn curl_downloads_through_the_client_which_reports_events() {
     let of = |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
     assert_eq!(of("stream_opened").len(), usize::try_from(DOWNLOADS).expect("few"));
     let received_bytes: f64 =
-        of("stream_closed").iter().map(|it| number(it, "received_bytes")).sum();
-    let expected: u64 = (0..DOWNLOADS).map(|it| content(it).len).sum();
+        of("stream_closed").iter().map(|event| number(event, "received_bytes")).sum();
+    let expected: u64 = (0..DOWNLOADS).map(|number| content(number).len).sum();
     assert!(
         received_bytes > expected as f64,
         "all content and its headers are received through it: {received_bytes}"
     );
-    assert!(of("stream_closed").iter().all(|it| it["ok"] == true && it["sent_bytes"] != 0));
+    assert!(
+        of("stream_closed").iter().all(|event| event["ok"] == true && event["sent_bytes"] != 0)
+    );
     let built = of("circuit_built");
     assert!(built.len() >= 3);
-    assert!(built.iter().all(|it| it["path"].as_array().is_some_and(|path| path.len() == 3)));
-    assert!(built.iter().all(|it| it["took_ms"].as_f64().is_some_and(|ms| ms > 0.0)));
+    assert!(built.iter().all(|event| event["path"].as_array().is_some_and(|path| path.len() == 3)));
+    assert!(built.iter().all(|event| event["took_ms"].as_f64().is_some_and(|ms| ms > 0.0)));
     assert_eq!(of("ended").len(), 1);
 }
 
@@ -192,15 +194,16 @@ fn curl_downloads_through_three_of_our_relays() {
     let values = ended.values();
     let of = |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
     let used: BTreeSet<u64> =
-        of("stream_opened").iter().filter_map(|it| it["circuit"].as_u64()).collect();
+        of("stream_opened").iter().filter_map(|event| event["circuit"].as_u64()).collect();
     assert!(used.len() >= 3, "a circuit for each name: {used:?}");
     // Destinations are printed only on request.
-    let all_scrubbed = of("stream_closed").iter().all(|it| text(it, "target") == "[scrubbed]");
+    let all_scrubbed =
+        of("stream_closed").iter().all(|event| text(event, "target") == "[scrubbed]");
     assert!(all_scrubbed, "{values:#?}");
     for built in of("circuit_built") {
         let path = built["path"].as_array().expect("a path");
         let is_ours = path.iter().all(|hop| text(hop, "nickname").starts_with("ours"));
-        let is_used = built["circuit"].as_u64().is_some_and(|it| used.contains(&it));
+        let is_used = built["circuit"].as_u64().is_some_and(|circuit| used.contains(&circuit));
         assert!(is_ours || !is_used, "{built}");
     }
 
@@ -244,16 +247,20 @@ fn curl_downloads_over_linked_circuits() {
         let values = ended.values();
         let of =
             |kind: &str| values.iter().filter(|value| value["type"] == kind).collect::<Vec<_>>();
-        let is_linked = |it: &&Value| it["legs"] == legs;
+        let is_linked = |event: &&Value| event["legs"] == legs;
         let built = of("circuit_built");
         assert!(!built.is_empty() && built.iter().all(is_linked), "{values:#?}");
         // Each leg reports its path, and each stream the traffic of each leg.
-        let are_three = |it: &&Value| it["path"].as_array().is_some_and(|path| path.len() == 3);
+        let are_three =
+            |event: &&Value| event["path"].as_array().is_some_and(|path| path.len() == 3);
         assert!(of("leg_built").iter().all(are_three), "{values:#?}");
         let closed = of("stream_closed");
-        assert!(closed.len() >= 29 && closed.iter().all(|it| it["ok"] == true), "{values:#?}");
-        let all_carry = |it: &&Value| {
-            let of_legs = it["legs"].as_array().cloned().unwrap_or_default();
+        assert!(
+            closed.len() >= 29 && closed.iter().all(|event| event["ok"] == true),
+            "{values:#?}"
+        );
+        let all_carry = |event: &&Value| {
+            let of_legs = event["legs"].as_array().cloned().unwrap_or_default();
             let has_carried = |leg: &Value| number(leg, "received_messages") > 100.0;
             of_legs.len() == legs && of_legs.iter().all(has_carried)
         };

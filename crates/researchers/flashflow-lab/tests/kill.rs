@@ -22,7 +22,7 @@ fn after_a_kill_of_any_victim_the_others_end_and_nothing_is_left() {
     assert_eq!(killed.len(), 3, "{summary}");
     assert!(killed.iter().all(|case| number(case, "killed_at_s") >= 0.0));
     let victims: BTreeSet<&str> = killed.iter().map(|case| text(case, "victim")).collect();
-    assert!(["coordinator", "target"].iter().all(|it| victims.contains(it)), "{victims:?}");
+    assert!(["coordinator", "target"].iter().all(|victim| victims.contains(victim)), "{victims:?}");
     assert!(victims.iter().any(|victim| victim.starts_with("measurer ")), "{victims:?}");
     // From the kernel, which neither relay nor measurers can mislead.
     let control = &cases[0];

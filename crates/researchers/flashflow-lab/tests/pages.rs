@@ -102,7 +102,7 @@ impl Page {
         if anchor.is_empty() {
             return self.text.clone();
         }
-        let level = |line: &str| line.chars().take_while(|it| *it == '#').count();
+        let level = |line: &str| line.chars().take_while(|character| *character == '#').count();
         let of = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
         let mut depth = 0;
         let lines = self.prose().filter(|(_, line)| {
@@ -121,7 +121,9 @@ impl Page {
         headings
             .map(|(_, line)| {
                 let text = line.trim_start_matches('#').trim().to_lowercase();
-                let kept = text.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+                let kept = text
+                    .chars()
+                    .filter(|character| character.is_alphanumeric() || " -_".contains(*character));
                 let anchor = kept.collect::<String>().replace(' ', "-");
                 let count = seen.entry(anchor.clone()).or_default();
                 *count += 1;
@@ -161,7 +163,8 @@ impl Page {
 
 /// All pages in this folder and its subfolders.
 fn pages_in(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("a folder").map(|it| it.expect("listed").path());
+    let entries =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("listed").path());
     let mut found: Vec<PathBuf> = entries
         .flat_map(|path| if path.is_dir() { pages_in(&path) } else { vec![path] })
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
@@ -200,7 +203,7 @@ fn listed(heading: Option<&str>) -> BTreeSet<String> {
     let parts =
         text.split("\n# ").filter(|part| heading.is_none_or(|heading| part.starts_with(heading)));
     let ends = parts.flat_map(|part| part.split("](").skip(1));
-    ends.filter_map(|rest| rest.split(')').next()).map(|it| format!("docs/{it}")).collect()
+    ends.filter_map(|rest| rest.split(')').next()).map(|page| format!("docs/{page}")).collect()
 }
 
 fn assert_none(problems: &[String]) {
@@ -245,7 +248,9 @@ fn numbers(text: &str) -> Vec<String> {
     for part in parts {
         kept.push_str(part.split_once(')').map_or("", |(_, after)| after));
     }
-    let words = kept.split(|it: char| !it.is_alphanumeric() && !matches!(it, '.' | ',' | '_'));
+    let words = kept.split(|character: char| {
+        !character.is_alphanumeric() && !matches!(character, '.' | ',' | '_')
+    });
     let numbers = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
     numbers.filter(|number| number.parse::<f64>().is_ok_and(f64::is_finite)).collect()
 }
@@ -253,9 +258,9 @@ fn numbers(text: &str) -> Vec<String> {
 /// Whether a result has this number, possibly with more digits.
 fn has(result: &[String], quoted: &str) -> bool {
     let digits = quoted.split_once('.').map_or(0, |(_, fraction)| fraction.len());
-    result.iter().any(|it| {
-        let exact = it.parse::<f64>().unwrap_or(f64::NAN);
-        it == quoted || format!("{exact:.digits$}") == quoted
+    result.iter().any(|number| {
+        let exact = number.parse::<f64>().unwrap_or(f64::NAN);
+        number == quoted || format!("{exact:.digits$}") == quoted
     })
 }
 
@@ -277,7 +282,7 @@ fn quoted_numbers_agree_with_the_linked_result() {
                 by_path
                     .get(&path)
                     .filter(|_| path.starts_with(&results))
-                    .map(|it| it.section(anchor))
+                    .map(|linked| linked.section(anchor))
             });
             let sections: Vec<String> = targets.collect();
             if sections.is_empty() {
@@ -303,7 +308,7 @@ fn pages_of_results_are_up_to_date() {
     command.args(["results", "pages", "--check", "--folder"]).arg(root().join("docs/results"));
     let output = command.output().expect("it starts");
     let printed =
-        [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "run `flashflow-lab results pages`: {printed:?}");
 }
 
@@ -320,18 +325,23 @@ fn every_page_is_in_the_table_of_contents() {
 fn dates(line: &str) -> bool {
     // Text in backticks is input or output.
     let prose: String = line.split('`').step_by(2).collect();
-    let words: Vec<&str> = prose.split(|it: char| !it.is_alphanumeric() && it != '-').collect();
+    let words: Vec<&str> =
+        prose.split(|character: char| !character.is_alphanumeric() && character != '-').collect();
     let is_day = |word: &str| {
         let parts: Vec<&str> = word.split('-').collect();
-        let are_numbers = parts.iter().all(|it| it.chars().all(|it| it.is_ascii_digit()));
+        let are_numbers =
+            parts.iter().all(|part| part.chars().all(|character| character.is_ascii_digit()));
         are_numbers && parts.len() == 3 && parts.first().is_some_and(|part| part.len() == 4)
     };
-    let is_number = |word: &str| !word.is_empty() && word.chars().all(|it| it.is_ascii_digit());
+    let is_number =
+        |word: &str| !word.is_empty() && word.chars().all(|character| character.is_ascii_digit());
     let is_hash = |word: &str| {
         (7..=40).contains(&word.len())
-            && word.chars().all(|it| it.is_ascii_hexdigit() && !it.is_ascii_uppercase())
-            && word.chars().any(|it| it.is_ascii_digit())
-            && word.chars().any(|it| it.is_ascii_lowercase())
+            && word
+                .chars()
+                .all(|character| character.is_ascii_hexdigit() && !character.is_ascii_uppercase())
+            && word.chars().any(|character| character.is_ascii_digit())
+            && word.chars().any(|character| character.is_ascii_lowercase())
             && word != "ed25519"
     };
     let months = ["January", "February", "March", "April", "May", "June", "July", "August"];
@@ -340,12 +350,12 @@ fn dates(line: &str) -> bool {
     words.iter().any(|word| is_day(word) || is_hash(word))
         || words.windows(3).any(|of| match *of {
             [day, month, year] => {
-                is_number(day) && months.clone().any(|it| it == month) && is_number(year)
+                is_number(day) && months.clone().any(|name| name == month) && is_number(year)
             }
             _ => false,
         })
         || words.windows(2).any(|of| match *of {
-            [day, month] => is_number(day) && months.any(|it| it == month) && day.len() < 3,
+            [day, month] => is_number(day) && months.any(|name| name == month) && day.len() < 3,
             _ => false,
         })
 }
@@ -446,7 +456,7 @@ fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
                 let next = counts
                     .iter()
                     .filter(|count| lines.get(**count).is_some_and(|line| fits(pattern, line)));
-                next.map(|it| it + 1).collect()
+                next.map(|count| count + 1).collect()
             }
         };
     }
@@ -475,15 +485,15 @@ fn commands_of_the_pages_print_the_documented_output() {
                 fs::copy(&path, folder.path().join(name)).expect("room");
             }
         }
-        for it in console_commands(&page) {
+        for example in console_commands(&page) {
             count += 1;
             let mut shell = Command::new(&program);
-            shell.args(["-euc", &it.command]).current_dir(folder.path()).env("PATH", &paths);
+            shell.args(["-euc", &example.command]).current_dir(folder.path()).env("PATH", &paths);
             let output = shell.output().expect("a shell");
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            if !all_fit(&it.output, &text.lines().collect::<Vec<_>>()) {
+            if !all_fit(&example.output, &text.lines().collect::<Vec<_>>()) {
                 let errors = String::from_utf8_lossy(&output.stderr);
-                let (name, line, command) = (&page.name, it.line, &it.command);
+                let (name, line, command) = (&page.name, example.line, &example.command);
                 problems.push(format!("{name}:{line}: {command}\nprints\n{text}{errors}"));
             }
         }

@@ -49,7 +49,9 @@ fn a_probed_model_is_served_by_a_directory_and_merged() {
             (circuit["hop_ms"].as_array().map_or(0, Vec::len), answered.len()),
             (hops, hops)
         );
-        assert!(answered.iter().all(|of_hop| of_hop.as_array().is_some_and(|it| it.len() == 2)));
+        assert!(
+            answered.iter().all(|of_hop| of_hop.as_array().is_some_and(|times| times.len() == 2))
+        );
     }
     let summary = values.last().expect("a summary");
     assert_eq!(
@@ -97,7 +99,7 @@ fn a_probed_model_is_served_by_a_directory_and_merged() {
     let probed = scratch.run(&[&probe[..], &more].concat());
     probed.assert_code(0);
     let circuits: Vec<Value> =
-        probed.values().into_iter().filter(|it| it["type"] == "circuit").collect();
+        probed.values().into_iter().filter(|value| value["type"] == "circuit").collect();
     let rates = circuits.iter().filter_map(|circuit| circuit["throughput_kb_s"].as_f64());
     assert_eq!(rates.filter(|rate| *rate > 0.0).count(), 2, "{circuits:?}");
     server.stop();

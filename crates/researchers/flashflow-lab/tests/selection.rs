@@ -50,19 +50,23 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
         found.unwrap_or_else(|| panic!("no {name}: {summary}"))
     };
     let all = STRATEGIES.map(case);
-    for it in all {
-        assert_eq!((&it["circuits"], &it["failed"]), (&2.into(), &0.into()), "{it}");
+    for strategy in all {
+        assert_eq!(
+            (&strategy["circuits"], &strategy["failed"]),
+            (&2.into(), &0.into()),
+            "{strategy}"
+        );
         for (value, least) in [
             ("setup_ms", "setup_ms_least"),
             ("rtt_ms", "rtt_ms_median"),
             ("throughput_kb_s", "throughput_kb_s_median"),
         ] {
-            assert!(number(it, value) > 0.0 && number(it, least) > 0.0, "{it}");
+            assert!(number(strategy, value) > 0.0 && number(strategy, least) > 0.0, "{strategy}");
         }
         // A uniform choice among all relays has the most possible paths.
-        let bits = number(it, "path_bits");
-        assert!(bits > 1.0 && bits <= number(all[0], "path_bits") + 1e-9, "{it}");
-        assert!((0.0..=1.0).contains(&number(it, "compromised_share")), "{it}");
+        let bits = number(strategy, "path_bits");
+        assert!(bits > 1.0 && bits <= number(all[0], "path_bits") + 1e-9, "{strategy}");
+        assert!((0.0..=1.0).contains(&number(strategy, "compromised_share")), "{strategy}");
     }
     // Of nine relays there are 9 · 8 · 7 paths of three.
     assert!((number(all[0], "path_bits") - 504_f64.log2()).abs() < 0.1, "{}", all[0]);
@@ -73,19 +77,19 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
         ("round trip", "rtt_ms", 0.677),
         ("throughput", "throughput_kb_s", 4.106),
     ] {
-        let it = case(&format!("table III: {value}, weighted over uniform"));
+        let ratio = case(&format!("table III: {value}, weighted over uniform"));
         let shown = number(all[1], column) / number(all[0], column);
-        assert!((number(it, "factor") / shown - 1.0).abs() < 1e-2, "{it}: {shown}");
-        assert!((number(it, "factor_paper") - paper).abs() < 1e-3, "{it}");
-        assert_within_its_interval(it, "factor");
+        assert!((number(ratio, "factor") / shown - 1.0).abs() < 1e-2, "{ratio}: {shown}");
+        assert!((number(ratio, "factor_paper") - paper).abs() < 1e-3, "{ratio}");
+        assert_within_its_interval(ratio, "factor");
     }
     for name in ["set-up and round trip", "throughput and round trip", "set-up and throughput"] {
-        let it = case(&format!("correlation: {name}"));
+        let correlation = case(&format!("correlation: {name}"));
         // For two strategies, and for the probes that the model was made from.
-        assert_eq!(it["circuits"], 8, "{it}");
-        assert!(number(it, "correlation").abs() <= 1.0, "{it}");
-        assert!(it["correlation_low"].is_number(), "{it}");
-        assert_within_its_interval(it, "correlation");
+        assert_eq!(correlation["circuits"], 8, "{correlation}");
+        assert!(number(correlation, "correlation").abs() <= 1.0, "{correlation}");
+        assert!(correlation["correlation_low"].is_number(), "{correlation}");
+        assert_within_its_interval(correlation, "correlation");
     }
     let links = case("links' round trips");
     // Four paths of three relays, with disjoint links if possible.
@@ -101,14 +105,14 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
         ("our client", Some("our client over no anonymity")),
         ("no anonymity", None),
     ] {
-        let it = case(&format!("table V: headers by {who}"));
-        assert_eq!((&it["headers"], &it["failed"]), (&2.into(), &0.into()), "{it}");
-        let [least, middle, most] =
-            ["header_s_least", "header_s_median", "header_s_most"].map(|name| number(it, name));
-        assert!(0.0 < least && least <= middle && middle <= most, "{it}");
+        let fetches = case(&format!("table V: headers by {who}"));
+        assert_eq!((&fetches["headers"], &fetches["failed"]), (&2.into(), &0.into()), "{fetches}");
+        let [least, middle, most] = ["header_s_least", "header_s_median", "header_s_most"]
+            .map(|name| number(fetches, name));
+        assert!(0.0 < least && least <= middle && middle <= most, "{fetches}");
         if let Some(factor) = factor {
             let of_nobody = number(case("table V: headers by no anonymity"), "header_s");
-            let shown = number(it, "header_s") / of_nobody;
+            let shown = number(fetches, "header_s") / of_nobody;
             let reported = number(case(&format!("table V: {factor}")), "factor");
             assert!((reported / shown - 1.0).abs() < 1e-2, "{reported}: {shown}");
         }
@@ -156,9 +160,9 @@ fn streams_and_circuit_builds_are_measured_with_penetrators_through_c_tor_relays
         for relays in ["tor", "ours"] {
             let [few, many] =
                 levels.map(|level| case(&format!("{figure}: {relays}, {level} {others}")));
-            for (it, level) in [few, many].into_iter().zip(levels) {
-                assert_eq!((&it[others], &it["failed"]), (&level.into(), &0.into()), "{it}");
-                assert!(number(it, "value") > 0.0, "{it}");
+            for (row, level) in [few, many].into_iter().zip(levels) {
+                assert_eq!((&row[others], &row["failed"]), (&level.into(), &0.into()), "{row}");
+                assert!(number(row, "value") > 0.0, "{row}");
             }
             // First no penetrator, then one with continuous circuits.
             assert_eq!(number(few, "others_circuits_per_s"), 0.0, "{few}");

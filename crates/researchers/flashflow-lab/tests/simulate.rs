@@ -165,7 +165,7 @@ fn hop_by_hop_windows_are_compared_with_vegas_in_a_whole_network() {
         assert!(of(variant, "last_byte_1024_kib_s") > 0.0, "{variant}: {summary}");
     }
     // Four different networks.
-    let sent = ["vegas", "fixed", "circuitstart"].map(|it| of(it, "queue_ms"));
+    let sent = ["vegas", "fixed", "circuitstart"].map(|variant| of(variant, "queue_ms"));
     assert!(sent[0] != sent[1] && sent[1] != sent[2], "{sent:?}");
 }
 

@@ -39,13 +39,13 @@ impl Image {
         let head = 54_u32;
         let len = u32::try_from(pixels.len()).expect("small");
         let mut file = b"BM".to_vec();
-        [head + len, 0, head, 40, width].iter().for_each(|it| file.extend(it.to_le_bytes()));
+        [head + len, 0, head, 40, width].iter().for_each(|field| file.extend(field.to_le_bytes()));
         file.extend(down.to_le_bytes());
-        [1_u16, 24].iter().for_each(|it| file.extend(it.to_le_bytes()));
-        [0, len, 0, 0, 0, 0].iter().for_each(|it: &u32| file.extend(it.to_le_bytes()));
+        [1_u16, 24].iter().for_each(|field| file.extend(field.to_le_bytes()));
+        [0, len, 0, 0, 0, 0].iter().for_each(|field: &u32| file.extend(field.to_le_bytes()));
         file.extend(&pixels);
         let mut hash = Sha256::new();
-        pixels.chunks(3).for_each(|it| hash.update([it[2], it[1], it[0], 255]));
+        pixels.chunks(3).for_each(|pixel| hash.update([pixel[2], pixel[1], pixel[0], 255]));
         Self { file, shown: hex::encode(hash.finalize()) }
     }
 }
@@ -63,8 +63,9 @@ fn serve(mut stream: TcpStream, images: &[Image], served: &AtomicUsize) -> io::R
             header.clear();
         }
         let path = line.split(' ').nth(1).unwrap_or_default();
-        let image =
-            path.strip_prefix("/image/").and_then(|it| images.get(it.parse::<usize>().ok()?));
+        let image = path
+            .strip_prefix("/image/")
+            .and_then(|number| images.get(number.parse::<usize>().ok()?));
         let (status, kind, body) = match (path, image) {
             ("/", _) => ("200 OK", "text/html", page()),
             (_, Some(image)) => {
@@ -138,7 +139,7 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let mut client = scratch.start(&[&arguments[..], &["--show-destinations"]].concat());
     client.wait_for_out("address", |line| value(line)["type"] == "socks");
     client.wait_for_out("circuit", |line| value(line)["type"] == "circuit_built");
-    let socks = client.out().iter().map(|line| value(line)).find(|it| it["type"] == "socks");
+    let socks = client.out().iter().map(|line| value(line)).find(|event| event["type"] == "socks");
     let proxy = format!("--proxy-server=socks5://{}", text(&socks.expect("printed"), "address"));
     // By default, Chromium bypasses the proxy for this machine.
     let mut browser = match Browser::start_with(&[&proxy, "--proxy-bypass-list=<-loopback>"]) {
@@ -161,7 +162,7 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let target = server.to_string();
     let over =
         values.iter().filter(|value| value["type"] == "stream_closed" && value["target"] == target);
-    let received_bytes: f64 = over.map(|it| number(it, "received_bytes")).sum();
+    let received_bytes: f64 = over.map(|event| number(event, "received_bytes")).sum();
     let files: usize = images.iter().map(|image| image.file.len()).sum();
     assert_eq!(served.load(Ordering::Relaxed), usize::from(OBJECTS), "each was requested once");
     assert!(received_bytes >= files as f64, "received through it: {received_bytes} of {files}");

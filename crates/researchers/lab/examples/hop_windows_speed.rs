@@ -149,8 +149,13 @@ fn measure(setup: &Setup, length: Duration, circuits: u64, windows: Option<HopWi
     let _client = NodeThread::start("client", Box::new(driver), ()).unwrap();
     let read = || {
         let middle = relays[1].handle();
-        let figures = middle.call(|it| {
-            (thread_cpu_time(), it.now(), it.node().totals().client_bytes, *it.traffic())
+        let figures = middle.call(|driver| {
+            (
+                thread_cpu_time(),
+                driver.now(),
+                driver.node().totals().client_bytes,
+                *driver.traffic(),
+            )
         });
         figures.unwrap()
     };

@@ -162,7 +162,7 @@ impl Kind {
     /// The name of the attack on the command line and in results.
     pub fn word(self) -> String {
         clap::ValueEnum::to_possible_value(&self)
-            .map(|it| it.get_name().to_owned())
+            .map(|value| value.get_name().to_owned())
             .unwrap_or_default()
     }
 

@@ -71,7 +71,7 @@ mod tests {
             both.add("test", turn).expect("a thread");
         }
         drop(sender);
-        let first = [turns.recv(), turns.recv()].map(|it| it.expect("a turn"));
+        let first = [turns.recv(), turns.recv()].map(|number| number.expect("a turn"));
         assert_eq!(first.iter().sum::<i32>(), 1, "one turn each");
         drop(both);
         assert!(turns.recv().is_err(), "all threads have ended");

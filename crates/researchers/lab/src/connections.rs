@@ -84,7 +84,9 @@ mod tests {
         stream.write_all(&[1; 5000]).expect("written");
         peer.read_exact(&mut [0; 3000]).expect("received");
         let all = connections(std::process::id()).expect("this process");
-        let end = |local: SocketAddr| *all.iter().find(|it| it.local == local).expect("there");
+        let end = |local: SocketAddr| {
+            *all.iter().find(|connection| connection.local == local).expect("there")
+        };
         assert_eq!((end(from).peer, end(address).peer), (address, from));
         assert_eq!((end(address).bytes.received, end(address).unread), (5000, 2000));
         assert_eq!(end(from).unread, 0);

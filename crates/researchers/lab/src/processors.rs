@@ -70,11 +70,11 @@ impl Reading {
             }
         }
         let ticks = |of: fn(&MachineTime) -> u64| of(&self.machine) - of(&before.machine);
-        let all = ticks(|it| it.all).max(1);
+        let all = ticks(|time| time.all).max(1);
         #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 ticks")]
         let share = |part: u64| part as f64 / all as f64;
-        load.machine = 1.0 - share(ticks(|it| it.idle).min(all));
-        load.stolen = share(ticks(|it| it.stolen));
+        load.machine = 1.0 - share(ticks(|time| time.idle).min(all));
+        load.stolen = share(ticks(|time| time.stolen));
         load
     }
 }
@@ -99,7 +99,8 @@ fn thread(schedstat: &str) -> Option<ThreadTime> {
 /// first two include.
 fn machine(stat: &str) -> Option<MachineTime> {
     let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
-    let ticks: Vec<u64> = ticks.split_ascii_whitespace().map_while(|it| it.parse().ok()).collect();
+    let ticks: Vec<u64> =
+        ticks.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
     let idle = ticks.get(3)? + ticks.get(4)?;
     Some(MachineTime { idle, stolen: *ticks.get(7)?, all: ticks.iter().take(8).sum() })
 }
@@ -129,9 +130,9 @@ mod tests {
         );
         let load = after.since(&before);
         let expected = [(load.used, 0.8), (load.waited, 0.3), (load.wanted, 0.9)];
-        assert!(expected.iter().all(|(found, it)| (found - it).abs() < 1e-9), "{load:?}");
+        assert!(expected.iter().all(|(found, wanted)| (found - wanted).abs() < 1e-9), "{load:?}");
         let expected = [(load.machine, 0.75), (load.stolen, 0.1)];
-        assert!(expected.iter().all(|(found, it)| (found - it).abs() < 1e-9), "{load:?}");
+        assert!(expected.iter().all(|(found, wanted)| (found - wanted).abs() < 1e-9), "{load:?}");
         assert_eq!(after.since(&after), Load::default(), "no time has passed");
     }
 

@@ -51,7 +51,7 @@ struct SocketCounts {
 }
 
 impl SocketCounts {
-    const fn of(connection: &Connection, carried: u64) -> Self {
+    const fn new(connection: &Connection, carried: u64) -> Self {
         Self { carried, unread: connection.unread }
     }
 }
@@ -156,8 +156,11 @@ impl Tally {
             // A reading takes time, above all on a busy machine.
             Ok(seen) => {
                 let now = begin + (clock.now() - begin) / 2;
-                self.unread.push((now, seen.values().map(|it| it.unread).sum()));
-                self.take(now, seen.into_iter().map(|(socket, it)| (socket, it.carried)).collect());
+                self.unread.push((now, seen.values().map(|counts| counts.unread).sum()));
+                self.take(
+                    now,
+                    seen.into_iter().map(|(socket, counts)| (socket, counts.carried)).collect(),
+                );
             }
             Err(problem) => drop(self.problem.get_or_insert(problem.to_string())),
         }
@@ -184,29 +187,44 @@ impl Count {
         match self {
             Self::Sent { by } => {
                 let all = of_living(*by)?.into_iter();
-                Ok(all.map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.sent))).collect())
+                Ok(all
+                    .map(|connection| {
+                        (
+                            (*by, connection.inode),
+                            SocketCounts::new(&connection, connection.bytes.sent),
+                        )
+                    })
+                    .collect())
             }
             Self::Written { by, except } => {
                 // In this order, so that the other ends of these connections exist when they are read.
                 let all = of_living(*by)?;
                 let named = local_addresses(except)?;
                 to_named.extend(
-                    all.iter().filter(|it| named.contains(&it.peer)).map(|it| (*by, it.inode)),
+                    all.iter()
+                        .filter(|connection| named.contains(&connection.peer))
+                        .map(|connection| (*by, connection.inode)),
                 );
-                let all = all
-                    .into_iter()
-                    .map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.written)));
+                let all = all.into_iter().map(|connection| {
+                    (
+                        (*by, connection.inode),
+                        SocketCounts::new(&connection, connection.bytes.written),
+                    )
+                });
                 Ok(all.filter(|(socket, _)| !to_named.contains(socket)).collect())
             }
             Self::Received { by, from } => {
                 let named = local_addresses(&[*from])?;
                 let mut seen = BTreeMap::new();
                 for pid in by {
-                    for it in of_living(*pid)? {
-                        if named.contains(&it.peer) {
-                            to_named.insert((*pid, it.inode));
+                    for connection in of_living(*pid)? {
+                        if named.contains(&connection.peer) {
+                            to_named.insert((*pid, connection.inode));
                         }
-                        seen.insert((*pid, it.inode), SocketCounts::of(&it, it.bytes.received));
+                        seen.insert(
+                            (*pid, connection.inode),
+                            SocketCounts::new(&connection, connection.bytes.received),
+                        );
                     }
                 }
                 seen.retain(|socket, _| to_named.contains(socket));
@@ -231,7 +249,7 @@ fn share_of_at_least(readings: &[(Instant, u64)], bytes: u64, time: &Range<Insta
 fn local_addresses(pids: &[u32]) -> io::Result<BTreeSet<SocketAddr>> {
     let mut found = BTreeSet::new();
     for pid in pids {
-        found.extend(of_living(*pid)?.into_iter().map(|it| it.local));
+        found.extend(of_living(*pid)?.into_iter().map(|connection| connection.local));
     }
     Ok(found)
 }
@@ -363,7 +381,7 @@ mod tests {
             let count = Count::Written { by: us, except };
             count.read(&mut BTreeSet::new()).expect("this process")
         };
-        assert_eq!(seen(Vec::new()).get(&ours).map(|it| it.carried), Some(written));
+        assert_eq!(seen(Vec::new()).get(&ours).map(|counts| counts.carried), Some(written));
         assert!(!seen(vec![us]).contains_key(&ours));
     }
 
@@ -378,7 +396,10 @@ mod tests {
         let us = std::process::id();
         let its_socket = || {
             let ours = connections(us).expect("this process").into_iter();
-            ours.filter(|it| it.peer == peer).map(|it| (us, it.inode)).next().expect("still open")
+            ours.filter(|connection| connection.peer == peer)
+                .map(|connection| (us, connection.inode))
+                .next()
+                .expect("still open")
         };
         let mut tally = Tally::new(Count::Written { by: us, except: vec![reader.id()] });
         let clock = Clock::start();

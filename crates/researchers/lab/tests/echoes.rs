@@ -33,7 +33,7 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
         let OrderEvent::ClientSecond(reported, to_each) = event else { panic!("{event:?}") };
         assert_eq!(*reported, ClientSecond { second, ..ClientSecond::default() });
         assert_eq!(to_each.len(), 2, "one for each measurer of the order");
-        sent_back.iter_mut().zip(to_each).for_each(|(sum, it)| *sum += it.bytes);
+        sent_back.iter_mut().zip(to_each).for_each(|(sum, returned)| *sum += returned.bytes);
     }
     // The returned bytes that it reports have arrived, except for those in flight.
     for (sent, found) in sent_back.into_iter().zip(&report.measurers) {

@@ -169,7 +169,10 @@ fn a_measurer_whose_sockets_are_all_held_back_starts_later(stage: impl Stage) {
     let report = scenario.run_on(stage);
     assert_eq!(report.result, Ok(()));
     let (before, after) = report.seconds.split_at(3);
-    assert!(before.iter().all(|it| it.bytes == 0) && after.iter().all(|it| it.bytes > 0));
+    assert!(
+        before.iter().all(|second| second.bytes == 0)
+            && after.iter().all(|second| second.bytes > 0)
+    );
 }
 
 fn a_relay_that_closes_its_connections_has_no_result(stage: impl Stage) {

@@ -9,7 +9,9 @@ const NARROW: usize = 80;
 fn all(command: &Command) -> Vec<(String, Command)> {
     let mut found = vec![(command.get_name().to_owned(), command.clone())];
     for below in command.get_subcommands() {
-        let named = |(name, it): (String, Command)| (format!("{} {name}", command.get_name()), it);
+        let named = |(name, subcommand): (String, Command)| {
+            (format!("{} {name}", command.get_name()), subcommand)
+        };
         found.extend(all(below).into_iter().map(named));
     }
     found
@@ -70,7 +72,7 @@ pub fn assert_help(program: &Command, groups: &[(&str, &[&str])], examples_min: 
 }
 
 fn assert_grouped(program: &Command, groups: &[(&str, &[&str])]) {
-    let shown = program.get_subcommands().filter(|it| !it.is_hide_set());
+    let shown = program.get_subcommands().filter(|subcommand| !subcommand.is_hide_set());
     let mut shown: Vec<&str> = shown.map(Command::get_name).chain(["help"]).collect();
     let mut grouped: Vec<&str> = groups.iter().flat_map(|(_, names)| *names).copied().collect();
     shown.sort_unstable();
@@ -80,7 +82,7 @@ fn assert_grouped(program: &Command, groups: &[(&str, &[&str])]) {
 
 /// Whether a line of help is the first one of an example.
 fn is_example(line: &str) -> bool {
-    let command = line.strip_prefix("  ").filter(|it| !it.starts_with(' '));
+    let command = line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '));
     let program = command.and_then(|words| words.split_whitespace().next());
     matches!(program, Some("flashflow" | "flashflow-lab" | "flashflow-archive"))
 }

@@ -358,8 +358,8 @@ impl Running {
     pub fn wait_for_record(&mut self, kind: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let mut read = 0;
         loop {
-            let lines = self.out[read..].iter().filter_map(|it| serde_json::from_str(it).ok());
-            let mut values = lines.filter(|it: &Value| it["type"] == kind);
+            let lines = self.out[read..].iter().filter_map(|line| serde_json::from_str(line).ok());
+            let mut values = lines.filter(|value: &Value| value["type"] == kind);
             if let Some(found) = values.find(&holds) {
                 return found;
             }

@@ -30,8 +30,9 @@ fn expected() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for name in ["alerts.yml", "grafana.json"] {
         let text = fs::read_to_string(folder.join(name)).expect("a file of the package");
-        let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
-        let ours = words.filter(|word| OURS.iter().any(|it| word.starts_with(it)));
+        let words =
+            text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+        let ours = words.filter(|word| OURS.iter().any(|prefix| word.starts_with(prefix)));
         names.extend(ours.map(str::to_owned));
     }
     names

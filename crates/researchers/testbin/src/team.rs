@@ -139,7 +139,7 @@ impl Ten {
         let mut are_listed = |text: &str| {
             let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
             let runs = |name: &str| {
-                consensus.by_nickname(name).is_ok_and(|it| it.flags.contains(Flag::Running))
+                consensus.by_nickname(name).is_ok_and(|relay| relay.flags.contains(Flag::Running))
             };
             Self::STOCK.into_iter().chain(Self::ECHO).all(runs)
         };

@@ -263,10 +263,10 @@ impl LinkedPair {
     /// Delivers up to this number of cells of a leg to one end. Returns the number delivered.
     pub fn deliver(&mut self, link: usize, to: LegEnd, most: usize) -> usize {
         for count in 0..most {
-            let Some(it) = self.links.get_mut(link) else { return count };
+            let Some(state) = self.links.get_mut(link) else { return count };
             let (cells, conn) = match to {
-                LegEnd::Exit => (&mut it.forward, it.exit),
-                LegEnd::Client => (&mut it.backward, it.client),
+                LegEnd::Exit => (&mut state.forward, state.exit),
+                LegEnd::Client => (&mut state.backward, state.client),
             };
             let Some((circ_id, command, body)) = cells.pop_front() else { return count };
             let Some(conn) = conn else { continue };
@@ -285,10 +285,10 @@ impl LinkedPair {
 
     /// Cuts a link at one end. Cells in flight to that end are lost. The other end is not notified yet.
     pub fn cut(&mut self, link: usize, end: LegEnd) {
-        let Some(it) = self.links.get_mut(link) else { return };
+        let Some(state) = self.links.get_mut(link) else { return };
         let conn = match end {
-            LegEnd::Client => it.client.take(),
-            LegEnd::Exit => it.exit.take(),
+            LegEnd::Client => state.client.take(),
+            LegEnd::Exit => state.exit.take(),
         };
         let Some(conn) = conn else { return };
         self.cuts += 1;
@@ -301,8 +301,8 @@ impl LinkedPair {
     /// Notes whether the ends still have a leg in common: with retransmission, only then may a set be lost.
     fn note_disconnection(&mut self) {
         // The client opens the links of its legs in order.
-        let is_common = |it: &LegFigures| {
-            let link = self.links.get(usize::from(it.leg));
+        let is_common = |leg: &LegFigures| {
+            let link = self.links.get(usize::from(leg.leg));
             link.is_some_and(|link| link.client.is_some() && link.exit.is_some())
         };
         let is_closed = self.loss.is_some();
@@ -328,13 +328,13 @@ impl LinkedPair {
     pub fn report_cuts(&mut self) -> bool {
         let mut any = false;
         for link in 0..self.links.len() {
-            let it = &mut self.links[link];
-            let (conn, end) = match (it.client, it.exit) {
-                (Some(conn), None) if it.backward.is_empty() => (conn, LegEnd::Client),
-                (None, Some(conn)) if it.forward.is_empty() => (conn, LegEnd::Exit),
+            let state = &mut self.links[link];
+            let (conn, end) = match (state.client, state.exit) {
+                (Some(conn), None) if state.backward.is_empty() => (conn, LegEnd::Client),
+                (None, Some(conn)) if state.forward.is_empty() => (conn, LegEnd::Exit),
                 _ => continue,
             };
-            (it.client, it.exit) = (None, None);
+            (state.client, state.exit) = (None, None);
             self.close(conn, end, link);
             any = true;
         }
@@ -344,16 +344,16 @@ impl LinkedPair {
     /// A destination sends up to this number of bytes, as the exit accepts them. Returns the number sent.
     pub fn feed(&mut self, number: usize, bytes: u64) -> u64 {
         let mut fed = 0;
-        while let Some(it) = self.transfers.get_mut(number)
-            && let Some(conn) = it.conn
+        while let Some(transfer) = self.transfers.get_mut(number)
+            && let Some(conn) = transfer.conn
         {
             let limit = self.exit.receive_limit(conn).min(16_384);
-            let len = (limit as u64).min(bytes - fed).min(it.due_bytes());
+            let len = (limit as u64).min(bytes - fed).min(transfer.due_bytes());
             if len == 0 {
                 break;
             }
-            let at = Run::place(it.sent_bytes);
-            it.sent_bytes += len;
+            let at = Run::place(transfer.sent_bytes);
+            transfer.sent_bytes += len;
             fed += len;
             let (exit, now) = (&mut self.exit, self.now);
             // No read is longer than 16 KiB.

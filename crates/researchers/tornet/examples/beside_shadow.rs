@@ -64,7 +64,7 @@ fn main() {
     let ([shadow, ours], from) = (&arguments[..2], arguments.get(2)) else {
         panic!("FOLDER-OF-SHADOW[,...] TRANSFERS.CSV[,...] [SECOND] please")
     };
-    let from_s: u64 = from.map_or(0, |it| it.parse().unwrap());
+    let from_s: u64 = from.map_or(0, |text| text.parse().unwrap());
     let are_results =
         |folder: &str| Path::new(folder).join("time_to_last_byte_recv.json").is_file();
     let of_shadow = |folder: &str| {
@@ -123,12 +123,14 @@ impl Side {
             runs.iter().map(|run| run.get(&bytes).unwrap_or(&none)).collect();
         let waits =
             |(over, longer): &(Vec<f64>, Vec<f64>)| Waits::new(over.clone(), longer.clone());
-        let single = of_size.iter().map(|it| format!("{:.2}", quantile(&waits(&it.last), 0.5)));
+        let single = of_size
+            .iter()
+            .map(|downloads| format!("{:.2}", quantile(&waits(&downloads.last), 0.5)));
         Self {
-            count: of_size.iter().map(|it| it.count()).sum(),
+            count: of_size.iter().map(|downloads| downloads.count()).sum(),
             single: single.collect::<Vec<_>>().join(" "),
-            first: Waits::together(of_size.iter().map(|it| waits(&it.first))),
-            last: Waits::together(of_size.iter().map(|it| waits(&it.last))),
+            first: Waits::together(of_size.iter().map(|downloads| waits(&downloads.first))),
+            last: Waits::together(of_size.iter().map(|downloads| waits(&downloads.last))),
         }
     }
 }
@@ -173,7 +175,7 @@ fn read_log(text: &str, times: &mut Times) {
     let mut streams: BTreeMap<u64, Stream<'_>> = BTreeMap::new();
     let mut end_s = 0.0_f64;
     for line in text.lines() {
-        let at_s: f64 = line.split(' ').nth(2).and_then(|it| it.parse().ok()).unwrap_or(0.0);
+        let at_s: f64 = line.split(' ').nth(2).and_then(|word| word.parse().ok()).unwrap_or(0.0);
         end_s = end_s.max(at_s);
         let Some(id) = number(line, "stream [id").filter(|_| line.contains("[stream-")) else {
             continue;

@@ -47,7 +47,7 @@ fn both<'a>(one: &'a [f64], other: &'a [f64]) -> (&'a [f64], &'a [f64]) {
 /// The share of each in the sum.
 fn normalised(all: &[f64]) -> Option<impl Iterator<Item = f64>> {
     let sum: f64 = all.iter().sum();
-    (sum > 0.0).then(|| all.iter().map(move |it| it / sum))
+    (sum > 0.0).then(|| all.iter().map(move |value| value / sum))
 }
 
 #[cfg(test)]
@@ -79,7 +79,10 @@ mod tests {
         let weights = capacities.map(|capacity| capacity * 12.5);
         assert!(network_weight_error(&weights, &capacities).expect("there are some") < 1e-12);
         let each = relay_weight_errors(&weights, &capacities);
-        assert!(each.iter().all(|it| it.is_some_and(|it| (it - 1.0).abs() < 1e-12)), "{each:?}");
+        assert!(
+            each.iter().all(|error| error.is_some_and(|error| (error - 1.0).abs() < 1e-12)),
+            "{each:?}"
+        );
     }
 
     /// Half of all choices use the wrong one of two equal relays.

@@ -59,7 +59,8 @@ impl Plan<'_> {
         match &client.users {
             Users::Models(_) => "tgen-markov.tgenrc.graphml".into(),
             Users::Fetch(fetch) => {
-                let place = self.fetches.iter().position(|it| Arc::ptr_eq(it, fetch)).unwrap_or(0);
+                let place =
+                    self.fetches.iter().position(|known| Arc::ptr_eq(known, fetch)).unwrap_or(0);
                 graphs::perf_name(place)
             }
         }
@@ -108,7 +109,7 @@ pub fn write(
     let mut fetches: Vec<Arc<Fetch>> = Vec::new();
     for client in &network.clients {
         if let Users::Fetch(fetch) = &client.users
-            && !fetches.iter().any(|it| Arc::ptr_eq(it, fetch))
+            && !fetches.iter().any(|known| Arc::ptr_eq(known, fetch))
         {
             fetches.push(fetch.clone());
         }

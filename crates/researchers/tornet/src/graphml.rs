@@ -23,7 +23,7 @@ impl Graph {
             document.descendants().filter(move |descendant| descendant.tag_name().name() == name)
         };
         let keys: BTreeMap<&str, &str> = all("key")
-            .filter_map(|it| Some((it.attribute("id")?, it.attribute("attr.name")?)))
+            .filter_map(|key| Some((key.attribute("id")?, key.attribute("attr.name")?)))
             .collect();
         let mut graph = Self::default();
         for node in all("node") {
@@ -41,9 +41,9 @@ impl Graph {
 
 fn attributes(keys: &BTreeMap<&str, &str>, node: Node<'_, '_>) -> Attributes {
     let data = node.children().filter(|child| child.tag_name().name() == "data");
-    data.filter_map(|it| {
-        let name = keys.get(it.attribute("key")?)?;
-        Some(((*name).to_string(), it.text().unwrap_or_default().trim().to_string()))
+    data.filter_map(|child| {
+        let name = keys.get(child.attribute("key")?)?;
+        Some(((*name).to_string(), child.text().unwrap_or_default().trim().to_string()))
     })
     .collect()
 }

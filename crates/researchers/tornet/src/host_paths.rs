@@ -92,9 +92,9 @@ impl<'a> HostPaths<'a> {
 fn numbered<T: Copy + Ord>(all: &[T]) -> (Vec<T>, Vec<u16>) {
     let mut numbers = BTreeMap::new();
     let mut once = Vec::new();
-    let number = |it: &T| {
-        *numbers.entry(*it).or_insert_with(|| {
-            once.push(*it);
+    let number = |value: &T| {
+        *numbers.entry(*value).or_insert_with(|| {
+            once.push(*value);
             u16::try_from(once.len() - 1).unwrap_or(u16::MAX)
         })
     };

@@ -136,7 +136,7 @@ impl Wanted<'_> {
         if !self.by_shortest || (from == to && self.used.contains(&from)) {
             return Err(format!("two edges lead from node {from} to node {to}"));
         }
-        Ok(if Cost::of(other) < Cost::of(one) { other } else { one })
+        Ok(if Cost::from_path(other) < Cost::from_path(one) { other } else { one })
     }
 }
 
@@ -168,7 +168,7 @@ impl Item {
                 }
             }
             "packet_loss" => {
-                let loss = value.parse::<f64>().ok().filter(|it| (0.0..=1.0).contains(it));
+                let loss = value.parse::<f64>().ok().filter(|loss| (0.0..=1.0).contains(loss));
                 self.path.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
             }
             "country_code" => self.node.country = Some(value.to_owned()),
@@ -258,7 +258,7 @@ impl Drawn {
             self.nodes.keys().map(|id| (*id, graph.add_node(*id))).collect();
         for ((from, to), path) in &self.edges {
             if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
-                graph.add_edge(*from, *to, Cost::of(*path));
+                graph.add_edge(*from, *to, Cost::from_path(*path));
             }
         }
         let mut paths = BTreeMap::new();
@@ -286,7 +286,7 @@ struct Cost {
 }
 
 impl Cost {
-    const fn of(path: MapPath) -> Self {
+    const fn from_path(path: MapPath) -> Self {
         Self { latency: path.latency, loss: path.loss }
     }
 
@@ -339,7 +339,8 @@ impl<'a> Iterator for Tokens<'a> {
             self.0 = rest;
             return Some(Ok(Token::Text(text)));
         }
-        let is_end = |it: char| it.is_whitespace() || matches!(it, '[' | ']' | '"');
+        let is_end =
+            |character: char| character.is_whitespace() || matches!(character, '[' | ']' | '"');
         let len = if is_end(first) { 1 } else { self.0.find(is_end).unwrap_or(self.0.len()) };
         let (word, rest) = self.0.split_at(len);
         self.0 = rest;

@@ -125,13 +125,13 @@ fn endless(model: &MarkovModel) -> Option<usize> {
     };
     // A state without transition or emission ends the walk, like one that emits the end.
     let goes_on_at_once = |state: usize| {
-        let it = &model.states[state];
+        let current = &model.states[state];
         let is_instant = |(weight, observation, delay): &(f64, Observation, Delay)| {
             *weight <= 0.0 || (*observation != Observation::End && never_pauses(*delay))
         };
-        !it.emissions.is_empty()
-            && !it.transitions.is_empty()
-            && it.emissions.iter().all(is_instant)
+        !current.emissions.is_empty()
+            && !current.transitions.is_empty()
+            && current.emissions.iter().all(is_instant)
     };
     let is_endless = |state: &usize| {
         goes_on_at_once(*state) && reachable(*state).into_iter().all(goes_on_at_once)

@@ -194,8 +194,8 @@ impl Network {
     /// simulation by size; for Tor's network at another scale, create a sample.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
-        self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
-        self.clients = dealt(self.clients, factor, |it, name| it.site.name = name);
+        self.relays = dealt(self.relays, factor, |relay, name| relay.site.name = name);
+        self.clients = dealt(self.clients, factor, |client, name| client.site.name = name);
         self
     }
 
@@ -291,16 +291,18 @@ impl Network {
         let has = |what: &dyn Fn(&Relay) -> bool| {
             self.relays.iter().any(|relay| relay.weight > 0 && what(relay))
         };
-        if let Some(it) = self.relays.iter().find(|relay| relay.weight > u64::from(u32::MAX)) {
-            let problem =
-                format!("a weight of {} for relay {:?} is no weight", it.weight, it.site.name);
+        if let Some(relay) = self.relays.iter().find(|relay| relay.weight > u64::from(u32::MAX)) {
+            let problem = format!(
+                "a weight of {} for relay {:?} is no weight",
+                relay.weight, relay.site.name
+            );
             return Err(Error::Impossible(problem));
         }
         let problem = if self.relays.len() < 3 {
             "circuits need three relays"
-        } else if !has(&|it| it.is_exit) {
+        } else if !has(&|relay| relay.is_exit) {
             "no relay with a weight lets streams out"
-        } else if !has(&|it| it.is_guard) {
+        } else if !has(&|relay| relay.is_guard) {
             "no relay with a weight is a guard"
         } else if self.servers.is_empty() {
             "there is no server"
@@ -321,16 +323,16 @@ impl Network {
 )]
 fn dealt<T: Clone>(all: Vec<T>, factor: f64, rename: impl Fn(&mut T, String)) -> Vec<T> {
     let mut dealt = Vec::new();
-    for (place, it) in all.iter().enumerate() {
+    for (place, host) in all.iter().enumerate() {
         let until = ((place + 1) as f64 * factor) as usize;
         while dealt.len() < until {
-            dealt.push(it.clone());
+            dealt.push(host.clone());
         }
     }
     // No two have the same name in the results.
     let count = dealt.len();
     if count > all.len() {
-        let number = |(place, it)| rename(it, format!("host-{place}"));
+        let number = |(place, host)| rename(host, format!("host-{place}"));
         dealt.iter_mut().enumerate().for_each(number);
     }
     dealt

@@ -26,8 +26,10 @@ const FILES: [&str; 4] = [SUMMARY, "transfers.csv", "relays.csv", "seconds.csv"]
 /// # Errors
 /// If it does, with the first of its files.
 pub fn check_is_free(folder: &Path) -> Result<(), Error> {
-    let earlier =
-        FILES.map(|name| folder.join(name)).into_iter().find(|it| it.symlink_metadata().is_ok());
+    let earlier = FILES
+        .map(|name| folder.join(name))
+        .into_iter()
+        .find(|path| path.symlink_metadata().is_ok());
     match earlier {
         Some(path) => {
             let problem = "the folder has an earlier run: choose another one, or remove the file";

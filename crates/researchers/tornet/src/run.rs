@@ -135,8 +135,8 @@ pub(crate) fn run_with<'d>(
             scope.spawn(move || work(number, built, plan.seed, shared))
         };
         let workers: Vec<_> = (0..threads).map(start).collect();
-        let join = |it: thread::ScopedJoinHandle<'_, Ended>| {
-            it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let join = |worker: thread::ScopedJoinHandle<'_, Ended>| {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         workers.into_iter().map(join).collect::<Vec<Ended>>()
     });
@@ -185,8 +185,8 @@ struct Ended {
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 fn gather(built: Built, ended: Vec<Ended>, began: Instant) -> Outcome {
     let wall = began.elapsed();
-    let now_ns = ended.first().map_or(0, |it| it.now_ns);
-    let warm_at = ended.first().and_then(|it| it.warm_at);
+    let now_ns = ended.first().map_or(0, |part| part.now_ns);
+    let warm_at = ended.first().and_then(|part| part.warm_at);
     let (mut records, mut figures) = (Vec::new(), Vec::new());
     for part in ended {
         records.extend(part.records);
@@ -253,7 +253,7 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
         if now_s > second {
             second = now_s;
             let mut ended = part.take_records();
-            let probes = ended.iter().filter(|it| it.probe.is_some()).count();
+            let probes = ended.iter().filter(|record| record.probe.is_some()).count();
             if probes > 0 && shared.has_director {
                 shared.balance().news.ended_probes += probes as u64;
             }

@@ -81,7 +81,7 @@ pub struct Sample {
 /// # Errors
 /// If the sample is too small to work, or the network has no relay of a required kind.
 pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
-    if !all.is_empty() && all.iter().all(|it| it.weight == 0) {
+    if !all.is_empty() && all.iter().all(|relay| relay.weight == 0) {
         let problem = format!(
             "all {} relays of the consensus have a weight of 0, as if none had been measured: use another consensus",
             all.len()
@@ -95,24 +95,25 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     let (mut guessed_rates, mut guessed_countries) = (0, 0);
     let mut relays = Vec::new();
     for (is_guard, is_exit) in [(true, true), (false, true), (true, false), (false, false)] {
-        let is_of_kind =
-            |it: &&KnownRelay| it.weight > 0 && (it.is_guard, it.is_exit) == (is_guard, is_exit);
+        let is_of_kind = |relay: &&KnownRelay| {
+            relay.weight > 0 && (relay.is_guard, relay.is_exit) == (is_guard, is_exit)
+        };
         let mut kind: Vec<&KnownRelay> = all.iter().filter(is_of_kind).collect();
         kind.sort_by(|a, b| (b.weight, &a.name).cmp(&(a.weight, &b.name)));
         for drawn in layers(kind.len(), wanted.scale, &mut rng) {
-            let it = kind[drawn];
-            let known = it.country.as_ref().filter(|country| places.find(country).is_ok());
+            let relay = kind[drawn];
+            let known = relay.country.as_ref().filter(|country| places.find(country).is_ok());
             guessed_countries += usize::from(known.is_none());
-            guessed_rates += usize::from(it.observed.is_none());
+            guessed_rates += usize::from(relay.observed.is_none());
             let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut rng));
-            let rate = it.observed.unwrap_or_else(|| per_weight(it.weight));
+            let rate = relay.observed.unwrap_or_else(|| per_weight(relay.weight));
             let rate = rate.clamp(LEAST_RATE, MOST_RATE);
             relays.push(Relay {
-                site: Site::new(format!("{}-{}", it.name, relays.len() + 1), country, rate),
-                weight: it.weight,
+                site: Site::new(format!("{}-{}", relay.name, relays.len() + 1), country, rate),
+                weight: relay.weight,
                 is_guard,
                 is_exit,
-                limit: it.limit.map(|limit| limit.max(LEAST_RATE)).filter(|limit| *limit < rate),
+                limit: relay.limit.map(|limit| limit.max(LEAST_RATE)).filter(|limit| *limit < rate),
             });
         }
     }
@@ -179,9 +180,9 @@ fn whole(count: f64) -> usize {
     reason = "weights and rates are far below 2⁵³"
 )]
 fn rate_of_weight(all: &[KnownRelay]) -> impl Fn(u64) -> Rate {
-    let ratio = |it: &KnownRelay| {
-        let observed = it.observed.filter(|_| it.weight > 0)?;
-        Some(observed.as_byte_per_s() as f64 / it.weight as f64)
+    let ratio = |relay: &KnownRelay| {
+        let observed = relay.observed.filter(|_| relay.weight > 0)?;
+        Some(observed.as_byte_per_s() as f64 / relay.weight as f64)
     };
     let mut ratios: Vec<f64> = all.iter().filter_map(ratio).collect();
     ratios.sort_by(f64::total_cmp);

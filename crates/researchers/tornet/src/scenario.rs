@@ -36,7 +36,7 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
     let file: File = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
     // Relative to the scenario.
-    let resolve = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
+    let resolve = |named: &Path| path.parent().unwrap_or(Path::new(".")).join(named);
     let mut network = match &file.shadow {
         Some(sample) if !resolve(sample).exists() => {
             let missing = Error::NoSample { path: resolve(sample) };
@@ -140,16 +140,17 @@ fn sites(
 fn seconds(value: f64, what: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(value)
         .ok()
-        .filter(|it| !it.is_zero())
+        .filter(|duration| !duration.is_zero())
         .ok_or_else(|| format!("{what} of {value} s: not more than 0"))
 }
 
 fn fetch(table: &FetchTable) -> Result<Fetch, String> {
-    let size = |it: &SizeTable| {
-        let timeout = it.timeout_s.map(|timeout_s| seconds(timeout_s, "a time-out")).transpose()?;
-        let is_right = it.bytes > 0 && it.weight.is_finite() && it.weight >= 0.0;
+    let size = |row: &SizeTable| {
+        let timeout =
+            row.timeout_s.map(|timeout_s| seconds(timeout_s, "a time-out")).transpose()?;
+        let is_right = row.bytes > 0 && row.weight.is_finite() && row.weight >= 0.0;
         let problem = || "a size has bytes, and a weight that is not negative".to_string();
-        let size = Size { weight: it.weight, bytes: it.bytes, timeout, stallout: None };
+        let size = Size { weight: row.weight, bytes: row.bytes, timeout, stallout: None };
         is_right.then_some(size).ok_or_else(problem)
     };
     let sizes = table.sizes.iter().map(size).collect::<Result<Vec<Size>, String>>()?;
@@ -162,7 +163,7 @@ fn fetch(table: &FetchTable) -> Result<Fetch, String> {
     let pauses = match &table.every_s {
         Pauses::One(every_s) => vec![seconds(*every_s, "a pause")?],
         Pauses::Several(all) => {
-            all.iter().map(|it| seconds(*it, "a pause")).collect::<Result<_, String>>()?
+            all.iter().map(|pause| seconds(*pause, "a pause")).collect::<Result<_, String>>()?
         }
     };
     if pauses.is_empty() {

@@ -133,13 +133,13 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
 /// The models of all clients, for servers. Those of flows and streams may differ; servers use one model of
 /// packets.
 fn common_models(network: &Network) -> Result<Arc<Models>, String> {
-    let models = |it: &Client| match &it.users {
-        Users::Models(models) => Some((it.site.name.clone(), models.clone())),
+    let models = |client: &Client| match &client.users {
+        Users::Models(models) => Some((client.site.name.clone(), models.clone())),
         Users::Fetch(_) => None,
     };
     let mut all = network.clients.iter().filter_map(models);
     let Some((first, models)) = all.next() else { return Ok(Arc::default()) };
-    match all.find(|(_, it)| it.packet != models.packet) {
+    match all.find(|(_, other)| other.packet != models.packet) {
         Some((other, _)) => Err(format!(
             "{first} and {other} have different models of packets, which is not simulated"
         )),
@@ -189,9 +189,10 @@ impl Reader<'_> {
             [self.folder.to_owned(), self.hosts.join("bwauthority"), template.join("bwauthority")];
         let names = ["v3bw", "v3bw.init.consensus"];
         let all = folders.iter().flat_map(|folder| names.map(|name| folder.join(name)));
-        let names_relays =
-            |it: &PathBuf| std::fs::read_to_string(it).is_ok_and(|text| text.contains("node_id="));
-        let mut all: Vec<PathBuf> = all.filter(|it| it.exists()).collect();
+        let names_relays = |path: &PathBuf| {
+            std::fs::read_to_string(path).is_ok_and(|text| text.contains("node_id="))
+        };
+        let mut all: Vec<PathBuf> = all.filter(|path| path.exists()).collect();
         let place = all.iter().position(names_relays).unwrap_or(0);
         if all.is_empty() { self.hosts.join("bwauthority/v3bw") } else { all.swap_remove(place) }
     }
@@ -200,7 +201,7 @@ impl Reader<'_> {
     fn flags(&self) -> Result<(BTreeSet<String>, BTreeSet<String>), Error> {
         let conf = self.folder.join("conf");
         let named = AUTHORITY_TORRCS.map(|name| conf.join(name));
-        let path = named.iter().find(|it| it.is_file()).unwrap_or(&named[0]);
+        let path = named.iter().find(|path| path.is_file()).unwrap_or(&named[0]);
         if !path.is_file() {
             // The error of a missing file.
             read(path)?;
@@ -210,7 +211,8 @@ impl Reader<'_> {
         let list = |option: &str| {
             let all = torrc.value(&option.to_ascii_lowercase());
             let all = all.ok_or_else(|| Error::malformed(path, format!("no {option}")))?;
-            let fingerprint = |it: &str| it.trim().trim_start_matches('$').to_ascii_uppercase();
+            let fingerprint =
+                |entry: &str| entry.trim().trim_start_matches('$').to_ascii_uppercase();
             Ok::<BTreeSet<String>, Error>(all.split(',').map(fingerprint).collect())
         };
         Ok((list("TestingDirAuthVoteGuard")?, list("TestingDirAuthVoteExit")?))
@@ -247,7 +249,7 @@ impl Reader<'_> {
             return Ok(Role::OnionService);
         }
         let is_benchmark = path.file_name().and_then(|file_name| file_name.to_str());
-        let is_benchmark = is_benchmark.is_some_and(|it| it.starts_with(BENCHMARK));
+        let is_benchmark = is_benchmark.is_some_and(|name| name.starts_with(BENCHMARK));
         if !path.is_file() && !is_benchmark {
             return Ok(Role::Unknown);
         }
@@ -299,7 +301,7 @@ impl Reader<'_> {
 
 /// The nickname on tor's command line.
 fn nickname(words: &[String]) -> Option<&String> {
-    let is_it = |it: &String| it.trim_start_matches('-').eq_ignore_ascii_case("nickname");
+    let is_it = |word: &String| word.trim_start_matches('-').eq_ignore_ascii_case("nickname");
     words.get(words.iter().position(is_it)? + 1)
 }
 
@@ -326,7 +328,7 @@ pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Er
 fn model_files(folder: &Path) -> Result<[PathBuf; 3], Error> {
     let files = std::fs::read_dir(folder)
         .map_err(|source| Error::Read { path: folder.into(), source })?
-        .filter_map(|it| Some(it.ok()?.path()));
+        .filter_map(|entry| Some(entry.ok()?.path()));
     let mut files: Vec<PathBuf> = files.collect();
     files.sort();
     let model = |begin: &str| {

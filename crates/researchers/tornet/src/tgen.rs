@@ -55,13 +55,14 @@ impl Actions {
         let (delay, doing) = walk.doing()?;
         let peers = graph.nodes.iter().filter_map(|(_, of)| of.get("peers"));
         let peers =
-            peers.flat_map(|peer| peer.split(',')).map(str::trim).filter(|it| !it.is_empty());
+            peers.flat_map(|peer| peer.split(',')).map(str::trim).filter(|peer| !peer.is_empty());
         Ok(Self { delay, peers: peers.map(str::to_owned).collect(), doing })
     }
 
     /// Whether its streams lead to onion services only.
     pub(crate) fn asks_onion_services(&self) -> bool {
-        let is_onion = |it: &String| it.split(':').next().is_some_and(|it| it.ends_with(".onion"));
+        let is_onion =
+            |peer: &String| peer.split(':').next().is_some_and(|host| host.ends_with(".onion"));
         !self.peers.is_empty() && self.peers.iter().all(is_onion)
     }
 }
@@ -127,7 +128,7 @@ impl<'a> Walk<'a> {
             if !nodes.contains_key(source.as_str()) || !nodes.contains_key(target.as_str()) {
                 return Err(at("there is no such node"));
             }
-            let text = of.get("weight").filter(|it| !it.is_empty());
+            let text = of.get("weight").filter(|text| !text.is_empty());
             let weight =
                 text.map(|text| weight(text).map_err(|problem| at(&problem))).transpose()?;
             edges.entry(source.as_str()).or_default().push((target.as_str(), weight));
@@ -146,7 +147,7 @@ impl<'a> Walk<'a> {
 
     fn own<'s>(&'s self, id: &'s str, name: &str) -> Option<(&'s str, &'s str)> {
         let (_, of) = self.nodes.get(id)?;
-        Some((id, of.get(name).map(String::as_str).filter(|it| !it.is_empty())?))
+        Some((id, of.get(name).map(String::as_str).filter(|value| !value.is_empty())?))
     }
 
     /// An option of a node, or otherwise of the start, as in TGen.
@@ -167,7 +168,7 @@ impl<'a> Walk<'a> {
     fn doing(&self) -> Result<(Duration, Doing), String> {
         let delay = self.option(self.start, "time", tgen_time)?.unwrap_or_default();
         let leads_to =
-            |kind: Kind| self.from(self.start).iter().any(|(it, _)| self.kind(it) == kind);
+            |kind: Kind| self.from(self.start).iter().any(|(target, _)| self.kind(target) == kind);
         if self.from(self.start).is_empty() && self.own(self.start, "serverport").is_some() {
             Ok((delay, Doing::Serves))
         } else if leads_to(Kind::Traffic) {
@@ -185,13 +186,13 @@ impl<'a> Walk<'a> {
                 self.start
             ));
         };
-        if let Some((other, _)) = self.from(traffic).iter().find(|(it, _)| it != traffic) {
+        if let Some((other, _)) = self.from(traffic).iter().find(|(target, _)| target != traffic) {
             return Err(format!(
                 "node {traffic}: it leads to {other}: what follows traffic is not simulated"
             ));
         }
         let file = |name: &str| {
-            let path = self.option(traffic, name, |it| Ok(it.to_owned()))?;
+            let path = self.option(traffic, name, |text| Ok(text.to_owned()))?;
             path.ok_or_else(|| format!("node {traffic}: no {name}"))
         };
         Ok(ModelFiles {

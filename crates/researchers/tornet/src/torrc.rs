@@ -70,8 +70,8 @@ impl Torrc {
 
     /// The last value of an option.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
-        let line = self.0.iter().rev().find(|it| it.name == name)?;
-        Some(line.value.as_str()).filter(|it| !it.is_empty())
+        let line = self.0.iter().rev().find(|line| line.name == name)?;
+        Some(line.value.as_str()).filter(|value| !value.is_empty())
     }
 
     /// Whether an option is present.
@@ -86,7 +86,7 @@ impl Torrc {
     /// If the rate is invalid.
     pub(crate) fn limit(&self) -> Result<Option<Rate>, Error> {
         let rate = |option: Rates| {
-            let line = self.0.iter().rev().find(|it| Rates::of(&it.name) == Some(option));
+            let line = self.0.iter().rev().find(|line| Rates::of(&line.name) == Some(option));
             let Some(line) = line.filter(|line| !line.value.is_empty()) else { return Ok(None) };
             let rate = tor_rate(&line.value).map_err(|problem| {
                 Error::malformed(&line.file, format!("{}: {problem}", line.name))
@@ -199,7 +199,7 @@ fn included(path: &Path) -> Vec<PathBuf> {
         return vec![path.into()];
     }
     let pattern =
-        path.file_name().and_then(|file_name| file_name.to_str()).filter(|it| it.contains('*'));
+        path.file_name().and_then(|file_name| file_name.to_str()).filter(|name| name.contains('*'));
     let folder = if pattern.is_some() { path.parent().unwrap_or(path) } else { path };
     let fits = |name: &str| match pattern.and_then(|pattern| pattern.split_once('*')) {
         Some((before, after)) => {
@@ -212,11 +212,11 @@ fn included(path: &Path) -> Vec<PathBuf> {
     let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut files: Vec<PathBuf> = files
         .filter_map(|file| Some(file.ok()?.path()))
-        .filter(|it| it.is_file())
-        .filter(|it| {
-            it.file_name()
+        .filter(|path| path.is_file())
+        .filter(|path| {
+            path.file_name()
                 .and_then(|file_name| file_name.to_str())
-                .is_some_and(|it| !it.starts_with('.') && fits(it))
+                .is_some_and(|name| !name.starts_with('.') && fits(name))
         })
         .collect();
     files.sort();
@@ -232,7 +232,9 @@ fn lines(text: &str) -> Vec<(String, String)> {
         if rest.is_empty() {
             return all;
         }
-        let end = rest.find(|it: char| it.is_whitespace() || it == '#').unwrap_or(rest.len());
+        let end = rest
+            .find(|character: char| character.is_whitespace() || character == '#')
+            .unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
         let (value, after) = value(after.trim_start_matches([' ', '\t']));
         if !name.is_empty() {
@@ -248,14 +250,14 @@ fn value(text: &str) -> (String, &str) {
     let mut rest = text;
     if let Some(quoted) = text.strip_prefix('"') {
         let mut characters = quoted.char_indices();
-        while let Some((place, it)) = characters.next() {
-            match it {
+        while let Some((place, character)) = characters.next() {
+            match character {
                 '"' => {
                     rest = &quoted[place + 1..];
                     break;
                 }
-                '\\' => value.extend(characters.next().map(|(_, it)| it)),
-                it => value.push(it),
+                '\\' => value.extend(characters.next().map(|(_, character)| character)),
+                character => value.push(character),
             }
             rest = "";
         }

@@ -136,9 +136,9 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<DownloadResult> {
         records.append(&mut part.take_records());
     }
     records.sort_by_key(|record| record.size);
-    let result = |it: &sim::world::Record| DownloadResult {
-        bytes: it.bytes,
-        time: it.last_byte.unwrap_or(scene.timeout),
+    let result = |record: &sim::world::Record| DownloadResult {
+        bytes: record.bytes,
+        time: record.last_byte.unwrap_or(scene.timeout),
     };
     records.iter().map(result).collect()
 }

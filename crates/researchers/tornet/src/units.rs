@@ -5,7 +5,7 @@ use onion::{Duration, Rate};
 /// The number at the beginning, and the unit after it, with or without a space.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let digits = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     (number, unit.trim())
 }
@@ -98,7 +98,9 @@ pub(crate) fn tgen_times(text: &str) -> Result<Vec<Duration>, String> {
 )]
 pub(crate) fn tor_rate(text: &str) -> Result<Rate, String> {
     let trimmed = text.trim();
-    let end = trimmed.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(trimmed.len());
+    let end = trimmed
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);
     let bytes: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" | "byte" | "bytes" => 1,

@@ -32,7 +32,7 @@ fn weigh(balancer: &dyn Balancer, network: &Network) -> Weighing {
 }
 
 fn numbers(all: &[u64]) -> Vec<f64> {
-    all.iter().map(|it| f64::from(u32::try_from(*it).expect("small"))).collect()
+    all.iter().map(|number| f64::from(u32::try_from(*number).expect("small"))).collect()
 }
 
 fn nwe(weighing: &Weighing, network: &Network) -> f64 {
@@ -42,7 +42,7 @@ fn nwe(weighing: &Weighing, network: &Network) -> f64 {
 /// The number of measurements that have begun.
 fn rounds(weighing: &Weighing) -> u32 {
     let first = weighing.notes[0].split(' ').next();
-    first.and_then(|it| it.parse().ok()).expect("a number")
+    first.and_then(|word| word.parse().ok()).expect("a number")
 }
 
 fn flashflow() -> FlashFlow {
@@ -125,13 +125,13 @@ fn a_coordinator_that_is_killed_twice_finds_the_same_weights_and_repeats_only_wh
     let undisturbed = FlashFlow { measurers, ..flashflow() };
     let kills = [25, 60].map(Duration::from_secs);
     let killed = FlashFlow { coordinator_killed_after: kills.into(), ..undisturbed.clone() };
-    let [before, after] = [undisturbed, killed].map(|it| weigh(&it, &network));
+    let [before, after] = [undisturbed, killed].map(|balancer| weigh(&balancer, &network));
     assert!(before.simulated_s > 80.0, "it is killed in the middle: {}", before.simulated_s);
     assert_eq!(after.not_measured, 0, "{:?}", after.notes);
     let found = numbers(&after.weights);
     let error = network_weight_error(&found, &numbers(&before.weights)).expect("some weights");
     assert!(error < 0.01, "{error}");
-    let [before, after] = [before, after].map(|it| rounds(&it));
+    let [before, after] = [before, after].map(|weighing| rounds(&weighing));
     assert!((1..=6).contains(&(after - before)), "interrupted: {before} and {after} rounds");
 }
 
@@ -165,11 +165,11 @@ fn weights_come_from_tables_and_bandwidth_files_and_none_may_be_missing() {
     let network = small();
     let names: Vec<&str> = network.relays.iter().map(|relay| relay.site.name.as_str()).collect();
     let rows: String =
-        names.iter().enumerate().map(|(n, it)| format!("{it},x,{}\n", n + 7)).collect();
+        names.iter().enumerate().map(|(n, name)| format!("{name},x,{}\n", n + 7)).collect();
     let (_folder, table) = file("weights.csv", &format!("relay,more,weight\n{rows}"));
     let expected: Vec<u64> = (7..).take(names.len()).collect();
     assert_eq!(weigh(&WeightsFile(Some(table)), &network).weights, expected);
-    let line = |(n, it): (usize, &&str)| format!("node_id=$00 bw={} nick={it}\n", n + 7);
+    let line = |(n, name): (usize, &&str)| format!("node_id=$00 bw={} nick={name}\n", n + 7);
     let lines: String = names.iter().enumerate().map(line).collect();
     let (_folder, v3bw) = file("v3bw", &format!("946684801\n{lines}"));
     assert_eq!(weigh(&WeightsFile(Some(v3bw)), &network).weights, expected);

@@ -20,16 +20,16 @@ fn content(network: &Network) -> (Vec<Relay>, Vec<String>, Vec<String>) {
     network.relays.iter_mut().for_each(|relay| relay.site.node = None);
     network.servers.iter_mut().for_each(|server| server.node = None);
     network.clients.iter_mut().for_each(|client| client.site.node = None);
-    let is_authority = |it: &&Relay| it.site.name.starts_with("4uthority");
+    let is_authority = |relay: &&Relay| relay.site.name.starts_with("4uthority");
     let relays: Vec<Relay> =
         network.relays.iter().filter(|relay| !is_authority(relay)).cloned().collect();
     let servers = network.servers.iter().map(|server| format!("{server:?}")).collect();
-    let client = |it: &Client| {
-        let users = match &it.users {
+    let client = |client: &Client| {
+        let users = match &client.users {
             Users::Models(models) => format!("{models:?}"),
             Users::Fetch(fetch) => format!("{fetch:?}"),
         };
-        format!("{:?} {:?} {users}", it.site, it.dirtiness)
+        format!("{:?} {:?} {users}", client.site, client.dirtiness)
     };
     (relays, servers, network.clients.iter().map(client).collect())
 }
@@ -228,7 +228,7 @@ fn an_exported_map_has_the_paths_of_the_simulated_world() {
     write(&again, &second, &Programs::default(), 60).expect("it can be written");
     let read = |folder: &Path| {
         let network = Network::read(folder).expect("a sample");
-        let host = |it: &tornet::network::Site| (it.name.clone(), it.country.clone());
+        let host = |site: &tornet::network::Site| (site.name.clone(), site.country.clone());
         let clients = network.clients.iter().map(|client| host(&client.site));
         (clients.collect::<Vec<_>>(), network.map.expect("it is there").nodes().count())
     };
@@ -253,12 +253,14 @@ fn exported_files_satisfy_shadows_specification() {
     assert_eq!(of_map("edge"), of_map("node").pow(2));
     let (mut addresses, mut tgens) = (Vec::new(), Vec::new());
     for (name, host) in &hosts {
-        let is_right = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+        let is_right = |character: char| {
+            character.is_ascii_lowercase() || character.is_ascii_digit() || character == '-'
+        };
         assert!(name.chars().all(is_right) && !name.starts_with('-'), "{name}");
         assert!((host.network_node_id as usize) < of_map("node"), "{name}");
         for rate in [&host.bandwidth_down, &host.bandwidth_up] {
             assert!(
-                rate.strip_suffix(" bit").is_some_and(|it| it.parse::<u64>().is_ok()),
+                rate.strip_suffix(" bit").is_some_and(|bits| bits.parse::<u64>().is_ok()),
                 "{rate}"
             );
         }

@@ -49,7 +49,7 @@ fn the_scenarios_of_the_documentation_can_be_read() {
 /// The pages must state the constants of the code.
 #[test]
 fn documented_scheduler_intervals_match_the_code() {
-    let ms = |it: Duration| it.as_millis();
+    let ms = |interval: Duration| interval.as_millis();
     let relay = ms(onion::router::schedule::SchedulerConfig::INTERVAL);
     assert!(document("relay.toml").contains(&format!("\n#: scheduler_interval_ms = {relay}\n")));
     assert!(document("relay.md").contains(&format!("in runs, every {relay} ms at most")));
@@ -116,19 +116,21 @@ fn a_shorter_run_has_the_same_downloads_some_unfinished() {
     };
     let (short, long) = (of(60), of(80));
     let end = Duration::from_secs_f64(short.simulated_s);
-    let age_at_end = |it: &Record| end.saturating_sub(it.begun - Instant::ORIGIN);
+    let age_at_end = |record: &Record| end.saturating_sub(record.begun - Instant::ORIGIN);
     let mut under_way = 0;
     let in_order = |records: &[Record]| {
         let mut records = records.to_vec();
         records.sort_by_key(|record| (record.client, record.begun));
         records
     };
-    let known: Vec<Record> =
-        in_order(&long.records).into_iter().filter(|it| !age_at_end(it).is_zero()).collect();
+    let known: Vec<Record> = in_order(&long.records)
+        .into_iter()
+        .filter(|record| !age_at_end(record).is_zero())
+        .collect();
     assert_eq!(known.len(), short.records.len());
     for (expected, found) in known.iter().zip(&in_order(&short.records)) {
         assert_eq!((expected.client, expected.begun), (found.client, found.begun));
-        if expected.last_byte.is_some_and(|it| it < age_at_end(expected)) {
+        if expected.last_byte.is_some_and(|last_byte| last_byte < age_at_end(expected)) {
             assert_eq!(expected, found);
         } else {
             assert_eq!((found.ending, found.last_byte), (Ending::UnderWay, None));
@@ -148,8 +150,8 @@ fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
     let of = |what: fn(&Users) -> bool| {
         network.clients.iter().filter(|client| what(&client.users)).count()
     };
-    assert_eq!(of(|it| matches!(it, Users::Models(_))), 396);
-    assert_eq!(of(|it| matches!(it, Users::Fetch(_))), 40);
+    assert_eq!(of(|users| matches!(users, Users::Models(_))), 396);
+    assert_eq!(of(|users| matches!(users, Users::Fetch(_))), 40);
     let guards = network.relays.iter().filter(|relay| relay.is_guard).count();
     let exits = network.relays.iter().filter(|relay| relay.is_exit).count();
     assert_eq!((guards, exits), (170, 76));

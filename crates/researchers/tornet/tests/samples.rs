@@ -113,7 +113,7 @@ fn graph(nodes: &[(&str, &str)], edges: &[(&str, &str, &str)]) -> String {
     text += "<key attr.name=\"weight\" attr.type=\"string\" for=\"edge\" id=\"weight\"/><graph edgedefault=\"directed\">";
     for (id, options) in nodes {
         text += &format!("<node id=\"{id}\">");
-        for (name, value) in options.split(';').filter_map(|it| it.split_once('=')) {
+        for (name, value) in options.split(';').filter_map(|option| option.split_once('=')) {
             text += &format!("<data key=\"{name}\">{value}</data>");
         }
         text += "</node>";
@@ -151,9 +151,10 @@ type Download = (u32, Option<u64>, Option<u64>);
 
 fn fetch(client: &Client) -> (Vec<u64>, Option<u32>, Vec<Download>) {
     let Users::Fetch(fetch) = &client.users else { panic!("it fetches: {client:?}") };
-    let seconds = |it: Duration| it.as_secs();
-    let size =
-        |it: &sim::world::Size| (it.bytes, it.timeout.map(seconds), it.stallout.map(seconds));
+    let seconds = |duration: Duration| duration.as_secs();
+    let size = |size: &sim::world::Size| {
+        (size.bytes, size.timeout.map(seconds), size.stallout.map(seconds))
+    };
     (
         fetch.pauses.iter().map(Duration::as_secs).collect(),
         fetch.count,
@@ -246,7 +247,7 @@ fn downloads_begin_at_the_start() {
         .iter()
         .map(|record| (record.begun - onion::Instant::ORIGIN).as_secs_f64())
         .collect();
-    assert!(begun.len() > 10 && begun.iter().all(|it| *it >= 20.0), "{begun:?}");
+    assert!(begun.len() > 10 && begun.iter().all(|time| *time >= 20.0), "{begun:?}");
 }
 
 #[test]
@@ -374,7 +375,7 @@ fn model(edges: &str) -> String {
             "<node id=\"{id}\"><data key=\"ntype\">{kind}</data><data key=\"nname\">{name}</data></node>"
         );
     }
-    for edge in edges.split(' ').filter(|it| !it.is_empty()) {
+    for edge in edges.split(' ').filter(|edge| !edge.is_empty()) {
         let [ends, weight, delay] = edge.split('/').collect::<Vec<_>>()[..] else {
             panic!("{edge}")
         };
@@ -385,7 +386,8 @@ fn model(edges: &str) -> String {
         );
         let (distribution, parameters) = delay.split_once(':').unwrap_or((delay, ""));
         text += &format!("<data key=\"edistribution\">{distribution}</data>");
-        for (name, value) in parameters.split(',').filter_map(|it| it.split_once('=')) {
+        for (name, value) in parameters.split(',').filter_map(|parameter| parameter.split_once('='))
+        {
             text += &format!("<data key=\"eparam_{name}\">{value}</data>");
         }
         text += "</edge>";

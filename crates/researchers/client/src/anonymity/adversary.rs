@@ -26,7 +26,7 @@ pub enum Weights {
 
 impl Adversary {
     /// An adversary with these relays.
-    pub fn of(name: impl Into<String>, relays: impl IntoIterator<Item = Fingerprint>) -> Self {
+    pub fn new(name: impl Into<String>, relays: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self { name: name.into(), relays: relays.into_iter().collect() }
     }
 
@@ -41,7 +41,7 @@ impl Adversary {
             reason = "a part of a count"
         )]
         let count = (all.len() as f64 * share.clamp(0.0, 1.0)).round() as usize;
-        Self::of(format!("{:.3} of the relays", share), all.into_iter().take(count))
+        Self::new(format!("{:.3} of the relays", share), all.into_iter().take(count))
     }
 
     /// An adversary whose relays have up to this share of the consensus weight, 0 to 1. If all
@@ -70,7 +70,7 @@ impl Adversary {
             Weights::Random => "of the weight, random relays",
             Weights::Largest => "of the weight, the largest relays",
         };
-        Self::of(format!("{share:.3} {words}"), relays)
+        Self::new(format!("{share:.3} {words}"), relays)
     }
 
     /// An adversary that observes all relays of a country.
@@ -78,7 +78,7 @@ impl Adversary {
     pub fn in_country(netdir: &NetDir, country: Country, table: &Countries) -> Self {
         let is_there = |relay: &&RelayInfo| table.find(IpAddr::V4(relay.address)) == Some(country);
         let relays = netdir.relays().iter().filter(is_there).map(|relay| relay.fingerprint);
-        Self::of(format!("all relays in {country}"), relays)
+        Self::new(format!("all relays in {country}"), relays)
     }
 
     /// The number of its relays.

@@ -14,9 +14,9 @@ fn study<'a>(netdir: &'a NetDir, strategy: &'a dyn Strategy, pairs: usize) -> St
 
 fn with_weights(weights: &[u32]) -> NetDir {
     netdir((1..).zip(weights).map(|(number, weight)| {
-        let mut it = relay(number);
-        it.weight_kb_s = *weight;
-        it
+        let mut weighed = relay(number);
+        weighed.weight_kb_s = *weight;
+        weighed
     }))
 }
 
@@ -42,7 +42,8 @@ fn equal_relays_have_maximum_entropy() {
 #[test]
 fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_paths() {
     let network = with_weights(&[1000; 20]);
-    let adversary = Adversary::of("five", (1..=5).map(|it| Fingerprint::from_bytes([it; 20])));
+    let adversary =
+        Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
     let found = run(study(&network, &Uniform, 1000), &[adversary]);
     assert!(near(found.compromised[0], 5.0 * 4.0 / (20.0 * 19.0)), "{found:?}");
 }
@@ -87,7 +88,8 @@ fn drawn_paths_match_the_computed_shares() {
     const DRAWS: u32 = 20_000;
     let network = with_weights(&[100, 200, 300, 400, 500, 600]);
     let his = |relay: &RelayInfo| relay.fingerprint.as_bytes()[0] >= 5;
-    let adversary = Adversary::of("two", [5, 6].map(|it| Fingerprint::from_bytes([it; 20])));
+    let adversary =
+        Adversary::new("two", [5, 6].map(|number| Fingerprint::from_bytes([number; 20])));
     let found = run(study(&network, &Weighted, 1000), &[adversary]);
     let mut rng = StdRng::seed_from_u64(9);
     let rules = PathRules { distinct_subnets: false };
@@ -111,7 +113,7 @@ proptest! {
     ) {
         let network = with_weights(&weights);
         let of = |set: &std::collections::BTreeSet<u8>| {
-            Adversary::of("some", set.iter().map(|it| Fingerprint::from_bytes([*it; 20])))
+            Adversary::new("some", set.iter().map(|number| Fingerprint::from_bytes([*number; 20])))
         };
         let mut larger = first.clone();
         larger.insert(more);

@@ -101,7 +101,7 @@ mod tests {
         ) {
             let head: &[u8] = if has_head { b"HTTP/1.0 200 OK\r\n\r\n" } else { b"" };
             let found = document([head, &bytes].concat(), 10);
-            prop_assert!(found.is_err() || found.is_ok_and(|it| it.len() <= 10));
+            prop_assert!(found.is_err() || found.is_ok_and(|document| document.len() <= 10));
         }
     }
 }

@@ -101,7 +101,8 @@ fn guards_are_dropped_when_long_unlisted_or_old() {
     let (all, without) = (network(3), netdir([relay(1), relay(2)]));
     let mut guards = sampled(&all, DAY_S);
     let third = relay(3).fingerprint;
-    let has_third = |guards: &Guards| guards.sample().iter().any(|it| it.fingerprint == third);
+    let has_third =
+        |guards: &Guards| guards.sample().iter().any(|guard| guard.fingerprint == third);
     assert!(guards.update(&without, &Weighted, 2 * DAY_S, &mut rng));
     assert!(has_third(&guards) && guards.in_order().len() == 2, "it may come back");
     guards.update(&without, &Weighted, 22 * DAY_S, &mut rng);

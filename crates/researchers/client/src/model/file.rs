@@ -106,12 +106,12 @@ pub fn read(bytes: &[u8]) -> Result<Model, FileError> {
     if written.nodes.len() > NODES_MAX || written.links.len() > LINKS_MAX {
         return Err(FileError::TooLong);
     }
-    let node = |it: WrittenNode| {
-        let WrittenNode { relay, entry_rtt_ms, throughput_kb_s, circuits, failed } = it;
+    let node = |written: WrittenNode| {
+        let WrittenNode { relay, entry_rtt_ms, throughput_kb_s, circuits, failed } = written;
         (relay, Node { entry_rtt_ms, throughput_kb_s, circuits, failed })
     };
-    let link = |it: WrittenLink| {
-        let WrittenLink { between: [a, b], rtt_ms, throughput_kb_s } = it;
+    let link = |written: WrittenLink| {
+        let WrittenLink { between: [a, b], rtt_ms, throughput_kb_s } = written;
         (Pair::new(a, b), Link { rtt_ms, throughput_kb_s })
     };
     let nodes: BTreeMap<Fingerprint, Node> = written.nodes.into_iter().map(node).collect();

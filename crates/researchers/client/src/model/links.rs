@@ -24,9 +24,9 @@ pub fn of_links(
     unix_time_s: u64,
 ) -> Model {
     let mut latest: BTreeMap<Fingerprint, &LinkObservations> = BTreeMap::new();
-    let is_present = |it: &&LinkObservations| {
-        it.until_unix_s <= unix_time_s.saturating_add(SKEW_MAX_S)
-            && it.until_unix_s.saturating_add(MODEL_AGE_MAX_S) >= unix_time_s
+    let is_present = |account: &&LinkObservations| {
+        account.until_unix_s <= unix_time_s.saturating_add(SKEW_MAX_S)
+            && account.until_unix_s.saturating_add(MODEL_AGE_MAX_S) >= unix_time_s
     };
     for account in accounts.iter().filter(is_present) {
         let known = latest.entry(account.relay).or_insert(account);
@@ -51,7 +51,9 @@ pub fn of_links(
     let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
     for ((from, to), sent_kb_s) in sent {
         let Some(received_kb_s) = received.get(&(from, to)) else { continue };
-        let [Some(one), Some(other)] = [from, to].map(|it| capacity_kb_s(&it)) else { continue };
+        let [Some(one), Some(other)] = [from, to].map(|relay| capacity_kb_s(&relay)) else {
+            continue;
+        };
         // Rounded to powers of two, far below 2⁵³.
         let carried = sent_kb_s.min(*received_kb_s) as f64;
         let carried = carried.min(one).min(other).min(THROUGHPUT_MAX_KB_S);
@@ -63,7 +65,7 @@ pub fn of_links(
             );
         }
     }
-    let oldest = latest.values().map(|it| it.until_unix_s.min(unix_time_s)).min();
+    let oldest = latest.values().map(|account| account.until_unix_s.min(unix_time_s)).min();
     Model::new(oldest.unwrap_or(unix_time_s), BTreeMap::new(), links)
 }
 
@@ -152,7 +154,7 @@ mod tests {
     fn accounts(reports: &[(u8, u8, u64, u64)]) -> Vec<LinkObservations> {
         let of = |relay| {
             let own = reports.iter().filter(|report| report.0 == relay);
-            account(relay, 1, &own.map(|it| (it.1, it.2, it.3)).collect::<Vec<_>>())
+            account(relay, 1, &own.map(|report| (report.1, report.2, report.3)).collect::<Vec<_>>())
         };
         (0..6).map(of).collect()
     }
@@ -167,8 +169,8 @@ mod tests {
                 prop_assert!(a != b);
                 let other = if a == 0 { b } else { continue };
                 let own = reports.iter().filter(|report| (report.0, report.1) == (0, other));
-                let most = own.map(|it| it.2.max(it.3)).max();
-                prop_assert!(link.throughput_kb_s <= most.map(|it| it as f64), "{link:?} {most:?}");
+                let most = own.map(|report| report.2.max(report.3)).max();
+                prop_assert!(link.throughput_kb_s <= most.map(|kb_s| kb_s as f64), "{link:?} {most:?}");
             }
         }
 
@@ -178,7 +180,7 @@ mod tests {
         fn all_liars_together_gain_no_more_than_their_capacity(
             reports in reports(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),
         ) {
-            let capacity = |it: &Fingerprint| capacities[usize::from(it.as_bytes()[0])].map(f64::from);
+            let capacity = |relay: &Fingerprint| capacities[usize::from(relay.as_bytes()[0])].map(f64::from);
             let model = of_links(&accounts(&reports), capacity, 1);
             for (pair, link) in model.links() {
                 for end in pair.ends() {

@@ -30,7 +30,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
         let rates = theirs().filter_map(|node| node.throughput_kb_s).collect();
         // Counts of circuits are evidence only for the client that tried them.
         Node {
-            throughput_kb_s: value(mine.and_then(|it| it.throughput_kb_s), rates, false),
+            throughput_kb_s: value(mine.and_then(|node| node.throughput_kb_s), rates, false),
             ..mine.copied().unwrap_or_default()
         }
     };
@@ -40,12 +40,13 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
         let rtts = theirs().filter_map(|link| link.rtt_ms).collect();
         let rates = theirs().filter_map(|link| link.throughput_kb_s).collect();
         Link {
-            rtt_ms: value(mine.and_then(|it| it.rtt_ms), rtts, true),
-            throughput_kb_s: value(mine.and_then(|it| it.throughput_kb_s), rates, false),
+            rtt_ms: value(mine.and_then(|link| link.rtt_ms), rtts, true),
+            throughput_kb_s: value(mine.and_then(|link| link.throughput_kb_s), rates, false),
         }
     };
-    let relays: BTreeSet<Fingerprint> = all().flat_map(|it| it.nodes.keys().copied()).collect();
-    let pairs: BTreeSet<Pair> = all().flat_map(|it| it.links.keys().copied()).collect();
+    let relays: BTreeSet<Fingerprint> =
+        all().flat_map(|model| model.nodes.keys().copied()).collect();
+    let pairs: BTreeSet<Pair> = all().flat_map(|model| model.links.keys().copied()).collect();
     let nodes: BTreeMap<Fingerprint, Node> =
         relays.iter().map(|relay| (*relay, node(relay))).collect();
     let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|pair| (*pair, link(pair))).collect();

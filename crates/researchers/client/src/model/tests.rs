@@ -39,7 +39,7 @@ fn a_links_rtt_is_the_difference_of_the_rtts_to_its_ends() {
     let mut noisy = Observations::default();
     let rtts = [5, 4].map(ms).to_vec();
     noisy.add(&Observed { path: path[..2].to_vec(), was_built: true, rtts, throughput_kb_s: None });
-    assert_eq!(only(&noisy.model(7)).and_then(|it| it.rtt_ms), None);
+    assert_eq!(only(&noisy.model(7)).and_then(|link| link.rtt_ms), None);
 }
 
 #[test]
@@ -118,7 +118,8 @@ fn values() -> impl Strategy<Value = f64> {
 
 /// Round trips and throughputs of fewer than this number of links.
 fn honest(most: usize) -> impl Strategy<Value = Vec<(f64, f64)>> {
-    let one = (0_u32..60_000, 0_u32..1_250_000).prop_map(|it| (f64::from(it.0), f64::from(it.1)));
+    let one =
+        (0_u32..60_000, 0_u32..1_250_000).prop_map(|link| (f64::from(link.0), f64::from(link.1)));
     prop::collection::vec(one, 1..most)
 }
 
@@ -131,7 +132,7 @@ proptest! {
         place in 0_usize..8,
     ) {
         let lies: Vec<_> = lies.into_iter().take(honest.len() - 1).collect();
-        let mut models: Vec<Model> = honest.iter().map(|it| of_link(it.0, it.1)).collect();
+        let mut models: Vec<Model> = honest.iter().map(|link| of_link(link.0, link.1)).collect();
         lies.iter().for_each(|lie| models.insert(place.min(models.len()), of_link(lie.0, lie.1)));
         let merged = merge(None, &models);
         let found = only(&merged).expect("most have it");
@@ -139,7 +140,7 @@ proptest! {
             let values = sorted(honest.iter().map(of));
             values[0]..=values[values.len() - 1]
         };
-        let (rtts, rates) = (range(|it| it.0), range(|it| it.1));
+        let (rtts, rates) = (range(|link| link.0), range(|link| link.1));
         prop_assert!(found.rtt_ms.is_some_and(|rtt_ms| rtts.contains(&rtt_ms)), "{:?}", found);
         prop_assert!(found.throughput_kb_s.is_some_and(|throughput_kb_s| rates.contains(&throughput_kb_s)), "{:?}", found);
     }
@@ -150,11 +151,11 @@ proptest! {
         honest in honest(6),
         lies in prop::collection::vec((values(), values()), 6),
     ) {
-        let mut models: Vec<Model> = honest.iter().map(|it| of_link(it.0, it.1)).collect();
+        let mut models: Vec<Model> = honest.iter().map(|link| of_link(link.0, link.1)).collect();
         models.extend(lies.iter().take(honest.len()).map(|lie| of_link(lie.0, lie.1)));
         let found = only(&merge(None, &models)).unwrap_or_default();
-        let best_rtt = honest.iter().map(|it| it.0).fold(f64::INFINITY, f64::min);
-        let best_rate = honest.iter().map(|it| it.1).fold(0.0, f64::max);
+        let best_rtt = honest.iter().map(|link| link.0).fold(f64::INFINITY, f64::min);
+        let best_rate = honest.iter().map(|link| link.1).fold(0.0, f64::max);
         prop_assert!(found.rtt_ms.is_none_or(|rtt_ms| rtt_ms >= best_rtt));
         prop_assert!(found.throughput_kb_s.is_none_or(|throughput_kb_s| throughput_kb_s <= best_rate));
     }

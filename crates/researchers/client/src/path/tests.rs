@@ -40,9 +40,9 @@ fn the_error_names_the_missing_position() {
 #[test]
 fn relays_of_one_subnet_share_a_path_only_if_the_rules_permit_it() {
     let near = netdir([1, 2, 3].map(|number| {
-        let mut it = relay(number);
-        it.address = [127, 0, 0, 1].into();
-        it
+        let mut neighbour = relay(number);
+        neighbour.address = [127, 0, 0, 1].into();
+        neighbour
     }));
     assert!(chosen(&near, LOOSE, WEB, 1).is_ok());
     assert_eq!(chosen(&near, STRICT, WEB, 1), Err(NoPath::Guard));
@@ -59,9 +59,9 @@ fn slow_and_unstable_relays_are_selected_only_without_alternatives() {
     let mut seen = |netdir: &NetDir, lasts| {
         let mut seen = [false; 4];
         for _ in 0..100 {
-            let it =
+            let drawn =
                 select_relay(netdir, &Uniform, Position::Middle, &[], lasts, &mut rng, |_| true);
-            seen[usize::from(it.expect("one").fingerprint.as_bytes()[0])] = true;
+            seen[usize::from(drawn.expect("one").fingerprint.as_bytes()[0])] = true;
         }
         seen
     };
@@ -74,9 +74,9 @@ fn slow_and_unstable_relays_are_selected_only_without_alternatives() {
 #[test]
 fn without_weights_relays_are_drawn_uniformly_else_those_without_weight_are_not_drawn() {
     let weightless = |number| {
-        let mut it = relay(number);
-        it.weight_kb_s = 0;
-        it
+        let mut light = relay(number);
+        light.weight_kb_s = 0;
+        light
     };
     let none = netdir([1, 2, 3].map(weightless));
     let firsts: std::collections::BTreeSet<_> =
@@ -100,13 +100,13 @@ proptest! {
         distinct_subnets: bool,
     ) {
         let mut relays: Vec<RelayInfo> = (1..).map(relay).take(kinds.len()).collect();
-        for (it, (weight, subnet, policy, is_bad)) in relays.iter_mut().zip(kinds) {
-            it.weight_kb_s = weight.into();
-            it.address = [10, subnet, 0, 1].into();
-            it.policy = [PortPolicy::REJECT_ALL, PortPolicy::parse(b"accept 80").expect("a policy"),
+        for (relay, (weight, subnet, policy, is_bad)) in relays.iter_mut().zip(kinds) {
+            relay.weight_kb_s = weight.into();
+            relay.address = [10, subnet, 0, 1].into();
+            relay.policy = [PortPolicy::REJECT_ALL, PortPolicy::parse(b"accept 80").expect("a policy"),
                 PortPolicy::parse(b"reject 25").expect("a policy")][usize::from(policy)].clone();
             if is_bad {
-                it.flags = it.flags.iter().chain([Flag::BadExit]).collect();
+                relay.flags = relay.flags.iter().chain([Flag::BadExit]).collect();
             }
         }
         for (a, b, is_mutual) in families {

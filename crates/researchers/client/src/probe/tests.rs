@@ -45,5 +45,5 @@ fn a_circuit_closed_as_unused_is_retried_once() {
 fn a_circuit_that_is_destroyed_for_another_reason_is_not_retried() {
     let (mut prober, first) = building();
     prober.handle_event(Instant::ORIGIN, destroyed(first, DestroyReason::RESOURCE_LIMIT));
-    assert!(prober.poll_probed().is_some_and(|it| it.failure.is_some()));
+    assert!(prober.poll_probed().is_some_and(|probed| probed.failure.is_some()));
 }

@@ -273,13 +273,13 @@ impl Proxy {
             stream: app.number,
             circuit: begun
                 .as_ref()
-                .and_then(|begun| self.pool.get(begun.circuit).map(|it| it.number)),
+                .and_then(|begun| self.pool.get(begun.circuit).map(|circuit| circuit.number)),
             target: request.target,
             sent_bytes: pipe.sent_bytes,
             received_bytes: pipe.received_bytes,
             legs: begun
                 .as_ref()
-                .map(|it| leg_traffic(&self.client, it.circuit))
+                .map(|begun| leg_traffic(&self.client, begun.circuit))
                 .unwrap_or_default(),
             took: now - app.asked_at,
             reason: reason.to_owned(),

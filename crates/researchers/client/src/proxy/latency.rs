@@ -52,7 +52,7 @@ impl Proxy {
         // An exit that opens the stream is probed again later, without a latency.
         let rtt = figures.connected_at.is_none().then(|| figures.to_last());
         self.pool.set_latency(circuit, rtt);
-        let number = self.pool.get(circuit).map(|it| it.number);
+        let number = self.pool.get(circuit).map(|circuit| circuit.number);
         if let (Some(circuit), Some(rtt)) = (number, rtt) {
             self.emit(Event::CircuitAnswered { circuit, rtt });
         }

@@ -31,7 +31,7 @@ impl Status {
     pub(super) const ADDRESS_TYPE_NOT_SUPPORTED: Self = Self(8);
 
     /// The reply for a stream that ended before it was open (tor-spec §6.3), as in C tor.
-    pub(super) const fn of(reason: EndReason) -> Self {
+    pub(super) const fn from_reason(reason: EndReason) -> Self {
         match reason {
             EndReason::RESOLVE_FAILED | EndReason::NO_ROUTE => Self::HOST_UNREACHABLE,
             EndReason::CONNECT_REFUSED | EndReason::CONN_RESET | EndReason::DONE => {
@@ -259,7 +259,7 @@ impl Request {
             _ => None,
         });
         // If there are both, C tor returns the IPv4 address (`NoPreferIPv6`, its default).
-        let found = found.min_by_key(|it| matches!(it, Answer::Address(IpAddr::V6(_))));
+        let found = found.min_by_key(|answer| matches!(answer, Answer::Address(IpAddr::V6(_))));
         let reply = self.dialect.answer(found.as_ref());
         (reply, found.is_some())
     }

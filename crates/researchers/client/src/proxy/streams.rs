@@ -27,8 +27,12 @@ impl Proxy {
             return;
         }
         let is_waiting = |stage: &Stage| matches!(stage, Stage::Waiting(_));
-        let waiting: Vec<ConnId> =
-            self.apps.iter().filter(|(_, app)| is_waiting(&app.stage)).map(|(it, _)| *it).collect();
+        let waiting: Vec<ConnId> = self
+            .apps
+            .iter()
+            .filter(|(_, app)| is_waiting(&app.stage))
+            .map(|(conn, _)| *conn)
+            .collect();
         for conn in waiting {
             let Some(app) = self.apps.get(&conn) else { continue };
             let Stage::Waiting(request) = &app.stage else { continue };
@@ -117,7 +121,7 @@ impl Proxy {
         if app.attempts < most {
             self.try_elsewhere(now, conn, begun);
         } else {
-            self.refuse(now, conn, Status::of(reason), &reason.to_string());
+            self.refuse(now, conn, Status::from_reason(reason), &reason.to_string());
         }
     }
 
@@ -147,11 +151,13 @@ impl Proxy {
     /// Handles a closed circuit: streams that are not open move to others, open streams end.
     pub(super) fn lose_streams(&mut self, now: Instant, circuit: CircuitNumber, cause: &str) {
         let is_on = |stage: &Stage| match stage {
-            Stage::Begun(it) | Stage::Open(it) | Stage::Draining(it) => it.circuit == circuit,
+            Stage::Begun(begun) | Stage::Open(begun) | Stage::Draining(begun) => {
+                begun.circuit == circuit
+            }
             _ => false,
         };
         let lost: Vec<ConnId> =
-            self.apps.iter().filter(|(_, app)| is_on(&app.stage)).map(|(it, _)| *it).collect();
+            self.apps.iter().filter(|(_, app)| is_on(&app.stage)).map(|(conn, _)| *conn).collect();
         for conn in lost {
             let Some(app) = self.apps.get(&conn) else { continue };
             match &app.stage {
@@ -174,7 +180,7 @@ impl Proxy {
             Stage::Waiting(_) | Stage::Begun(_) | Stage::Open(_) => false,
         };
         let overdue: Vec<ConnId> =
-            self.apps.iter().filter(|(_, app)| is_overdue(app)).map(|(it, _)| *it).collect();
+            self.apps.iter().filter(|(_, app)| is_overdue(app)).map(|(conn, _)| *conn).collect();
         for conn in overdue {
             match self.apps.get(&conn).map(|app| &app.stage) {
                 Some(Stage::Draining(_)) => {
@@ -190,7 +196,7 @@ impl Proxy {
     pub(super) fn end_overdue_streams(&mut self, now: Instant) {
         self.end_overdue_programs(now);
         let waiting: Vec<ConnId> =
-            self.apps.iter().filter(|(_, app)| app.is_waiting()).map(|(it, _)| *it).collect();
+            self.apps.iter().filter(|(_, app)| app.is_waiting()).map(|(conn, _)| *conn).collect();
         for conn in waiting {
             let Some(app) = self.apps.get(&conn) else { continue };
             if now >= app.asked_at + WAIT_MAX {

@@ -125,7 +125,8 @@ impl Geography {
         table: Arc<Countries>,
         hops: usize,
     ) -> Result<Self, String> {
-        let unknown = rules.iter().flat_map(GeoRule::countries).find(|it| !table.has(*it));
+        let unknown =
+            rules.iter().flat_map(GeoRule::countries).find(|country| !table.has(*country));
         match unknown {
             Some(country) => Err(format!("the table of countries has no address in {country}")),
             None => Ok(Self { base, rules, table, hops }),

@@ -32,13 +32,14 @@ impl Strategy for Latency {
         position: Position,
         chosen: &[&RelayInfo],
     ) -> f64 {
-        let it = &relay.fingerprint;
+        let fingerprint = &relay.fingerprint;
         let index = match (position, neighbours(position, chosen)) {
-            (Position::Guard, _) => self.model.entry_index(it),
-            (_, Some([before, after])) => {
-                self.model.rtt_index(&[(before.fingerprint, *it), (*it, after.fingerprint)])
-            }
-            _ => self.model.node_rtt_index(it),
+            (Position::Guard, _) => self.model.entry_index(fingerprint),
+            (_, Some([before, after])) => self.model.rtt_index(&[
+                (before.fingerprint, *fingerprint),
+                (*fingerprint, after.fingerprint),
+            ]),
+            _ => self.model.node_rtt_index(fingerprint),
         };
         blend(index, self.influence)
     }

@@ -64,15 +64,16 @@ impl Ranking {
     /// Reads the claims in descriptors; for several of one relay, the latest.
     pub fn claims<'a>(descriptors: impl IntoIterator<Item = &'a ServerDescriptor<'a>>) -> Claims {
         let mut latest: BTreeMap<Fingerprint, (u64, Claim)> = BTreeMap::new();
-        for it in descriptors {
+        for descriptor in descriptors {
             let claim = Claim {
-                uptime_s: it.uptime_s.unwrap_or(0),
-                average_bytes_s: it.bandwidth_avg_bytes_s,
-                observed_bytes_s: it.bandwidth_observed_bytes_s,
+                uptime_s: descriptor.uptime_s.unwrap_or(0),
+                average_bytes_s: descriptor.bandwidth_avg_bytes_s,
+                observed_bytes_s: descriptor.bandwidth_observed_bytes_s,
             };
-            let entry = latest.entry(it.fingerprint).or_insert((it.published, claim));
-            if it.published >= entry.0 {
-                *entry = (it.published, claim);
+            let entry =
+                latest.entry(descriptor.fingerprint).or_insert((descriptor.published, claim));
+            if descriptor.published >= entry.0 {
+                *entry = (descriptor.published, claim);
             }
         }
         latest.into_iter().map(|(relay, (_, claim))| (relay, claim)).collect()
@@ -133,10 +134,10 @@ mod tests {
     }
 
     fn claims() -> impl proptest::strategy::Strategy<Value = Claims> {
-        let claim = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|it| Claim {
-            uptime_s: it.0,
-            average_bytes_s: it.1,
-            observed_bytes_s: it.2,
+        let claim = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|numbers| Claim {
+            uptime_s: numbers.0,
+            average_bytes_s: numbers.1,
+            observed_bytes_s: numbers.2,
         });
         prop::collection::btree_map(any::<u8>().prop_map(of), claim, 1..40)
     }

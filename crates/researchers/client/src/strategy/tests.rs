@@ -26,16 +26,16 @@ fn weighted_uses_the_consensus_weight_times_the_position_weight() {
     for (position, names) in POSITIONS.into_iter().zip(names) {
         let kinds = [(true, false), (true, true), (false, false), (false, true)];
         for ((is_guard, is_exit), name) in kinds.into_iter().zip(names) {
-            let mut it = relay(1);
-            it.flags = [(is_guard, Flag::Guard), (is_exit, Flag::Exit)]
+            let mut one = relay(1);
+            one.flags = [(is_guard, Flag::Guard), (is_exit, Flag::Exit)]
                 .into_iter()
                 .filter_map(|(is_set, flag)| is_set.then_some(flag))
                 .collect();
-            let network = weighted(netdir([it.clone()]), &[(name, 2500)]);
-            let weight = Weighted.weight(&network, &it, position, &[]);
+            let network = weighted(netdir([one.clone()]), &[(name, 2500)]);
+            let weight = Weighted.weight(&network, &one, position, &[]);
             assert!((weight - 250.0).abs() < 1e-9, "{position:?} {name}: {weight}");
-            let other = weighted(netdir([it.clone()]), &[("Wxx", 2500)]);
-            let weight = Weighted.weight(&other, &it, position, &[]);
+            let other = weighted(netdir([one.clone()]), &[("Wxx", 2500)]);
+            let weight = Weighted.weight(&other, &one, position, &[]);
             assert!((weight - 1000.0).abs() < 1e-9, "{position:?} without {name}: {weight}");
         }
     }
@@ -49,16 +49,17 @@ fn weighted_uses_the_consensus_weight_times_the_position_weight() {
 /// How often each of four relays, with weights 1 to 4, is drawn of 10,000 times.
 fn drawn(strategy: &dyn Strategy) -> [f64; 4] {
     let relays = [1, 2, 3, 4].map(|number| {
-        let mut it = relay(number);
-        it.weight_kb_s = u32::from(number) * 100;
-        it
+        let mut weighed = relay(number);
+        weighed.weight_kb_s = u32::from(number) * 100;
+        weighed
     });
     let network = netdir(relays);
     let mut rng = StdRng::from_seed([7; 32]);
     let mut counts = [0.0; 4];
     for _ in 0..10_000 {
-        let it = select_relay(&network, strategy, Position::Middle, &[], false, &mut rng, |_| true);
-        counts[usize::from(it.expect("one").fingerprint.as_bytes()[0]) - 1] += 1.0;
+        let selected =
+            select_relay(&network, strategy, Position::Middle, &[], false, &mut rng, |_| true);
+        counts[usize::from(selected.expect("one").fingerprint.as_bytes()[0]) - 1] += 1.0;
     }
     counts
 }

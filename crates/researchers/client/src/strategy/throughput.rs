@@ -33,12 +33,13 @@ impl Strategy for Throughput {
         position: Position,
         chosen: &[&RelayInfo],
     ) -> f64 {
-        let it = &relay.fingerprint;
+        let fingerprint = &relay.fingerprint;
         let index = match neighbours(position, chosen) {
-            Some([before, after]) => {
-                self.model.throughput_index(&[(before.fingerprint, *it), (*it, after.fingerprint)])
-            }
-            None => self.model.node_throughput_index(it),
+            Some([before, after]) => self.model.throughput_index(&[
+                (before.fingerprint, *fingerprint),
+                (*fingerprint, after.fingerprint),
+            ]),
+            None => self.model.node_throughput_index(fingerprint),
         };
         blend(index, self.influence)
     }

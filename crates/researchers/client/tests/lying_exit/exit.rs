@@ -49,7 +49,7 @@ impl ExitBehavior {
     fn of_port(port: u16) -> Option<Self> {
         [Self::Honest, Self::FloodBehindGap, Self::Flood]
             .into_iter()
-            .find(|it| it.port() == port)
+            .find(|behavior| behavior.port() == port)
             .or_else(|| port.checked_sub(1000).map(Self::Lies))
     }
 }
@@ -183,7 +183,7 @@ impl LyingExit {
     }
 
     fn forget(&mut self, at: (ConnId, CircId)) {
-        let nonce = self.circuits.remove(&at).and_then(|it| it.nonce);
+        let nonce = self.circuits.remove(&at).and_then(|circuit| circuit.nonce);
         if let Some(set) = nonce.and_then(|nonce| self.sets.get_mut(&nonce)) {
             set.legs.retain(|leg| *leg != at);
         }
@@ -203,7 +203,7 @@ impl LyingExit {
             }
             RelayCommand::BEGIN => {
                 let text = String::from_utf8_lossy(message.data).into_owned();
-                let port = text.split('\0').next().and_then(|it| it.rsplit(':').next());
+                let port = text.split('\0').next().and_then(|target| target.rsplit(':').next());
                 let port = port.and_then(|port| port.parse().ok()).unwrap_or(0);
                 let stream_id = message.stream_id;
                 self.begin(at, stream_id, port);

@@ -10,7 +10,7 @@ use report::experiment::{Case, CaseVerdict, ExperimentFigure, ExperimentReport, 
 pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
     let mut cases: Vec<(&Cell, &Case)> = rows.cases().collect();
     // Settings alternate in the order of runs.
-    cases.sort_by_key(|(it, _)| (it.mode, it.relay, it.measurers, it.run));
+    cases.sort_by_key(|(cell, _)| (cell.mode, cell.relay, cell.measurers, cell.run));
     let without_cell = report.cases.split_off(cases.len());
     report.cases = cases.iter().map(|(_, case)| (*case).clone()).chain(without_cell).collect();
     report.answer = answer(report);
@@ -55,14 +55,15 @@ fn figures(grid: &AccuracyGrid, cases: &[(&Cell, &Case)]) -> Vec<ExperimentFigur
     let mut figures = Vec::new();
     for mode in grid.modes.iter().copied() {
         let ratios = |is: &dyn Fn(&Cell) -> bool| -> Vec<f64> {
-            let of_mode = cases.iter().filter(|(it, _)| it.mode == mode && is(it));
+            let of_mode = cases.iter().filter(|(cell, _)| cell.mode == mode && is(cell));
             of_mode.filter_map(|(_, case)| case.ratio).collect()
         };
         let limits = grid.limits.iter();
         let by_limit =
             limits.map(|limit| (limit.to_string(), ratios(&|cell| cell.limit == *limit)));
         let teams = grid.teams.iter();
-        let by_team = teams.map(|it| (team(*it), ratios(&|cell| cell.measurers == *it)));
+        let by_team =
+            teams.map(|measurers| (team(*measurers), ratios(&|cell| cell.measurers == *measurers)));
         let (by, how, end) = match mode {
             Mode::Echo => ("limit, or what a relay without a limit sent", "By echo", ""),
             Mode::Transit => ("what tor sent according to the kernel", "In transit", "-transit"),
@@ -82,7 +83,7 @@ fn doubtful(cases: &[(&Cell, &Case)]) -> Option<String> {
         |case: &Case| case.ratio.is_some() && case.value("conclusive") == Some(&Value::Bool(false));
     let doubtful = cases.iter().filter(|(_, case)| is_doubtful(case));
     let (all, limited) =
-        (doubtful.clone().count(), doubtful.filter(|(it, _)| it.limit.0.is_some()).count());
+        (doubtful.clone().count(), doubtful.filter(|(cell, _)| cell.limit.0.is_some()).count());
     (all > 0).then(|| {
         format!(
             "{all} runs were inconclusive, {limited} of them with a limited relay: relay and measurers share this machine's \

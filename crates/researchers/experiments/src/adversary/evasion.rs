@@ -57,7 +57,7 @@ fn run(context: &Context<'_>) -> Result<Option<Row>> {
         context.doing(format!("forger {} of {runs}, in virtual time", number + 1));
         all.push(forgers.run(first_seed + u64::from(number))?);
     }
-    let evasion = Evasion::of(&all);
+    let evasion = Evasion::from_runs(&all);
     Ok(Some(Row { cases: evasion.cases(), figures: vec![evasion.figure()], ..Row::default() }))
 }
 
@@ -74,7 +74,7 @@ pub(super) fn answer(cases: &[&Case]) -> Option<String> {
 }
 
 impl Evasion {
-    fn of(all: &[ForgerRun]) -> Self {
+    fn from_runs(all: &[ForgerRun]) -> Self {
         let count = |predicate: &dyn Fn(&ForgerRun) -> bool| {
             u32::try_from(all.iter().filter(|run| predicate(run)).count()).unwrap_or(u32::MAX)
         };
@@ -257,11 +257,11 @@ mod tests {
     #[test]
     fn too_many_or_too_few_undetected_forgers_are_a_miss() {
         let run = |evaded| ForgerRun { evaded, caught_at: Some(9), is_rightly_accused: true };
-        let evasion = Evasion::of(&[run(1000); 100]);
+        let evasion = Evasion::from_runs(&[run(1000); 100]);
         let missed = |case: &&Case| case.verdict == CaseVerdict::Missed;
         let cases = evasion.cases();
         assert!(cases.iter().filter(missed).count() >= 5, "{cases:?}");
-        let none = Evasion::of(&[run(0); 100]).cases();
+        let none = Evasion::from_runs(&[run(0); 100]).cases();
         assert!(none.iter().filter(missed).count() >= 5, "{none:?}");
         // The expected number of undetected forgers for each k.
         let exact = exact();
@@ -269,10 +269,10 @@ mod tests {
             let share = f64::from(number) / 2000.0;
             run(exact.iter().take_while(|left| **left > share).count().saturating_sub(1))
         });
-        let evasion = Evasion::of(&as_expected.collect::<Vec<_>>());
+        let evasion = Evasion::from_runs(&as_expected.collect::<Vec<_>>());
         assert_eq!(evasion.cases().iter().find(missed), None);
         let wrong = ForgerRun { is_rightly_accused: false, ..run(0) };
-        let accused = Evasion::of(&[wrong]).cases();
+        let accused = Evasion::from_runs(&[wrong]).cases();
         assert!(accused.last().is_some_and(|case| missed(&case)));
     }
 }

@@ -163,8 +163,12 @@ fn record(number: u8, started_unix_s: u64, guess: Rate, length: u32, seconds: &[
         end,
     };
     // As in a measurement: the median, or the mean over all seconds if that is less.
-    let mut totals: Vec<u64> =
-        record.rounds.iter().flat_map(|round| record.totals(round)).map(|it| it.total()).collect();
+    let mut totals: Vec<u64> = record
+        .rounds
+        .iter()
+        .flat_map(|round| record.totals(round))
+        .map(|second| second.total())
+        .collect();
     totals.resize(length as usize, 0);
     totals.sort_unstable();
     let mean = totals.iter().copied().fold(0, u64::saturating_add) / u64::from(length.max(1));

@@ -37,7 +37,7 @@ impl Results {
             let (name, seed) = (&run.key.variant, run.key.seed);
             let is_known = errors.iter().any(|error| error.balancer == *name && error.seed == seed);
             if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
-                errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
+                errors.push(Errors::new(&weighed.weighing, &batch.network, seed));
             }
         }
         Ok(Self { runs, errors })
@@ -48,7 +48,7 @@ impl Results {
     }
 
     fn nwe(&self, balancer: &str) -> Interval {
-        Interval::of(self.of(balancer).filter_map(|it| it.nwe))
+        Interval::of(self.of(balancer).filter_map(|error| error.nwe))
     }
 
     pub(super) fn cases(&self, loads: &[u32]) -> Vec<Case> {
@@ -80,10 +80,10 @@ impl Results {
         if !self.runs.iter().any(|run| run.size(bytes).is_some()) {
             return None;
         }
-        let last_byte = |it: &RunResult| it.size(bytes)?.last_byte().median();
+        let last_byte = |run: &RunResult| run.size(bytes)?.last_byte().median();
         let of = |name| mean_over_seeds(&self.runs, name, load, last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let change = Change::of(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
+        let change = Change::between(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
         let mut detail =
             format!("{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %");
         if load == 100 {
@@ -91,11 +91,11 @@ impl Results {
         }
         // Seeds without a median are the slowest: the mean of the others would be too low.
         let mut is_partial = false;
-        for (balancer, it) in [(FLASHFLOW, ours), (TORFLOW, theirs)] {
+        for (balancer, interval) in [(FLASHFLOW, ours), (TORFLOW, theirs)] {
             let seeds = simulated::runs(&self.runs, balancer, load).count();
-            if it.count < seeds {
+            if interval.count < seeds {
                 is_partial = true;
-                let count = it.count;
+                let count = interval.count;
                 detail
                     .push_str(&format!("; {count} of {seeds} seeds have a median with {balancer}"));
             }
@@ -130,7 +130,7 @@ impl Results {
         let nwe = nwe.into_iter().flatten().collect::<Vec<_>>().join(" and ");
         let nwe = if nwe.is_empty() { "not known" } else { &nwe };
         let mut answer = format!("The network weight error is {nwe}");
-        let nce = Interval::of(self.of(FLASHFLOW).filter_map(|it| it.nce));
+        let nce = Interval::of(self.of(FLASHFLOW).filter_map(|error| error.nce));
         if nce.count > 0 {
             let nce = nce.times(100.0);
             answer.push_str(&format!("; FlashFlow's network capacity error is {nce:.1} %"));
@@ -172,14 +172,14 @@ impl Results {
                 "figure-8a",
                 "Relay capacity error",
                 "1 − estimate ÷ capacity",
-                pooled(&|it| it.rce.clone()),
+                pooled(&|error| error.rce.clone()),
             )
             .caption("Equation 2 of the paper, over all relays and seeds: 0 is correct."),
             errors(
                 "figure-8b",
                 "Relay weight error",
                 "log10 (share of weight ÷ share of capacity)",
-                pooled(&|it| it.log_rwe.clone()),
+                pooled(&|error| error.log_rwe.clone()),
             )
             .caption("Equation 5 of the paper: 0 is correct, 1 is ten times too much."),
         ];

@@ -33,12 +33,13 @@ pub(super) struct Errors {
 
 impl Errors {
     #[expect(clippy::cast_precision_loss, reason = "weights and rates are far below 2⁵³")]
-    pub(super) fn of(weighing: &Weighing, network: &Network, seed: u64) -> Self {
+    pub(super) fn new(weighing: &Weighing, network: &Network, seed: u64) -> Self {
         let capacities = network.capacities();
         let weights: Vec<f64> = weighing.weights.iter().map(|weight| *weight as f64).collect();
         let known = weighing.estimates_bit_per_s.as_deref().unwrap_or_default();
         // A relay without an estimate counts as zero capacity.
-        let estimates: Vec<f64> = known.iter().map(|it| it.unwrap_or(0) as f64).collect();
+        let estimates: Vec<f64> =
+            known.iter().map(|estimate| estimate.unwrap_or(0) as f64).collect();
         let rce = known.iter().zip(&capacities).filter_map(|(estimate, capacity)| {
             relay_capacity_error((*estimate)? as f64, *capacity)
         });

@@ -172,7 +172,7 @@ fn sample(
         let each = |stream: u64| scope.spawn(move || one(Content { len, seed: stream }, stream));
         let all: Vec<_> = streams.clone().map(each).collect();
         let failed = || Error::clients("a download has panicked");
-        all.into_iter().map(|it| it.join().map_err(|_| failed()).flatten()).collect()
+        all.into_iter().map(|handle| handle.join().map_err(|_| failed()).flatten()).collect()
     });
     let (took, cpu) = (clock.now() - began, cpu()?.saturating_sub(before));
     done.into_iter().collect::<Result<Vec<_>>>()?;
@@ -196,8 +196,8 @@ fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
     let of = |name: &str, figure: fn(&ClientSample) -> f64| {
         median_of(samples.iter().filter(|sample| sample.name == name), figure)
     };
-    let [tor, ours] = ["tor", "ours"].map(|it| of(it, ClientSample::gbit_per_cpu_s));
-    let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, ClientSample::first_byte_ms));
+    let [tor, ours] = ["tor", "ours"].map(|name| of(name, ClientSample::gbit_per_cpu_s));
+    let [tor_ms, ours_ms] = ["tor", "ours"].map(|name| of(name, ClientSample::first_byte_ms));
     let ratio = ours / tor;
     let later = by_run(samples, ClientSample::first_byte_ms);
     output.result(

@@ -133,10 +133,10 @@ fn conclude(
     let bound = median_of(limits, Limit::bound);
     let (ratio, of_forwarder, of_bound) = (ours / tor, ours / forwarder, ours / bound);
     let trip = |subject: Subject, of: Subject| {
-        quiet.iter().find(|it| it.subject == subject && it.of == of)
+        quiet.iter().find(|quiet| quiet.subject == subject && quiet.of == of)
     };
     let [c_tor, own] = SUBJECTS;
-    let median_ms = |it: Option<&Quiet>| it.map(|it| it.median_ms);
+    let median_ms = |quiet: Option<&Quiet>| quiet.map(|quiet| quiet.median_ms);
     output.result(
         format!(
             "median: ours {ours:.3}, C tor {tor:.3}, TLS forwarder {forwarder:.3}, bound {bound:.3} Gbit per CPU \

@@ -42,9 +42,9 @@ pub(super) fn case(cell: &Cell, truth: Option<f64>, measured: &Measured) -> Case
     let words: Vec<String> =
         failed.as_ref().map(ToString::to_string).into_iter().chain(words).collect();
     case.with(&Columns {
-        conclusive: found.map(|it| it.is_conclusive()),
+        conclusive: found.map(|found| found.is_conclusive()),
         named: words.join("; "),
-        rounds: found.map(|it| it.rounds),
+        rounds: found.map(|found| found.rounds),
         sent_mbit_per_s: result.sent_mbit(),
     })
 }
@@ -71,7 +71,7 @@ fn is_right_failure(place: Place, outcome: &Outcome) -> bool {
 
 /// What is wrong with the named bottlenecks.
 fn problem(place: Place, named: &[MeasurerBottleneck]) -> Option<String> {
-    let is_right = |it: &MeasurerBottleneck| match place {
+    let is_right = |bottleneck: &MeasurerBottleneck| match place {
         // If a measurer is lost, the other measures alone.
         Place::Nowhere
         | Place::Relay
@@ -79,13 +79,17 @@ fn problem(place: Place, named: &[MeasurerBottleneck]) -> Option<String> {
         | Place::Gone
         | Place::All
         | Place::Coordinator => false,
-        Place::Measurer => it.measurer == SECOND && matches!(it.by, Bottleneck::Path { .. }),
-        Place::Policer | Place::Back => it.measurer == SECOND && it.by != Bottleneck::Processor,
+        Place::Measurer => {
+            bottleneck.measurer == SECOND && matches!(bottleneck.by, Bottleneck::Path { .. })
+        }
+        Place::Policer | Place::Back => {
+            bottleneck.measurer == SECOND && bottleneck.by != Bottleneck::Processor
+        }
         // The first two of the team are at that host.
-        Place::Host => it.measurer <= SECOND && it.by != Bottleneck::Processor,
-        Place::Processor => it.measurer == SECOND && it.by == Bottleneck::Processor,
+        Place::Host => bottleneck.measurer <= SECOND && bottleneck.by != Bottleneck::Processor,
+        Place::Processor => bottleneck.measurer == SECOND && bottleneck.by == Bottleneck::Processor,
     };
-    if let Some(wrong) = named.iter().find(|it| !is_right(it)) {
+    if let Some(wrong) = named.iter().find(|bottleneck| !is_right(bottleneck)) {
         return Some(format!("wrongly named: {wrong}"));
     }
     // Bottlenecks at other places need not be named, because the other measurer alone reaches the relay's limit.

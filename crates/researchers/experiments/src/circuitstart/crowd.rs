@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_worse_quantile_or_a_small_gain_is_a_miss() {
-        let baseline: Vec<f64> = (0..200).map(|it| 2.0 + f64::from(it) * 0.01).collect();
+        let baseline: Vec<f64> = (0..200).map(|number| 2.0 + f64::from(number) * 0.01).collect();
         let verdict = |gain: &dyn Fn(usize) -> f64| {
             let times: Vec<f64> =
                 baseline.iter().enumerate().map(|(place, time)| time - gain(place)).collect();

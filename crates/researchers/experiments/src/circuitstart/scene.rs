@@ -214,7 +214,7 @@ impl RealPath {
         self.ask(move |client, _| client.destroy(circuit))?;
         self.wait(interrupt, || {
             let open = |relay: &NodeThread<Router<StdRng>>| {
-                relay.handle().call(|it| it.node().open_circuits()).unwrap_or(0)
+                relay.handle().call(|driver| driver.node().open_circuits()).unwrap_or(0)
             };
             self.relays.iter().all(|relay| open(relay) == 0)
         })?;
@@ -226,9 +226,9 @@ impl RealPath {
         &self,
         task: impl FnOnce(&mut Client<StdRng>, Instant) -> T + Send + 'static,
     ) -> Result<T> {
-        let asked = self.client.handle().call(move |it: &mut dyn Drive<Client<StdRng>>| {
-            let now = it.now();
-            task(it.node_mut(), now)
+        let asked = self.client.handle().call(move |driver: &mut dyn Drive<Client<StdRng>>| {
+            let now = driver.now();
+            task(driver.node_mut(), now)
         });
         asked.ok_or_else(|| Error::clients("the client's thread has ended"))
     }
@@ -285,7 +285,7 @@ impl RealPath {
             out_bytes += self.wan.counts(&narrow, &other)?.delivered_bytes;
         }
         let relay = &self.relays[self.path.distance];
-        let sent = relay.handle().call(|it| it.node().totals().client_bytes);
+        let sent = relay.handle().call(|driver| driver.node().totals().client_bytes);
         let sent = sent.ok_or_else(|| Error::clients("a relay's thread has ended"))?;
         Ok(Carried { into_bytes, out_bytes, cells: sent / CELL_LEN as u64 })
     }

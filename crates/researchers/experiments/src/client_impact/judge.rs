@@ -19,7 +19,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(rates: &Rates) -> Self {
+    fn from_rates(rates: &Rates) -> Self {
         let pairs = || rates.ours.iter().copied().zip(rates.c_tor.iter().copied());
         Self { factor: Factor::of_pairs(pairs()), pairs: pairs().count() }
     }
@@ -65,12 +65,12 @@ impl Rates {
             Software::Ours => (&mut self.ours, &mut self.ours_first_s),
         };
         match download {
-            Ok(it) if it.is_right => {
-                rates.push(it.received as f64 * 8e-6 / it.took.as_secs_f64());
-                first.push(it.to_first_byte.as_secs_f64());
+            Ok(download) if download.is_right => {
+                rates.push(download.received as f64 * 8e-6 / download.took.as_secs_f64());
+                first.push(download.to_first_byte.as_secs_f64());
             }
-            Ok(it) => {
-                let problem = format!("{}: received {} bytes", software.name(), it.received);
+            Ok(download) => {
+                let problem = format!("{}: received {} bytes", software.name(), download.received);
                 self.failed.push(problem);
             }
             Err(error) => self.failed.push(format!("{}: {error}", software.name())),
@@ -83,8 +83,8 @@ impl Rates {
     }
 
     pub(super) fn case(&self, name: String) -> Case {
-        let medians = [&self.c_tor, &self.ours].map(|it| median(it.iter().copied()));
-        let ratio = Ratio::of(self);
+        let medians = [&self.c_tor, &self.ours].map(|rates| median(rates.iter().copied()));
+        let ratio = Ratio::from_rates(self);
         let case = Case::new(name, medians[0], medians[1]);
         let case = match medians {
             _ if !self.failed.is_empty() => case.ended(CaseVerdict::Failed, self.failed.join("; ")),
@@ -94,7 +94,7 @@ impl Rates {
             }
             _ => case.ended(CaseVerdict::Failed, "nothing was downloaded"),
         };
-        let [c_tor, ours] = [&self.c_tor, &self.ours].map(|it| range(it).unzip());
+        let [c_tor, ours] = [&self.c_tor, &self.ours].map(|rates| range(rates).unzip());
         case.with(&Columns {
             tor_low_mbit_per_s: c_tor.0,
             tor_high_mbit_per_s: c_tor.1,
@@ -154,7 +154,7 @@ mod tests {
         use CaseVerdict::{Failed, Held, Inconclusive, Missed};
         let c_tor = [10.0, 12.0, 11.0, 13.0, 10.0];
         let times = |factors: [f64; 5]| -> Vec<f64> {
-            c_tor.iter().zip(factors).map(|(it, factor)| it * factor).collect()
+            c_tor.iter().zip(factors).map(|(rate, factor)| rate * factor).collect()
         };
         assert_eq!(verdict(&c_tor, &times([1.2, 1.3, 1.25, 1.2, 1.3])), Held);
         assert_eq!(verdict(&c_tor, &times([0.97, 1.04, 0.99, 1.03, 0.98])), Held, "equal");
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn the_interval_is_of_log_ratios_by_students_distribution() {
         let rates = Rates { c_tor: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
-        let ratio = Ratio::of(&rates).factor;
+        let ratio = Ratio::from_rates(&rates).factor;
         assert!((ratio.value - 1.0).abs() < 1e-9, "half and twice cancel out: {ratio:?}");
         let (low, high) = ratio.interval.expect("two pairs");
         // 12.706 with one degree of freedom, and the standard error of ln ½ and ln 2 is ln 2.

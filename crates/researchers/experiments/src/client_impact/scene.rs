@@ -118,7 +118,7 @@ impl Network {
         let result = download(self.client.socks(), from, content, &isolation, PATIENCE);
         let used = self.client.used_paths()?;
         // The list may contain the path of the previous download, whose event was late.
-        if !used.iter().any(|it| *it == path) {
+        if !used.iter().any(|taken| *taken == path) {
             let problem = format!("the download used another path: {used:02x?}");
             return Ok(Err(io::Error::other(problem)));
         }

@@ -110,8 +110,8 @@ fn answer(grid: &ConcurrentGrid, rows: &Rows<'_, Cell>) -> String {
         let column = |name: &'static str| {
             at_once().filter_map(move |case| case.value(name).and_then(Value::as_f64))
         };
-        let low = at_once().filter_map(|it| it.ratio).reduce(f64::min)?;
-        let high = at_once().filter_map(|it| it.ratio).reduce(f64::max)?;
+        let low = at_once().filter_map(|case| case.ratio).reduce(f64::min)?;
+        let high = at_once().filter_map(|case| case.ratio).reduce(f64::max)?;
         let alone = median(column("over_alone")).map_or_else(String::new, |median| {
             format!(", with a median of {median:.3} of their estimates alone")
         });

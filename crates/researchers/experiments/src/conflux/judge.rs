@@ -27,11 +27,11 @@ struct Change {
 impl Change {
     /// The ratio of the means over the runs that both have. Its interval follows from the residuals of each run (ratio
     /// estimation), because slow bridges make a run slow for both.
-    fn of(part: &Times, whole: &Times) -> Option<Self> {
+    fn from_times(part: &Times, whole: &Times) -> Option<Self> {
         let pairs: Vec<(f64, f64)> =
             part.iter().filter_map(|(run, part)| Some((*part, *whole.get(run)?))).collect();
         let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
-        let (parts, wholes) = (sum(|it| it.0), sum(|it| it.1));
+        let (parts, wholes) = (sum(|pair| pair.0), sum(|pair| pair.1));
         if wholes <= 0.0 {
             return None;
         }
@@ -63,17 +63,19 @@ impl fmt::Display for Change {
 
 fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     let its = trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb);
-    its.filter_map(|it| Some((it.run, it.seen.as_ref().ok()?.took_s))).collect()
+    its.filter_map(|trial| Some((trial.run, trial.seen.as_ref().ok()?.took_s))).collect()
 }
 
 /// The times of these downloads if only the rates of bridges limited them.
 fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     let its = trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb);
-    its.filter(|it| it.seen.is_ok()).map(|it| (it.run, size_mb * 8.0 / it.capacity_mbit)).collect()
+    its.filter(|trial| trial.seen.is_ok())
+        .map(|trial| (trial.run, size_mb * 8.0 / trial.capacity_mbit))
+        .collect()
 }
 
 fn baseline(plan: &ConfluxSettings) -> Option<Method> {
-    plan.methods.iter().copied().find(|it| it.who.is_baseline())
+    plan.methods.iter().copied().find(|method| method.who.is_baseline())
 }
 
 fn rounded(value: f64) -> Option<f64> {
@@ -96,19 +98,20 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
     let all: Vec<&Trial> =
         trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb).collect();
     let seen = times(trials, method, size_mb);
-    let problems: Vec<&String> = all.iter().filter_map(|it| it.seen.as_ref().err()).collect();
+    let problems: Vec<&String> = all.iter().filter_map(|trial| trial.seen.as_ref().err()).collect();
     let mean = Interval::of(seen.values().copied());
     let against = |other: Option<Method>| {
-        Change::of(&seen, &times(trials, other.filter(|other| *other != method)?, size_mb))
+        Change::from_times(&seen, &times(trials, other.filter(|other| *other != method)?, size_mb))
     };
     let change = against(baseline(plan));
     let ideal =
         baseline(plan).filter(|baseline| *baseline != method && legs > 1).and_then(|other| {
             let whole = ideal_times(trials, other, size_mb);
-            Change::of(&ideal_times(trials, method, size_mb), &whole)
+            Change::from_times(&ideal_times(trials, method, size_mb), &whole)
         });
     let fewer = against(Some(Method { legs: legs.saturating_sub(1), ..method }));
-    let first = all.iter().filter_map(|it| it.seen.as_ref().ok()).map(|it| it.first_byte_s);
+    let first =
+        all.iter().filter_map(|trial| trial.seen.as_ref().ok()).map(|seen| seen.first_byte_s);
     let percent = |change: Option<Change>| change.and_then(|change| rounded(change.percent));
     let half = |change: Option<Change>| change.and_then(|change| rounded(change.half_width?));
     let shares = shares(&all);
@@ -160,7 +163,7 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
 
 /// The paper's reductions of time in percent: against plain Tor, and against one leg fewer.
 fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
-    let (_, two, three, three_against_two) = TABLE_I.into_iter().find(|it| it.0 == size_mb)?;
+    let (_, two, three, three_against_two) = TABLE_I.into_iter().find(|row| row.0 == size_mb)?;
     match (method.who, method.legs) {
         (ClientKind::Ours, 2) => Some((two, two)),
         (ClientKind::Ours, 3) => Some((three, three_against_two)),
@@ -193,7 +196,9 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
         let groups: Vec<(String, Vec<f64>)> = plan
             .methods
             .iter()
-            .map(|it| (it.to_string(), times(trials, *it, size_mb).into_values().collect()))
+            .map(|method| {
+                (method.to_string(), times(trials, *method, size_mb).into_values().collect())
+            })
             .collect();
         let title = format!("Time of a download of {size_mb} MB");
         figures.push(ExperimentFigure::distributions(&name, &title, "s", groups));
@@ -212,7 +217,7 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
                 nth += 1;
             }
         }
-        if let Some((_, two, three, _)) = TABLE_I.into_iter().find(|it| it.0 == size_mb) {
+        if let Some((_, two, three, _)) = TABLE_I.into_iter().find(|row| row.0 == size_mb) {
             let points = vec![(1.0, 0.0), (2.0, -two), (3.0, -three)];
             figure =
                 figure.with(Series::dots(&format!("{size_mb} MB, paper"), Role::Muted, points));
@@ -225,10 +230,11 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
 /// The change against plain Tor by legs.
 fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64, f64)> {
     let whole = baseline(plan).map(|baseline| times(trials, baseline, size_mb)).unwrap_or_default();
-    let its = plan.methods.iter().filter(|it| it.who == ClientKind::Ours && it.exit == exit);
-    its.filter_map(|it| {
-        let change = Change::of(&times(trials, *it, size_mb), &whole)?;
-        Some((it.legs as f64, change.percent))
+    let its =
+        plan.methods.iter().filter(|method| method.who == ClientKind::Ours && method.exit == exit);
+    its.filter_map(|method| {
+        let change = Change::from_times(&times(trials, *method, size_mb), &whole)?;
+        Some((method.legs as f64, change.percent))
     })
     .collect()
 }
@@ -304,7 +310,7 @@ mod tests {
         assert_eq!((tor.verdict, one.verdict), (CaseVerdict::Reported, CaseVerdict::Reported));
         assert_eq!(two.verdict, CaseVerdict::Held, "{two:?}");
         let value = |name: &str| {
-            let found = two.columns.iter().find(|(it, _)| it == name);
+            let found = two.columns.iter().find(|(column, _)| column == name);
             found.map(|(_, value)| value.clone()).expect("a column")
         };
         assert_eq!(value("change_against_tor_percent"), -50.0);

@@ -190,14 +190,14 @@ impl ConfluxSettings {
 
 /// A size of a download in MB.
 pub(super) fn size(text: &str) -> Result<f64, String> {
-    let mb = text.parse().ok().filter(|it| (0.01..=1000.0).contains(it));
+    let mb = text.parse().ok().filter(|mb| (0.01..=1000.0).contains(mb));
     mb.ok_or_else(|| "a size is 0.01 to 1000 MB".to_owned())
 }
 
 /// A scheduler by its name.
 pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
     schedulers::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = schedulers::ALL.iter().map(|it| it.name()).collect();
+        let names: Vec<&str> = schedulers::ALL.iter().map(|scheduler| scheduler.name()).collect();
         format!("there are {}", names.join(", "))
     })
 }
@@ -231,9 +231,11 @@ mod tests {
         let plan = ConfluxSettings::new(&options(false), false);
         assert_eq!(plan.sizes_mb, [0.4, 5.0]);
         let quick = ConfluxSettings::new(&options(false), true);
-        let of_tor_exits =
-            quick.methods.iter().filter(|it| it.who == ClientKind::Ours && it.exit == ExitOf::Tor);
-        assert_eq!(of_tor_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
+        let of_tor_exits = quick
+            .methods
+            .iter()
+            .filter(|method| method.who == ClientKind::Ours && method.exit == ExitOf::Tor);
+        assert_eq!(of_tor_exits.map(|method| method.legs).collect::<Vec<_>>(), [2]);
         assert_eq!(plan.methods.len(), 8, "C tor twice, and three numbers of legs with each exit");
         assert!(plan.methods[0].who.is_baseline());
         let mut runs: Vec<u32> = (0..4).flat_map(|first| plan.runs_from(first, 4)).collect();
@@ -252,9 +254,13 @@ mod tests {
     #[test]
     fn simulations_have_no_c_tor() {
         let plan = ConfluxSettings::new(&options(true), true);
-        assert_eq!(plan.methods.iter().filter(|it| it.who == ClientKind::Ours).count(), 2);
-        assert!(plan.methods.iter().all(|it| it.who != ClientKind::Tor && it.exit == ExitOf::Ours));
-        assert_eq!(plan.methods.iter().filter(|it| it.who.is_baseline()).count(), 1);
+        assert_eq!(plan.methods.iter().filter(|method| method.who == ClientKind::Ours).count(), 2);
+        assert!(
+            plan.methods
+                .iter()
+                .all(|method| method.who != ClientKind::Tor && method.exit == ExitOf::Ours)
+        );
+        assert_eq!(plan.methods.iter().filter(|method| method.who.is_baseline()).count(), 1);
     }
 
     #[test]

@@ -52,9 +52,9 @@ const PLACES: [Place; BRIDGES] = [
 
 /// Describes the bridges for the report.
 pub(super) fn describe_bridges() -> String {
-    let all = PLACES.iter().map(|it| {
-        let rtt_ms = 2 * (it.from_client_ms + it.from_core_ms);
-        format!("{} Mbit/s at {rtt_ms} ms", it.mbit)
+    let all = PLACES.iter().map(|place| {
+        let rtt_ms = 2 * (place.from_client_ms + place.from_core_ms);
+        format!("{} Mbit/s at {rtt_ms} ms", place.mbit)
     });
     all.collect::<Vec<_>>().join(", ")
 }
@@ -154,7 +154,7 @@ impl BridgeNetwork {
         let extra = ["ConfluxEnabled 0".to_owned()];
         let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         let extra = ["ConfluxEnabled 1", "ConfluxClientUX throughput"].map(str::to_owned);
-        let has_linked = plan.methods.iter().any(|it| it.who == ClientKind::TorLinked);
+        let has_linked = plan.methods.iter().any(|method| method.who == ClientKind::TorLinked);
         let linked_tor = has_linked
             .then(|| Client::start(&network, "linkedclient", &extra, &known, PATIENCE))
             .transpose()?;
@@ -203,7 +203,7 @@ impl BridgeNetwork {
             linked.pin(&Pins { entry, middle: middle.clone(), exit: exit.clone() })?;
         }
         self.tor.pin(&Pins { entry, middle, exit })?;
-        for method in plan.methods.iter().copied().filter(|it| it.who == ClientKind::Ours) {
+        for method in plan.methods.iter().copied().filter(|method| method.who == ClientKind::Ours) {
             let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.name());
             let settings = Settings {
                 choices: Choices {
@@ -260,12 +260,12 @@ impl BridgeNetwork {
             }
             return Ok(done.map(|done| figures(&done, Vec::new())));
         }
-        let Some(it) = self.ours.iter().find(|it| it.method == method) else {
+        let Some(client) = self.ours.iter().find(|client| client.method == method) else {
             return Ok(Err("there is no such client".to_owned()));
         };
-        it.events.try_iter().for_each(drop);
-        let done = warmed(it.proxy.socks(), server, content, &isolation);
-        Ok(done.and_then(|done| Ok(figures(&done, it.carried(content.len)?))))
+        client.events.try_iter().for_each(drop);
+        let done = warmed(client.proxy.socks(), server, content, &isolation);
+        Ok(done.and_then(|done| Ok(figures(&done, client.carried(content.len)?))))
     }
 
     /// The total rate of the bridges that a method uses now.

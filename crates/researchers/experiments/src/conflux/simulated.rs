@@ -178,7 +178,7 @@ impl SimulatedBridges {
         }
         Ok(DownloadFigures {
             took_s: figures.to_last().as_secs_f64(),
-            first_byte_s: figures.to_first_byte().map_or(f64::NAN, |it| it.as_secs_f64()),
+            first_byte_s: figures.to_first_byte().map_or(f64::NAN, |time| time.as_secs_f64()),
             carried: legs.iter().map(|leg| leg.received).collect(),
         })
     }
@@ -212,12 +212,12 @@ impl SimulatedBridges {
         let mut why = "the end of the stream was not reported".to_owned();
         while let Some(event) = client.poll_event() {
             match event {
-                ClientEvent::Over { stream: it, outcome: Outcome::Complete, figures }
-                    if it == stream =>
+                ClientEvent::Over { stream: ended, outcome: Outcome::Complete, figures }
+                    if ended == stream =>
                 {
                     return Ok(figures);
                 }
-                ClientEvent::Over { stream: it, outcome, .. } if it == stream => {
+                ClientEvent::Over { stream: ended, outcome, .. } if ended == stream => {
                     why = outcome.to_string();
                 }
                 ClientEvent::Lost { cause, .. } => why = cause.to_string(),

@@ -126,13 +126,13 @@ mod tests {
     fn each_block_of_three_rounds_has_one_victim_of_each_kind() {
         let planned = planned_rounds(200, 7);
         let (controls, all): (Vec<PlannedRound>, Vec<PlannedRound>) =
-            planned.iter().partition(|it| it.is_control());
+            planned.iter().partition(|round| round.is_control());
         assert_eq!((all.len(), controls.len()), (200, 20));
-        assert!(all.iter().map(|it| it.number).eq(1..=200));
+        assert!(all.iter().map(|round| round.number).eq(1..=200));
         for three in all.chunks_exact(3) {
             let kinds: BTreeSet<_> = three
                 .iter()
-                .map(|it| match it.victim {
+                .map(|round| match round.victim {
                     Victim::Measurer(_) => Victim::Measurer(0),
                     other => other,
                 })
@@ -141,13 +141,13 @@ mod tests {
         }
         let measurers: BTreeSet<_> = all
             .iter()
-            .map(|it| it.victim)
+            .map(|round| round.victim)
             .filter(|victim| matches!(victim, Victim::Measurer(_)))
             .collect();
         assert_eq!(measurers.len(), MEASURERS);
         for tenth in 0..10u32 {
             let span = f64::from(tenth) / 10.0..f64::from(tenth + 1) / 10.0;
-            assert!(all.iter().any(|it| span.contains(&it.at)), "{span:?}");
+            assert!(all.iter().any(|round| span.contains(&round.at)), "{span:?}");
         }
     }
 

@@ -218,9 +218,9 @@ impl Processes {
         let temporary = self.temporary();
         match who {
             Victim::Measurer(place) => {
-                let it = &mut self.measurers[place];
-                (it.process, it.address) =
-                    MeasurerProcess::start(&it.name, &it.file, &temporary, self.clock)?;
+                let measurer = &mut self.measurers[place];
+                (measurer.process, measurer.address) =
+                    MeasurerProcess::start(&measurer.name, &measurer.file, &temporary, self.clock)?;
             }
             Victim::Target => {
                 let spec = self.relay.spec.clone();

@@ -94,8 +94,9 @@ fn answer(rounds: &[RoundTimes], cases: &[Case], fault: Fault) -> String {
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
     let (inside, outside): (Vec<f64>, Vec<f64>) =
         ratios.iter().partition(|ratio| BOUNDS.contains(*ratio));
-    let (low, high) =
-        ratios.iter().fold((f64::MAX, 0.0_f64), |(low, high), it| (low.min(*it), high.max(*it)));
+    let (low, high) = ratios
+        .iter()
+        .fold((f64::MAX, 0.0_f64), |(low, high), ratio| (low.min(*ratio), high.max(*ratio)));
     let missed: Vec<&Case> =
         cases.iter().filter(|case| case.verdict == CaseVerdict::Missed).collect();
     let failures = cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();

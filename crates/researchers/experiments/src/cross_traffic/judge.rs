@@ -144,9 +144,9 @@ pub(super) fn comparisons(points: &[(Step, Point)]) -> Vec<Case> {
     let mut cases = Vec::new();
     for what in What::ALL {
         let of = |kind| {
-            let of_kind = |(it, _): &&(Step, Point)| it.what == what && it.kind == kind;
-            let least = points.iter().filter(of_kind).min_by_key(|(it, _)| it.level)?;
-            let most = points.iter().filter(of_kind).max_by_key(|(it, _)| it.level)?;
+            let of_kind = |(step, _): &&(Step, Point)| step.what == what && step.kind == kind;
+            let least = points.iter().filter(of_kind).min_by_key(|(step, _)| step.level)?;
+            let most = points.iter().filter(of_kind).max_by_key(|(step, _)| step.level)?;
             (least.0.level < most.0.level).then_some((least, most))
         };
         cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| over_lowest(a, b)));
@@ -157,7 +157,7 @@ pub(super) fn comparisons(points: &[(Step, Point)]) -> Vec<Case> {
 }
 
 fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
-    let factor = Factor::of(part.interval(), whole.interval());
+    let factor = Factor::of_means(part.interval(), whole.interval());
     with_interval(Case::named(name), "factor", factor.value, factor.interval, 3)
         .ended(interval_verdict(factor.interval, 1.0, expected), factor.to_string())
 }
@@ -183,8 +183,9 @@ pub(super) fn figures(points: &[(Step, Point)]) -> Vec<ExperimentFigure> {
         let empty =
             ExperimentFigure::new(name, title, Axis::new(what.others()), Axis::new(what.unit()));
         let with = |figure: ExperimentFigure, (nth, kind): (usize, Software)| {
-            let of_kind = points.iter().filter(|(it, _)| it.what == what && it.kind == kind);
-            let dot = |(it, point): &(Step, Point)| (f64::from(it.level), point.interval().mean);
+            let of_kind = points.iter().filter(|(step, _)| step.what == what && step.kind == kind);
+            let dot =
+                |(step, point): &(Step, Point)| (f64::from(step.level), point.interval().mean);
             figure.with(Series::dots(kind.word(), Role::Nth(nth), of_kind.map(dot).collect()))
         };
         Software::ALL.into_iter().enumerate().fold(empty, with)
@@ -216,7 +217,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
 
 /// Whether the claim holds. It does not include the comparison of our relays with C tor's.
 pub(super) fn held(cases: &[Case]) -> bool {
-    let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over tor");
+    let promised = |case: &&Case| is_judged(case) && !case.name.contains("ours over tor");
     claim_holds(cases.iter().filter(promised))
 }
 

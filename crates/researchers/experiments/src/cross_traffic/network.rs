@@ -48,7 +48,7 @@ pub(super) struct SharedNetwork {
 impl SharedNetwork {
     pub(super) fn start(output: &Output) -> Result<Self> {
         // Three for the measured circuit, and one as the first hop of penetrators.
-        let c_tor = (1..=4).map(|it| RelaySpec::open_exit(&format!("tor{it}"))).collect();
+        let c_tor = (1..=4).map(|number| RelaySpec::open_exit(&format!("tor{number}"))).collect();
         let network = network::start(&NetworkSpec::new(c_tor), output)?;
         let folder = testbed::temporary_folder()?;
         let relays = testbed::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;

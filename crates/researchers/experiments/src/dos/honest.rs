@@ -231,15 +231,17 @@ impl Circuits {
             let reason = circuit.lost.map_or("no answer", |_| &circuit.reason);
             *service.losses.entry(reason.to_owned()).or_default() += 1;
         }
-        let took = |it: &&Circuit| Some((it.built? - it.requested).as_secs_f64() * 1e3);
+        let took =
+            |circuit: &&Circuit| Some((circuit.built? - circuit.requested).as_secs_f64() * 1e3);
         service.build_ms = circuits.iter().filter_map(took).collect();
         service
     }
 
     /// Of the circuits that were open at an instant: the number that are still open, their total, and the losses.
     pub(super) fn survivors(&self, then: Instant) -> ((usize, usize), Losses) {
-        let was_open = |it: &&Circuit| {
-            it.built.is_some_and(|built| built <= then) && it.lost.is_none_or(|lost| lost > then)
+        let was_open = |circuit: &&Circuit| {
+            circuit.built.is_some_and(|built| built <= then)
+                && circuit.lost.is_none_or(|lost| lost > then)
         };
         let (mut open, mut total, mut losses) = (0, 0, Losses::new());
         for circuit in self.by_id.values().filter(was_open) {

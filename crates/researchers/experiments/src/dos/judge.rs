@@ -338,12 +338,12 @@ mod tests {
 
     #[test]
     fn ttls_that_reveal_requests_are_a_miss_and_too_few_answers_are_no_result() {
-        let it = Finding { leak: leak(1.0, 0.75), ..finding() };
-        assert_eq!(it.case().verdict, CaseVerdict::Held, "by chance");
-        let it = Finding { leak: leak(1.0, 0.8), ..finding() };
-        assert_eq!(it.case().verdict, CaseVerdict::Missed);
-        let it = Finding { leak: Some(Err("too few".to_owned())), ..finding() };
-        assert_eq!(it.case().verdict, CaseVerdict::Failed);
+        let judged = Finding { leak: leak(1.0, 0.75), ..finding() };
+        assert_eq!(judged.case().verdict, CaseVerdict::Held, "by chance");
+        let judged = Finding { leak: leak(1.0, 0.8), ..finding() };
+        assert_eq!(judged.case().verdict, CaseVerdict::Missed);
+        let judged = Finding { leak: Some(Err("too few".to_owned())), ..finding() };
+        assert_eq!(judged.case().verdict, CaseVerdict::Failed);
     }
 
     #[test]
@@ -363,8 +363,12 @@ mod tests {
             Finding { peak_mib: 84.5, ..finding() },
             Finding { reads: reads(20, 18), ..finding() },
         ];
-        for it in missed {
-            assert_eq!((it.case().verdict, it.held()), (CaseVerdict::Missed, false), "{it:?}");
+        for finding in missed {
+            assert_eq!(
+                (finding.case().verdict, finding.held()),
+                (CaseVerdict::Missed, false),
+                "{finding:?}"
+            );
         }
         assert!(Finding { open_before: (49, 50), ..finding() }.held(), "99 % live");
     }
@@ -378,8 +382,8 @@ mod tests {
             Finding { reads_before: reads(20, 10), ..finding() },
             Finding { kind: Kind::DirectoryWork, ..finding() },
         ];
-        for it in failed {
-            let case = it.case();
+        for finding in failed {
+            let case = finding.case();
             assert_eq!(case.verdict, CaseVerdict::Failed, "{}", case.detail);
             let held = case.columns.iter().find(|(name, _)| name == "held");
             assert_eq!(held.map(|(_, held)| held.clone()), Some(Value::from(false)));

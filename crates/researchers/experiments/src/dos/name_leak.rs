@@ -28,7 +28,7 @@ pub(super) struct NameLeak {
 impl NameLeak {
     /// # Errors
     /// There are too few answers.
-    pub(super) fn of(probes: &[Probe]) -> Result<Self, String> {
+    pub(super) fn from_probes(probes: &[Probe]) -> Result<Self, String> {
         let (asked, fresh): (Vec<&Probe>, Vec<&Probe>) =
             probes.iter().partition(|probe| probe.was_asked);
         if asked.len().min(fresh.len()) < MIN_ANSWERS {
@@ -87,12 +87,12 @@ mod tests {
         let probe =
             |was_asked, ms, ttl_s| Probe { was_asked, took: Duration::from_millis(ms), ttl_s };
         let mut probes: Vec<Probe> = (0..20).map(|ms| probe(ms % 2 == 0, ms, 60)).collect();
-        let leak = NameLeak::of(&probes).expect("enough");
+        let leak = NameLeak::from_probes(&probes).expect("enough");
         assert_eq!((leak.by_ttl, leak.ttls_s.clone()), (0.5, vec![60]));
         assert!(leak.by_time < 0.6, "{leak:?}");
         probes.iter_mut().filter(|probe| probe.was_asked).for_each(|probe| probe.ttl_s = 59);
-        assert_eq!(NameLeak::of(&probes).expect("enough").by_ttl, 1.0);
-        let error = NameLeak::of(&probes[..15]).expect_err("too few");
+        assert_eq!(NameLeak::from_probes(&probes).expect("enough").by_ttl, 1.0);
+        let error = NameLeak::from_probes(&probes[..15]).expect_err("too few");
         assert!(error.contains("8 answers"), "{error}");
     }
 }

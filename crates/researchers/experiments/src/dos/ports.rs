@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) fn directory(pid: u32) -> Result<SocketAddr> {
     let none = || Error::Clients(format!("process {pid} has no directory port on loopback"));
     let listening = tcp_sockets(pid).into_iter().filter(|socket| socket.is_listening);
-    let mut ports = listening.filter_map(|it| it.local).filter(|it| it.ip().is_loopback());
+    let mut ports =
+        listening.filter_map(|socket| socket.local).filter(|address| address.ip().is_loopback());
     ports.find(|address| is_directory((*address).into())).map(Into::into).ok_or_else(none)
 }
 

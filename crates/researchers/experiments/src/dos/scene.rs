@@ -330,7 +330,7 @@ impl Scene {
         let parameter = replaced(round);
         let mut has_parameter = |text: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix("params "));
-            line.is_some_and(|it| it.split(' ').any(|it| it == parameter))
+            line.is_some_and(|line| line.split(' ').any(|word| word == parameter))
         };
         let text = self.network.wait_for_consensus(None, &mut has_parameter, VOTED)?;
         let consensus = Consensus::parse(text.as_bytes());
@@ -352,7 +352,7 @@ impl Scene {
             Consensus::parse(&text).map_err(|error| unusable(error.to_string()))
         };
         let ns = consensus(Resource::Consensus)?;
-        Ok(DocumentNames::of(&ns, &consensus(Resource::ConsensusMicrodesc)?))
+        Ok(DocumentNames::from_consensuses(&ns, &consensus(Resource::ConsensusMicrodesc)?))
     }
 
     /// A relay as a hop of a circuit, with the onion key from its microdescriptor.

@@ -87,7 +87,7 @@ impl Counts {
     fn update(&mut self, pid: u32) {
         // A relay that has ended has no connections.
         let all = lab::connections(pid).unwrap_or_default();
-        let attackers = all.iter().filter(|it| is_attacker(it.peer.ip()));
+        let attackers = all.iter().filter(|connection| is_attacker(connection.peer.ip()));
         self.max_connections = self.max_connections.max(attackers.clone().count());
         for connection in attackers {
             let received = self.received.entry(connection.inode).or_default();

@@ -63,7 +63,7 @@ pub(super) fn conclude(rows: &Rows<'_, Placement>, report: &mut ExperimentReport
     // Two columns of the correct downloads with a placement.
     let of = |placement: Placement, x: &str, y: &str| -> Vec<(f64, f64)> {
         let of_placement =
-            downloads.iter().filter(|(it, case)| *it == placement && is_correct(case));
+            downloads.iter().filter(|(used, case)| *used == placement && is_correct(case));
         of_placement.filter_map(|(_, case)| Some((number(case, x)?, number(case, y)?))).collect()
     };
     let rates = |placement| of(placement, "content_bytes", "rate_mbit_per_s");

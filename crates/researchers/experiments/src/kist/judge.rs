@@ -100,7 +100,9 @@ impl Runs {
         let figure = |name: &str, title: &str, label: &str, of: &dyn Fn(&Pooled) -> &[f64]| {
             let in_ms: Vec<(&str, Vec<f64>)> = pooled
                 .iter()
-                .map(|(it, pooled)| (it.name(), of(pooled).iter().map(|s| s * 1e3).collect()))
+                .map(|(scheduler, pooled)| {
+                    (scheduler.name(), of(pooled).iter().map(|s| s * 1e3).collect())
+                })
                 .collect();
             let groups = in_ms.iter().map(|(name, values)| (*name, &values[..]));
             let mut figure = ExperimentFigure::distributions(name, title, label, groups);

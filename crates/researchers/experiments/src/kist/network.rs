@@ -57,7 +57,10 @@ fn claims(runs: &[RunResult]) -> Vec<Claim> {
             claim(Quantity::congestion(), Expected::AtMost(2.0)),
         ]
     };
-    [Scheduler::Kist, Scheduler::KistLite].into_iter().flat_map(|it| of_variant(it.key())).collect()
+    [Scheduler::Kist, Scheduler::KistLite]
+        .into_iter()
+        .flat_map(|scheduler| of_variant(scheduler.key()))
+        .collect()
 }
 
 #[cfg(test)]

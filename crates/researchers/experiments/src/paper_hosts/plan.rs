@@ -70,7 +70,7 @@ pub(super) struct Hosts(pub(super) Vec<usize>);
 
 impl fmt::Display for Hosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.0.iter().map(|it| HOSTS[*it].name).collect();
+        let names: Vec<&str> = self.0.iter().map(|host| HOSTS[*host].name).collect();
         f.write_str(&names.join("+"))
     }
 }
@@ -199,7 +199,7 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
             .flat_map(|vary| varied(vary, extent, limits.len(), |relay| usual(vary, relay)))
             .collect();
         // A stable sort.
-        of_mode.sort_by_key(|it| it.tuned);
+        of_mode.sort_by_key(|cell| cell.tuned);
         cells.extend(of_mode);
     }
     cells
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn given_sockets_apply_to_other_runs_but_not_to_the_truth() {
         let paper = planned(false, "--vary team,sockets --sockets 160");
-        let teams = paper.iter().filter(|it| it.vary == Vary::Team);
+        let teams = paper.iter().filter(|cell| cell.vary == Vary::Team);
         assert!(
             teams
                 .into_iter()
@@ -320,14 +320,14 @@ mod tests {
         let cells = planned(false, "");
         assert_eq!(of(&cells, Vary::Sockets).len(), 5 * 7);
         assert_eq!(of(&cells, Vary::Buffers).len(), 4 * 2);
-        for it in &cells {
-            let is_usual = it.multiplier.to_bits() == 2.25f64.to_bits();
-            assert!(is_usual || it.vary == Vary::Multiplier);
-            assert!(it.seconds == 30 || it.vary == Vary::Seconds);
-            let is_given = matches!(it.vary, Vary::Sockets | Vary::Buffers);
-            assert_eq!(it.sockets.is_some(), is_given);
-            assert_eq!(it.params().max_rounds == 1, is_given, "given sockets do not grow");
-            assert_eq!(it.path().map(|path| path.first_sockets), it.sockets);
+        for cell in &cells {
+            let is_usual = cell.multiplier.to_bits() == 2.25f64.to_bits();
+            assert!(is_usual || cell.vary == Vary::Multiplier);
+            assert!(cell.seconds == 30 || cell.vary == Vary::Seconds);
+            let is_given = matches!(cell.vary, Vary::Sockets | Vary::Buffers);
+            assert_eq!(cell.sockets.is_some(), is_given);
+            assert_eq!(cell.params().max_rounds == 1, is_given, "given sockets do not grow");
+            assert_eq!(cell.path().map(|path| path.first_sockets), cell.sockets);
         }
         let mut names: Vec<String> = cells.iter().map(ToString::to_string).collect();
         names.sort();

@@ -137,8 +137,9 @@ impl World {
                     continue;
                 }
                 let votes = all.iter().enumerate();
-                let votes =
-                    votes.filter_map(|(place, it)| change(place, it.estimate(now_unix_s + 1)));
+                let votes = votes.filter_map(|(place, authority)| {
+                    change(place, authority.estimate(now_unix_s + 1))
+                });
                 let weight = low_median(votes.collect()).unwrap_or(Rate::ZERO);
                 gain.weight += weight.as_mbit_per_s() / CAPACITY.as_mbit_per_s();
                 gain.service += share;

@@ -128,8 +128,8 @@ pub(super) fn measure(
     loop {
         match measurement.poll_action()? {
             Action::Prepare { round, assignments, .. } => {
-                for it in &assignments {
-                    measurement.handle_ready(now, it.measurer, round, it.sockets);
+                for assignment in &assignments {
+                    measurement.handle_ready(now, assignment.measurer, round, assignment.sockets);
                 }
                 members = assignments;
             }
@@ -139,13 +139,13 @@ pub(super) fn measure(
                         break;
                     }
                     now += Duration::from_secs(1);
-                    for it in &members {
-                        let bytes = rate(second).min(it.rate).as_byte_per_s();
+                    for member in &members {
+                        let bytes = rate(second).min(member.rate).as_byte_per_s();
                         // One cell in 125 is checked.
                         let checked_cells = 1 + bytes / (514 * 125);
                         let report =
                             SecondReport { round, second, bytes, checked_cells, account: None };
-                        measurement.handle_second(now, it.measurer, report);
+                        measurement.handle_second(now, member.measurer, report);
                     }
                     if measurement.mode() == coordinator::Mode::Echo {
                         measurement.handle_client_second(now, round, second, 0);

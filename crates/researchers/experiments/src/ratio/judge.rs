@@ -269,39 +269,49 @@ mod tests {
         let each = |window: &mut Window, change: fn(&mut MeasuredSecond)| {
             window.during.iter_mut().for_each(change);
         };
-        let miscounts = missed(&|it| each(it, |second| second.reported = 0.0));
+        let miscounts = missed(&|window| each(window, |second| second.reported = 0.0));
         assert_eq!(miscounts, [false, false, true, true, true, true]);
         // Half of the clients' traffic is only 5 % of the sum.
-        let halves = missed(&|it| each(it, |second| second.reported = 10.5));
+        let halves = missed(&|window| each(window, |second| second.reported = 10.5));
         assert_eq!(halves, [true, false, true, true, true, true]);
-        let drops = missed(&|it| each(it, |second| second.handed = 18.5));
+        let drops = missed(&|window| each(window, |second| second.handed = 18.5));
         assert_eq!(drops, [true, false, true, true, true, true]);
         // An invented rate is not what the measurers received.
-        let inflates = missed(&|it| each(it, |second| second.measured = 200.0));
+        let inflates = missed(&|window| each(window, |second| second.measured = 200.0));
         assert_eq!(inflates, [false, true, true, true, true, true]);
         // Data that a client has not yet read from the relay's kernel was forwarded.
-        let slow_reader = missed(&|it| each(it, |second| second.received = 19.0));
+        let slow_reader = missed(&|window| each(window, |second| second.received = 19.0));
         assert_eq!(slow_reader, [true; 6]);
         // Errors of opposite signs do not cancel out.
-        let alternating = missed(&|it| {
-            for (second, measured) in it.during.iter_mut().zip([150.0, 210.0].iter().cycle()) {
+        let alternating = missed(&|window| {
+            for (second, measured) in window.during.iter_mut().zip([150.0, 210.0].iter().cycle()) {
                 second.measured = *measured;
             }
         });
         assert_eq!(alternating, [false, true, true, true, true, true]);
-        let lets_through = missed(&|it| {
-            each(it, |it| (it.reported, it.handed, it.received) = (40.0, 40.0, 40.0));
+        let lets_through = missed(&|window| {
+            each(window, |second| {
+                (second.reported, second.handed, second.received) = (40.0, 40.0, 40.0);
+            });
         });
         assert_eq!(lets_through, [true, true, false, true, true, true]);
-        let starves = missed(&|it| {
-            each(it, |it| (it.reported, it.handed, it.received) = (1.0, 1.0, 1.0));
+        let starves = missed(&|window| {
+            each(window, |second| {
+                (second.reported, second.handed, second.received) = (1.0, 1.0, 1.0);
+            });
         });
         assert_eq!(starves, [true, true, true, false, true, true]);
         assert_eq!(
-            missed(&|it| it.back_after_s = Some(2.5)),
+            missed(&|window| window.back_after_s = Some(2.5)),
             [true, true, true, true, false, true]
         );
-        assert_eq!(missed(&|it| it.after = vec![30.0; 5]), [true, true, true, true, false, true]);
-        assert_eq!(missed(&|it| it.estimate = 215.0), [true, true, true, true, true, false]);
+        assert_eq!(
+            missed(&|window| window.after = vec![30.0; 5]),
+            [true, true, true, true, false, true]
+        );
+        assert_eq!(
+            missed(&|window| window.estimate = 215.0),
+            [true, true, true, true, true, false]
+        );
     }
 }

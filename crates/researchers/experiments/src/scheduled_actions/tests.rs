@@ -80,8 +80,13 @@ fn the_error_of_an_action_is_returned() {
         assert_eq!(done.recv(), Ok(1));
         Ok(())
     };
-    let ended =
-        with_actions(Clock::start(), |it| *it >= 10, vec![at_once(1), at_once(2)], perform, body);
+    let ended = with_actions(
+        Clock::start(),
+        |count| *count >= 10,
+        vec![at_once(1), at_once(2)],
+        perform,
+        body,
+    );
     assert!(ended.expect_err("it failed").to_string().contains("the action's"));
     assert!(done.try_recv().is_err(), "no action after it");
 }

@@ -28,7 +28,7 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], load: UserLoad)
         ("throughput", rate, 45.33 / 11.04),
     ];
     let case = |(name, value, paper): (&str, Value, f64)| {
-        let factor = Factor::of(of(weighted, value), of(uniform, value));
+        let factor = Factor::of_means(of(weighted, value), of(uniform, value));
         let depends_on_load = name != "throughput";
         let verdict = match (interval_verdict(factor.interval, 1.0, paper), load) {
             (_, UserLoad::None) if depends_on_load => CaseVerdict::Skipped,
@@ -68,8 +68,9 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
         ("set-up and throughput", setup_ms, rate, -0.16),
     ];
     let case = |(name, x, y, paper): (&str, Value, Value, f64)| {
-        let pairs: Vec<(f64, f64)> = all.iter().filter_map(|it| Some((x(it)?, y(it)?))).collect();
-        let correlation = Correlation::of(&pairs);
+        let pairs: Vec<(f64, f64)> =
+            all.iter().filter_map(|probed| Some((x(probed)?, y(probed)?))).collect();
+        let correlation = Correlation::from_pairs(&pairs);
         with_paper(
             Case::named(format!("correlation: {name}")),
             "correlation",
@@ -104,7 +105,9 @@ mod tests {
     }
 
     fn circuits(base: (u64, u64, f64)) -> Vec<Probed> {
-        let noisy = |it: u64| circuit(base.0 + it % 3, base.1 + it % 5, base.2 + (it % 2) as f64);
+        let noisy = |number: u64| {
+            circuit(base.0 + number % 3, base.1 + number % 5, base.2 + (number % 2) as f64)
+        };
         (0..12).map(noisy).collect()
     }
 
@@ -129,13 +132,18 @@ mod tests {
     #[test]
     fn correlations_are_judged_by_their_sign() {
         use CaseVerdict::{Held, Inconclusive, Missed};
-        let all: Vec<Probed> =
-            (1..20).map(|it| circuit(it * 90 + it % 2 * 20, it * 50, 100.0 - it as f64)).collect();
+        let all: Vec<Probed> = (1..20)
+            .map(|number| {
+                circuit(number * 90 + number % 2 * 20, number * 50, 100.0 - number as f64)
+            })
+            .collect();
         let all: Vec<&Probed> = all.iter().collect();
         assert_eq!(verdicts(&correlations(&all)), [Held, Held, Held]);
         assert_eq!(verdicts(&correlations(&all[..3])), [Inconclusive; 3]);
         let other: Vec<Probed> = (1..20)
-            .map(|it| circuit(it * 90, 2000 - it * 50, it as f64 + (it % 3) as f64))
+            .map(|number| {
+                circuit(number * 90, 2000 - number * 50, number as f64 + (number % 3) as f64)
+            })
             .collect();
         let other: Vec<&Probed> = other.iter().collect();
         assert_eq!(verdicts(&correlations(&other)), [Missed, Held, Missed]);

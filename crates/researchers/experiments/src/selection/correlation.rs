@@ -12,13 +12,13 @@ pub(super) struct Correlation {
 
 impl Correlation {
     /// Correlates the two values of these pairs.
-    pub(super) fn of(pairs: &[(f64, f64)]) -> Self {
+    pub(super) fn from_pairs(pairs: &[(f64, f64)]) -> Self {
         let count = pairs.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (mean(|it| it.0), mean(|it| it.1));
+        let (x, y) = (mean(|pair| pair.0), mean(|pair| pair.1));
         let sum = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
-        let both = sum(&|it| (it.0 - x) * (it.1 - y));
-        let (xs, ys) = (sum(&|it| (it.0 - x).powi(2)), sum(&|it| (it.1 - y).powi(2)));
+        let both = sum(&|pair| (pair.0 - x) * (pair.1 - y));
+        let (xs, ys) = (sum(&|pair| (pair.0 - x).powi(2)), sum(&|pair| (pair.1 - y).powi(2)));
         let coefficient = both / (xs * ys).sqrt();
         let interval = (pairs.len() > 3 && coefficient.is_finite()).then(|| {
             let (middle, width) = (coefficient.atanh(), 1.96 / (count - 3.0).sqrt());
@@ -46,11 +46,11 @@ mod tests {
     fn a_correlation_and_its_interval_match_a_textbook_example() {
         let pairs: Vec<(f64, f64)> =
             [1.0, 2.0, 3.0, 4.0, 5.0].into_iter().zip([2.0, 4.0, 5.0, 4.0, 5.0]).collect();
-        let correlation = Correlation::of(&pairs);
+        let correlation = Correlation::from_pairs(&pairs);
         assert!((correlation.coefficient - 0.774_596_7).abs() < 1e-6, "{correlation}");
         let (low, high) = correlation.interval.expect("five");
         // atanh r ± 1.96/√2.
         assert!((low + 0.339_6).abs() < 1e-3 && (high - 0.984_0).abs() < 1e-3, "{correlation}");
-        assert_eq!(Correlation::of(&pairs[..3]).interval, None);
+        assert_eq!(Correlation::from_pairs(&pairs[..3]).interval, None);
     }
 }

@@ -60,9 +60,9 @@ pub(super) fn rate(probed: &Probed) -> Option<f64> {
 }
 
 /// Adds columns of a mean and its interval.
-pub(super) fn with(case: Case, name: &str, it: Interval) -> Case {
-    case.column(name, rounded(it.mean))
-        .column(&format!("{name}_interval"), it.half_width.and_then(rounded))
+pub(super) fn with(case: Case, name: &str, interval: Interval) -> Case {
+    case.column(name, rounded(interval.mean))
+        .column(&format!("{name}_interval"), interval.half_width.and_then(rounded))
 }
 
 /// All cases.
@@ -78,7 +78,7 @@ pub(super) fn cases(
     let (case, load) = users(measurements, network);
     cases.extend(case);
     let found = |name: &str| {
-        let found = measurements.strategies.iter().find(|(it, _)| it.name == name);
+        let found = measurements.strategies.iter().find(|(strategy, _)| strategy.name == name);
         found.map(|(_, probed)| probed.as_slice())
     };
     if let (Some(uniform), Some(weighted)) = (found("uniform"), found("weighted")) {
@@ -106,7 +106,8 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
     let probed = measurements.strategies.iter().flat_map(|(_, probed)| probed);
     let probed = probed.chain(&measurements.learning);
     let carried = |relay: &Fingerprint| {
-        let is_through = |it: &&Probed| it.throughput_kb_s.is_some() && it.path.contains(relay);
+        let is_through =
+            |probed: &&Probed| probed.throughput_kb_s.is_some() && probed.path.contains(relay);
         let by_users = downloads.circuits.iter().filter(is_through).count();
         let by_probes = probed.clone().filter(is_through).count();
         by_users as f64 * users::BYTES as f64 + by_probes as f64 * measurements.bytes as f64
@@ -118,7 +119,7 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
             relays.map(|(relay, limit)| carried(relay) / seconds / limit.as_byte_per_s() as f64);
         Interval::of(shares).mean
     };
-    let (slow, fast) = (share(|it| it <= SLOW_MBIT), share(|it| it >= FAST_MBIT));
+    let (slow, fast) = (share(|mbit| mbit <= SLOW_MBIT), share(|mbit| mbit >= FAST_MBIT));
     let (rates, setup) = (of(&downloads.circuits, rate), of(&downloads.circuits, setup_ms));
     let failed =
         downloads.circuits.iter().filter(|circuit| circuit.throughput_kb_s.is_none()).count();
@@ -158,7 +159,7 @@ fn strategy_case(
     let cost = cost.map_err(|error| Error::Failed(format!("{}: {error}", strategy.name)))?;
     let (setup, rtt) = (of(probed, setup_ms), of(probed, rtt_ms));
     let rates = of(probed, rate);
-    let failed = probed.iter().filter(|it| it.failure.is_some()).count();
+    let failed = probed.iter().filter(|probed| probed.failure.is_some()).count();
     let case = Case::named(strategy.name)
         .column("strategy", strategy.name)
         .column("circuits", probed.len())
@@ -182,7 +183,7 @@ fn strategy_case(
         cost.path_bits,
         cost.compromised[0] * 100.0,
     );
-    if let Some(failure) = probed.iter().find_map(|it| it.failure.as_deref()) {
+    if let Some(failure) = probed.iter().find_map(|probed| probed.failure.as_deref()) {
         detail += &format!("; the first failure: {failure}");
     }
     // A strategy itself promises nothing; it fails only if all circuits fail.
@@ -213,13 +214,13 @@ fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case
 fn lengths(measurements: &Measurements) -> Vec<Case> {
     let of_length = |hops: usize| {
         let all = measurements.lengths.iter().chain(&measurements.learning);
-        all.filter(move |it| it.path.len() == hops).cloned().collect::<Vec<Probed>>()
+        all.filter(move |probed| probed.path.len() == hops).cloned().collect::<Vec<Probed>>()
     };
     let mut cases = Vec::new();
     for hops in 2..=4 {
         let all = of_length(hops);
         let (setup, rtt) = (of(&all, setup_ms), of(&all, rtt_ms));
-        let failed = all.iter().filter(|it| it.setup().is_none()).count();
+        let failed = all.iter().filter(|probed| probed.setup().is_none()).count();
         let case = Case::named(format!("{hops} hops"))
             .column("hops", hops)
             .column("circuits", all.len())
@@ -227,11 +228,11 @@ fn lengths(measurements: &Measurements) -> Vec<Case> {
         let mut case = with(with(case, "setup_ms", setup), "rtt_ms", rtt);
         let mut steps = Vec::new();
         for place in 0..hops {
-            let before = |it: &Probed| match place {
+            let before = |probed: &Probed| match place {
                 0 => Some(0.0),
-                _ => it.hop_times.get(place - 1).copied().map(ms),
+                _ => probed.hop_times.get(place - 1).copied().map(ms),
             };
-            let step = of(&all, |it| Some(ms(*it.hop_times.get(place)?) - before(it)?));
+            let step = of(&all, |probed| Some(ms(*probed.hop_times.get(place)?) - before(probed)?));
             let name = if place == 0 { "create" } else { &format!("extend_{place}") };
             case = with(case, &format!("{name}_ms"), step);
             steps.push(format!("{step:.0}"));
@@ -263,11 +264,11 @@ pub(super) fn figures(measurements: &Measurements) -> Vec<ExperimentFigure> {
         .map(|(strategy, probed)| (strategy.name, probed.iter().filter_map(rtt_ms).collect()))
         .collect();
     vec![
-        dots("figure-5", "Round trip and set-up", "set-up in ms", "round trip in ms", &|it| {
-            Some((setup_ms(it)?, rtt_ms(it)?))
+        dots("figure-5", "Round trip and set-up", "set-up in ms", "round trip in ms", &|probed| {
+            Some((setup_ms(probed)?, rtt_ms(probed)?))
         }),
-        dots("figure-6", "Throughput and round trip", "round trip in ms", "kB/s", &|it| {
-            Some((rtt_ms(it)?, it.throughput_kb_s?))
+        dots("figure-6", "Throughput and round trip", "round trip in ms", "kB/s", &|probed| {
+            Some((rtt_ms(probed)?, probed.throughput_kb_s?))
         }),
         ExperimentFigure::distributions("figure-7", "Round trips by strategy", "ms", rtts),
     ]
@@ -290,10 +291,10 @@ pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
 }
 
 pub(super) fn answer(report: &ExperimentReport) -> String {
-    let is_judged = |it: &&Case| it.verdict.is_judged();
+    let is_judged = |case: &&Case| case.verdict.is_judged();
     let judged: Vec<&Case> = report.cases.iter().filter(is_judged).collect();
-    let held = judged.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
-    let open = judged.iter().filter(|it| it.verdict == CaseVerdict::Inconclusive).count();
+    let held = judged.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
+    let open = judged.iter().filter(|case| case.verdict == CaseVerdict::Inconclusive).count();
     format!("{held} of {} comparisons held; {open} are within chance.", judged.len())
 }
 

@@ -27,7 +27,8 @@ pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Ve
     let mut all = Vec::new();
     for _ in 0..count {
         let candidates = uniform(view, 3, CANDIDATES, rng)?;
-        let new_links = |it: &Subject| pairs(it).filter(|pair| !covered.contains(pair)).count();
+        let new_links =
+            |subject: &Subject| pairs(subject).filter(|pair| !covered.contains(pair)).count();
         let best = candidates.into_iter().max_by_key(new_links);
         let best = best.ok_or_else(|| Error::Failed("uniform: no path".to_owned()))?;
         covered.extend(pairs(&best));
@@ -37,7 +38,7 @@ pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Ve
 }
 
 fn pairs(subject: &Subject) -> impl Iterator<Item = Pair> {
-    subject.path.windows(2).map(|it| Pair::new(it[0], it[1]))
+    subject.path.windows(2).map(|link| Pair::new(link[0], link[1]))
 }
 
 /// Compares links' round trips with the truth; `None` without distances.

@@ -61,7 +61,7 @@ const MIN_LATENCY_MS: f64 = 8.0;
 
 /// A description of the relays.
 pub(super) fn description() -> String {
-    let all = PLACES.iter().map(|it| format!("{} {} Mbit/s", it.country, it.mbit));
+    let all = PLACES.iter().map(|place| format!("{} {} Mbit/s", place.country, place.mbit));
     all.collect::<Vec<_>>().join(", ")
 }
 
@@ -128,7 +128,7 @@ impl SelectionNetwork {
         }
         let has_weights = |view: &NetDir| {
             let of = |(relay, place): (&Fingerprint, &Place)| {
-                view.find(relay).is_some_and(|it| it.weight_kb_s == weight_kb_s(place))
+                view.find(relay).is_some_and(|listed| listed.weight_kb_s == weight_kb_s(place))
             };
             relays.iter().zip(&PLACES).all(of)
         };
@@ -171,7 +171,7 @@ impl SelectionNetwork {
 
     /// The rate limit of each relay.
     pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
-        self.relays.iter().zip(PLACES.iter().map(|it| Rate::from_mbit_per_s(it.mbit)))
+        self.relays.iter().zip(PLACES.iter().map(|place| Rate::from_mbit_per_s(place.mbit)))
     }
 
     /// Starts a server of pages on the host of a relay.
@@ -204,7 +204,8 @@ impl SelectionNetwork {
     /// The configured round trip between two relays; `None` without distances.
     pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
         self.wan.as_ref()?;
-        let place = |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at);
+        let place =
+            |relay| self.relays.iter().position(|other| other == relay).map(|at| PLACES[at].at);
         Some(latency(place(a)?, place(b)?) * 2)
     }
 

@@ -181,11 +181,11 @@ fn header(mut stream: TcpStream) -> io::Result<()> {
 /// A case for each way, and comparisons of tor and of our client with direct fetches.
 pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
     // After an interrupt there may be no result.
-    let results = || fetched.iter().filter(|it| !it.headers.is_empty());
+    let results = || fetched.iter().filter(|result| !result.headers.is_empty());
     let mut cases: Vec<Case> = results().map(of_one).collect();
     let of = |via| {
         let found = results().find(|result| result.via == via);
-        found.map(|it| Interval::of(it.seconds()))
+        found.map(|result| Interval::of(result.seconds()))
     };
     let pairs = [
         ("C tor over no anonymity", Via::Tor, Via::Direct, 4.04 / 0.39),
@@ -193,7 +193,7 @@ pub(super) fn cases(fetched: &[PageResults]) -> Vec<Case> {
     ];
     for (name, part, whole, paper) in pairs {
         let Some((part, whole)) = of(part).zip(of(whole)) else { continue };
-        let factor = Factor::of(part, whole);
+        let factor = Factor::of_means(part, whole);
         let case = Case::named(format!("table V: {name}"));
         let case = with_interval(case, "factor", factor.value, factor.interval, DIGITS)
             .column("factor_paper", rounded(paper));
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn fetched(via: Via, seconds: &[Option<f64>]) -> PageResults {
-        let header = |it: &Option<f64>| it.ok_or_else(|| io::Error::other("no answer"));
+        let header = |time: &Option<f64>| time.ok_or_else(|| io::Error::other("no answer"));
         PageResults { via, headers: seconds.iter().map(header).collect() }
     }
 
@@ -255,7 +255,7 @@ mod tests {
         let nobody = fetched(Via::Direct, &[Some(0.2), Some(0.21), Some(0.19)]);
         let cases = cases(&[tor, nobody]);
         let column = |name: &str| {
-            let found = cases[0].columns.iter().find(|(it, _)| it == name);
+            let found = cases[0].columns.iter().find(|(column, _)| column == name);
             found.and_then(|(_, value)| value.as_f64())
         };
         assert_eq!(column("failed"), Some(1.0));

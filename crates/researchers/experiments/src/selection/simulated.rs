@@ -73,7 +73,7 @@ fn claims(runs: &[RunResult]) -> Vec<Claim> {
 /// The entropies of the choice of guard and exit, in bits.
 fn entropies(network: &Network) -> [f64; 2] {
     let total = |is_guard: bool, is_exit: bool| -> f64 {
-        let of_kind = |it: &&Relay| it.is_guard == is_guard && it.is_exit == is_exit;
+        let of_kind = |relay: &&Relay| relay.is_guard == is_guard && relay.is_exit == is_exit;
         network.relays.iter().filter(of_kind).map(|relay| relay.weight as f64).sum()
     };
     let (g, m) = (total(true, false), total(false, false));
@@ -81,14 +81,18 @@ fn entropies(network: &Network) -> [f64; 2] {
     let entropy = |weight: &dyn Fn(&Relay) -> f64| {
         let weights: Vec<f64> = network.relays.iter().map(weight).collect();
         let all: f64 = weights.iter().sum();
-        let shares = weights.into_iter().map(|weight| weight / all).filter(|it| *it > 0.0);
+        let shares = weights.into_iter().map(|weight| weight / all).filter(|share| *share > 0.0);
         -shares.map(|share| share * share.log2()).sum::<f64>()
     };
-    let guard = |it: &Relay| {
-        if it.is_guard { it.weight as f64 * at.guard[usize::from(it.is_exit)] } else { 0.0 }
+    let guard = |relay: &Relay| {
+        if relay.is_guard {
+            relay.weight as f64 * at.guard[usize::from(relay.is_exit)]
+        } else {
+            0.0
+        }
     };
-    let exit = |it: &Relay| {
-        if it.is_exit { it.weight as f64 * at.exit[usize::from(it.is_guard)] } else { 0.0 }
+    let exit = |relay: &Relay| {
+        if relay.is_exit { relay.weight as f64 * at.exit[usize::from(relay.is_guard)] } else { 0.0 }
     };
     [entropy(&guard), entropy(&exit)]
 }
@@ -157,7 +161,7 @@ mod tests {
         // Most uniform downloads fail; the others are fast.
         let failed: Vec<RunResult> = [both(1, 1.0, 0), both(2, 1.2, 2), both(3, 1.1, 0)].concat();
         assert_eq!(verdicts(&failed), [CaseVerdict::Inconclusive; 2]);
-        let others = |it: &RunResult| it.key.variant == "uniform";
+        let others = |run: &RunResult| run.key.variant == "uniform";
         let only: Vec<RunResult> = runs.into_iter().filter(others).collect();
         assert_eq!(verdicts(&only), [CaseVerdict::Failed; 2]);
     }

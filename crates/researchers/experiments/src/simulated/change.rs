@@ -14,15 +14,16 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    pub(crate) fn of(
+    pub(crate) fn between(
         all: &[RunResult],
         first: &str,
         other: &str,
         load: u32,
         figure: impl Fn(&RunResult) -> Option<f64>,
     ) -> Self {
-        let counterpart =
-            |run: &RunResult| runs(all, first, load).find(|it| it.key.seed == run.key.seed);
+        let counterpart = |run: &RunResult| {
+            runs(all, first, load).find(|candidate| candidate.key.seed == run.key.seed)
+        };
         // The arithmetic mean of ratios is biased upwards, and inverting the ratios does not invert it. The
         // logarithm of a zero or infinite ratio is not finite, and `Interval` ignores it.
         let ratio = |run: &RunResult| Some((figure(run)? / figure(counterpart(run)?)?).ln());
@@ -85,15 +86,15 @@ mod tests {
     fn change(first: &[f64], other: &[f64]) -> Change {
         let all = [results("first", first), results("other", other)].concat();
         let figure =
-            |it: &RunResult| (!it.goodput_mbit_per_s.is_nan()).then_some(it.goodput_mbit_per_s);
-        Change::of(&all, "first", "other", 100, figure)
+            |run: &RunResult| (!run.goodput_mbit_per_s.is_nan()).then_some(run.goodput_mbit_per_s);
+        Change::between(&all, "first", "other", 100, figure)
     }
 
     #[test]
     fn doubling_and_halving_cancel_out() {
-        let it = change(&[1.0, 1.0, 4.0], &[2.0, 0.5, 4.0]);
-        assert!(it.mean().is_some_and(|mean| mean.abs() < 1e-9), "{it:?}");
-        assert!(it.to_string().contains("not significant"), "{it}");
+        let both = change(&[1.0, 1.0, 4.0], &[2.0, 0.5, 4.0]);
+        assert!(both.mean().is_some_and(|mean| mean.abs() < 1e-9), "{both:?}");
+        assert!(both.to_string().contains("not significant"), "{both}");
         let up = change(&[2.0, 2.0, 2.0], &[2.2, 2.2, 2.2]);
         assert_eq!(up.to_string(), "+10.0 ± 0.0 %, 3 seeds");
         let down = change(&[2.2, 2.2, 2.2], &[2.0, 2.0, 2.0]);
@@ -107,13 +108,16 @@ mod tests {
             ([1.0, 1.0], [f64::INFINITY, 1.0]),
             ([f64::NAN, 1.0], [1.0, 1.0]),
         ] {
-            let it = change(&first, &other);
+            let incomplete = change(&first, &other);
             assert_eq!(
-                (it.mean(), it.percent.count, it.seeds),
+                (incomplete.mean(), incomplete.percent.count, incomplete.seeds),
                 (None, 1, 2),
                 "{first:?} {other:?}"
             );
-            assert!(it.to_string().ends_with("; in 1 more, one of them has no value"), "{it}");
+            assert!(
+                incomplete.to_string().ends_with("; in 1 more, one of them has no value"),
+                "{incomplete}"
+            );
         }
         assert_eq!(change(&[], &[1.0]).to_string(), "no seed was run with both");
     }

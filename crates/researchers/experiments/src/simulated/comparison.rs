@@ -43,14 +43,14 @@ impl Quantity {
     pub(crate) fn first_byte(bytes: u32) -> Self {
         let column = format!("first_byte_{}_kib_s", bytes / 1024);
         let name = format!("median time to the first byte of {}", size_text(bytes));
-        Self::new(column, name, "s", move |it| it.size(bytes)?.first_byte().median())
+        Self::new(column, name, "s", move |run| run.size(bytes)?.first_byte().median())
     }
 
     /// The median time to the last byte of downloads of this size.
     pub(crate) fn last_byte(bytes: u32) -> Self {
         let column = format!("last_byte_{}_kib_s", bytes / 1024);
         let name = format!("median time to the last byte of {}", size_text(bytes));
-        Self::new(column, name, "s", move |it| it.size(bytes)?.last_byte().median())
+        Self::new(column, name, "s", move |run| run.size(bytes)?.last_byte().median())
     }
 
     /// The time to the last byte that this share of downloads of this size does not exceed. Quantiles describe times that cluster at two
@@ -65,7 +65,7 @@ impl Quantity {
 
     /// The throughput of all relays in the median second.
     pub(crate) fn sent() -> Self {
-        let of = |it: &RunResult| Some(it.sent_median_mbit_per_s());
+        let of = |run: &RunResult| Some(run.sent_median_mbit_per_s());
         Self::new("sent_mbit_per_s", "throughput of relays, median of seconds", "Mbit/s", of)
     }
 
@@ -82,7 +82,7 @@ impl Quantity {
     /// Jain's fairness index of the rates of downloads of this size: 1 if all are equal.
     fn fairness(bytes: u32) -> Self {
         let name = format!("fairness of downloads of {}", size_text(bytes));
-        Self::new("fairness", name, "", move |it| jain_index(it.size(bytes)?))
+        Self::new("fairness", name, "", move |run| jain_index(run.size(bytes)?))
     }
 
     /// All quantities that these runs have.
@@ -94,57 +94,57 @@ impl Quantity {
         };
         let mut all: Vec<Self> = sizes.iter().flat_map(of_size).collect();
         let downloads =
-            |it: &RunResult, bytes| it.size(bytes).map_or(0, |size| size.last_byte_s.len());
+            |run: &RunResult, bytes| run.size(bytes).map_or(0, |size| size.last_byte_s.len());
         let has_enough = |bytes: u32| runs.iter().all(|run| downloads(run, bytes) >= DOWNLOADS_MIN);
         all.extend(sizes.iter().copied().rfind(|size| has_enough(*size)).map(Self::fairness));
         all.extend([
-            Self::new("failed_percent", "failed downloads", "%", |it| {
-                Some(it.failed_share()? * 100.0)
+            Self::new("failed_percent", "failed downloads", "%", |run| {
+                Some(run.failed_share()? * 100.0)
             }),
             Self::sent(),
-            Self::new("goodput_mbit_per_s", "goodput of clients", "Mbit/s", |it| {
-                Some(it.goodput_mbit_per_s)
+            Self::new("goodput_mbit_per_s", "goodput of clients", "Mbit/s", |run| {
+                Some(run.goodput_mbit_per_s)
             }),
-            Self::new("utilisation_percent", "utilisation of relays", "%", |it| {
-                Some(it.utilisation * 100.0)
+            Self::new("utilisation_percent", "utilisation of relays", "%", |run| {
+                Some(run.utilisation * 100.0)
             }),
-            Self::new("queue_ms", "mean time of a cell in relays' queues", "ms", |it| {
-                Some(it.queue_ms)
+            Self::new("queue_ms", "mean time of a cell in relays' queues", "ms", |run| {
+                Some(run.queue_ms)
             }),
-            Self::new("kernel_queue_ms", "mean time of a cell in relays' kernels", "ms", |it| {
-                it.kernel_queue_ms
+            Self::new("kernel_queue_ms", "mean time of a cell in relays' kernels", "ms", |run| {
+                run.kernel_queue_ms
             }),
             Self::congestion(),
         ]);
         all
     }
 
-    fn case(&self, name: String, load: u32, it: Interval, detail: String) -> Case {
+    fn case(&self, name: String, load: u32, interval: Interval, detail: String) -> Case {
         Case::named(format!("{name}, load {load} %: {}", self.name))
             .ended(CaseVerdict::Reported, detail)
             .column("what", self.column.as_str())
             .column("load_percent", load)
-            .column("mean", it.mean)
-            .column("half_width_95", it.half_width.unwrap_or(f64::NAN))
-            .column("seeds", it.count)
+            .column("mean", interval.mean)
+            .column("half_width_95", interval.half_width.unwrap_or(f64::NAN))
+            .column("seeds", interval.count)
     }
 
     /// A variant's mean over seeds.
     fn mean(&self, all: &[RunResult], name: &str, load: u32) -> Option<Case> {
-        let it = mean_over_seeds(all, name, load, &self.of);
+        let interval = mean_over_seeds(all, name, load, &self.of);
         let seeds = runs(all, name, load).count();
-        let missing = match seeds - it.count {
+        let missing = match seeds - interval.count {
             0 => String::new(),
             missing => format!("; {missing} more have no value"),
         };
-        let detail = format!("{it:.3} {}, {} seeds{missing}", self.unit, it.count);
-        let case = self.case(name.to_owned(), load, it, detail);
-        (it.count > 0).then(|| case.column("variant", name))
+        let detail = format!("{interval:.3} {}, {} seeds{missing}", self.unit, interval.count);
+        let case = self.case(name.to_owned(), load, interval, detail);
+        (interval.count > 0).then(|| case.column("variant", name))
     }
 
     /// The change from variant `first` to `other`, in percent of the first.
     fn difference(&self, all: &[RunResult], first: &str, other: &str, load: u32) -> (Change, Case) {
-        let change = Change::of(all, first, other, load, &self.of);
+        let change = Change::between(all, first, other, load, &self.of);
         let name = format!("{other} against {first}");
         let case = self.case(name, load, change.percent, change.to_string());
         (change, case.column("variant", other).column("against", first))
@@ -170,7 +170,7 @@ pub(crate) fn comparison_cases(all: &[RunResult], names: &[&str], loads: &[u32])
 #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
 fn jain_index(size: &Transfers) -> Option<f64> {
     let rates: Vec<f64> =
-        size.last_byte_s.iter().map(|s| 1.0 / s).filter(|it| it.is_finite()).collect();
+        size.last_byte_s.iter().map(|s| 1.0 / s).filter(|rate| rate.is_finite()).collect();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
     let sum: f64 = rates.iter().sum();
     (!rates.is_empty()).then(|| sum * sum / (rates.len() as f64 * squares))
@@ -319,7 +319,7 @@ mod tests {
                 runs.push(RunResult { goodput_mbit_per_s, ..RunResult::blank(name, seed) });
             }
         }
-        let of = |it: &RunResult| Some(it.goodput_mbit_per_s).filter(|it| *it > 0.0);
+        let of = |run: &RunResult| Some(run.goodput_mbit_per_s).filter(|goodput| *goodput > 0.0);
         let quantity = Quantity::new("goodput", "goodput", "Mbit/s", of);
         let claim = Claim { variant: "b", against: "a", quantity, expected, paper_percent: None };
         claim.case(&runs, 100).verdict

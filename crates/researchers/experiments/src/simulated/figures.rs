@@ -69,8 +69,8 @@ pub(crate) fn transfer_times(
     for bytes in sizes(all) {
         let size = size_text(bytes);
         for what in ["first", "last"] {
-            let of = |it: &RunResult| -> Option<Waits> {
-                let size = it.size(bytes)?;
+            let of = |run: &RunResult| -> Option<Waits> {
+                let size = run.size(bytes)?;
                 Some(if what == "first" { size.first_byte() } else { size.last_byte() })
             };
             let waits = pooled(all, variants, loads, |runs| {

@@ -65,7 +65,7 @@ impl FromStr for Shard {
         let numbers = text.split_once('/').and_then(|(part, parts)| {
             Some(Self { part: part.parse().ok()?, parts: parts.parse().ok()? })
         });
-        let is_valid = |it: &Self| (1..=it.parts).contains(&it.part);
+        let is_valid = |shard: &Self| (1..=shard.parts).contains(&shard.part);
         numbers.filter(is_valid).ok_or_else(|| "a part is 1/4, for example, up to 4/4".to_owned())
     }
 }
@@ -198,11 +198,11 @@ mod tests {
         for part in 1..=4 {
             let shard = batch(Some(Shard { part, parts: 4 }));
             let ours: Vec<&RunKey> =
-                all.iter().filter(|it| shard.is_in_shard(it, &variants)).collect();
+                all.iter().filter(|key| shard.is_in_shard(key, &variants)).collect();
             assert!(ours.len().is_multiple_of(2), "both loads: {ours:?}");
             seen.extend(ours);
         }
         assert_eq!(seen.len(), all.len());
-        assert!(all.iter().all(|it| seen.contains(&it)));
+        assert!(all.iter().all(|key| seen.contains(&key)));
     }
 }

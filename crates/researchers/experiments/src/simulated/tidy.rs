@@ -46,7 +46,7 @@ pub(crate) fn tidy_table(all: &[RunResult], names: &[&str], loads: &[u32]) -> Ta
             let mean = mean_over_seeds(all, name, load, &quantity.of);
             let against = names.first().filter(|first| **first != name);
             let change =
-                against.map(|first| Change::of(all, first, name, load, &quantity.of).percent);
+                against.map(|first| Change::between(all, first, name, load, &quantity.of).percent);
             for (kind, against, unit, interval) in
                 [("mean", None, quantity.unit, Some(mean)), ("change", against, "%", change)]
             {

@@ -61,14 +61,14 @@ pub(super) fn answer(all: &[Observed]) -> String {
     )
 }
 
-fn judge(it: &Observed) -> (CaseVerdict, String) {
-    let Some(after) = it.after_mbit_per_s else {
+fn judge(observed: &Observed) -> (CaseVerdict, String) {
+    let Some(after) = observed.after_mbit_per_s else {
         return (CaseVerdict::Failed, "the authority has no descriptor of it".to_owned());
     };
-    let share = |mbit: f64| mbit / it.limit_mbit_per_s;
+    let share = |mbit: f64| mbit / observed.limit_mbit_per_s;
     // A relay of C tor does not count the current day.
-    let early = it.after_campaign_mbit_per_s.filter(|it| *it > 0.0);
-    match (it.claim, early) {
+    let early = observed.after_campaign_mbit_per_s.filter(|mbit| *mbit > 0.0);
+    match (observed.claim, early) {
         (Claim { is_tor: true, .. }, Some(early)) => (
             CaseVerdict::Missed,
             format!("it advertised {early:.1} Mbit/s before its day was over"),

@@ -125,7 +125,7 @@ impl DownloadSchedule {
     fn handle_event(&mut self, client: &mut Client<StdRng>, event: ClientEvent) {
         match event {
             ClientEvent::Built { circuit, .. } => {
-                let ready = self.ready.iter_mut().find(|(it, _)| *it == circuit);
+                let ready = self.ready.iter_mut().find(|(opened, _)| *opened == circuit);
                 ready.into_iter().for_each(|(_, is_open)| *is_open = true);
             }
             ClientEvent::Over { stream, outcome, figures } => {
@@ -163,9 +163,13 @@ impl DownloadSchedule {
     /// Gives up downloads that exceed their time limit.
     fn give_up(&mut self, client: &mut Client<StdRng>, now: Instant) {
         let Some(timeout) = self.size.timeout else { return };
-        let is_due = |it: &RunningDownload| it.requested_at + timeout <= now;
-        let due: Vec<StreamNumber> =
-            self.running.iter().filter(|(_, it)| is_due(it)).map(|(stream, _)| *stream).collect();
+        let is_due = |download: &RunningDownload| download.requested_at + timeout <= now;
+        let due: Vec<StreamNumber> = self
+            .running
+            .iter()
+            .filter(|(_, download)| is_due(download))
+            .map(|(stream, _)| *stream)
+            .collect();
         for stream in due {
             let figures = client.figures(stream).copied().unwrap_or_default();
             client.end(stream);
@@ -213,8 +217,10 @@ impl Observer<Client<StdRng>> for DownloadSchedule {
             self.ready.push_back((client.open(now, &self.plan), false));
         }
         let next = (self.left > 0).then_some(self.next_at);
-        let gives_up =
-            self.running.values().filter_map(|it| Some(it.requested_at + self.size.timeout?));
+        let gives_up = self
+            .running
+            .values()
+            .filter_map(|download| Some(download.requested_at + self.size.timeout?));
         next.into_iter().chain(gives_up).min()
     }
 

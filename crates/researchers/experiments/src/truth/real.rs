@@ -141,9 +141,9 @@ impl World for RealSockets {
         let outcome = measured.record.outcome();
         let late = Duration::from_micros(wan.unintended_losses()?.worst_lateness_us);
         Ok(match outcome.estimate() {
-            Some(it) => Measured {
-                estimate: Some(it.capacity),
-                doubt: it.inconclusive.as_ref().map(ToString::to_string),
+            Some(estimate) => Measured {
+                estimate: Some(estimate.capacity),
+                doubt: estimate.inconclusive.as_ref().map(ToString::to_string),
                 late,
             },
             None => Measured { estimate: None, doubt: Some(outcome.to_string()), late },
@@ -186,8 +186,8 @@ fn start_relay(
 
 impl RunningRelay {
     fn stats(&self) -> Result<RelayStats> {
-        let stats = self.node.handle().call(|it| {
-            let router = it.node();
+        let stats = self.node.handle().call(|driver| {
+            let router = driver.node();
             RelayStats {
                 cells: router.totals().client_bytes / CELL_LEN as u64,
                 waited_cell_s: router.waited_cell_s(),
@@ -207,9 +207,9 @@ fn hops(relays: &[Relay], started: &[RunningRelay]) -> Result<Vec<NextHop>> {
         }
     };
     Ok(vec![
-        the("guard", &|it| it.is_guard && !it.is_exit)?,
-        the("middle relay", &|it| !it.is_guard && !it.is_exit)?,
-        the("exit", &|it| it.is_exit && !it.is_guard)?,
+        the("guard", &|relay| relay.is_guard && !relay.is_exit)?,
+        the("middle relay", &|relay| !relay.is_guard && !relay.is_exit)?,
+        the("exit", &|relay| relay.is_exit && !relay.is_guard)?,
     ])
 }
 

@@ -115,8 +115,9 @@ pub fn downloads(world: &dyn World, bytes: u32, seed: u64, stop: &AtomicBool) ->
     let mut network = path(path_at, SchedulerConfig::default());
     network.clients.push(client("client", at, bytes, TIMEOUT, EVERY, COUNT));
     let observed = world.run(&network, &RunConditions { seconds_max: 50, seed, stop })?;
-    let completed =
-        |it: &Download| Some((it.first_byte?.as_secs_f64(), it.last_byte?.as_secs_f64()));
+    let completed = |download: &Download| {
+        Some((download.first_byte?.as_secs_f64(), download.last_byte?.as_secs_f64()))
+    };
     let (first_byte_s, last_byte_s) = observed.downloads.iter().filter_map(completed).unzip();
     Ok(Downloads {
         first_byte_s,
@@ -186,10 +187,13 @@ pub fn queueing(
         .map(|download| download.bytes)
         .sum();
     let (loaded_from, loaded_until) = (Duration::from_secs(6), Duration::from_secs(17));
-    let is_small =
-        |it: &&Download| it.client == 1 && (loaded_from..loaded_until).contains(&it.begun);
+    let is_small = |download: &&Download| {
+        download.client == 1 && (loaded_from..loaded_until).contains(&download.begun)
+    };
     let small: Vec<Download> = observed.downloads.iter().filter(is_small).copied().collect();
-    let first_byte_s = |it: &Download| it.last_byte.and(it.first_byte).map(|it| it.as_secs_f64());
+    let first_byte_s = |download: &Download| {
+        download.last_byte.and(download.first_byte).map(|time| time.as_secs_f64())
+    };
     let first_byte_s: Vec<f64> = small.iter().filter_map(first_byte_s).collect();
     Ok(Queueing {
         failed: small.len() - first_byte_s.len(),

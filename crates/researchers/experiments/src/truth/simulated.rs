@@ -25,16 +25,16 @@ impl World for Simulated {
         let outcome = run(network, &plan, stop, &|_, _| ())?;
         stop_if_asked(conditions)?;
         let first_client = network.relays.len() + network.servers.len();
-        let download = |it: &sim::world::Record| Download {
-            client: it.client.0 as usize - first_client,
-            begun: Duration::from_nanos(it.begun.as_nanos()),
-            bytes: it.bytes,
-            first_byte: it.first_byte,
-            last_byte: it.last_byte.filter(|_| it.ending == Ending::Complete),
+        let download = |record: &sim::world::Record| Download {
+            client: record.client.0 as usize - first_client,
+            begun: Duration::from_nanos(record.begun.as_nanos()),
+            bytes: record.bytes,
+            first_byte: record.first_byte,
+            last_byte: record.last_byte.filter(|_| record.ending == Ending::Complete),
         };
-        let relay = |it: &sim::world::HostFigures| RelayStats {
-            cells: it.relayed_bytes / CELL_LEN as u64,
-            waited_cell_s: it.waited_cell_s,
+        let relay = |host: &sim::world::HostFigures| RelayStats {
+            cells: host.relayed_bytes / CELL_LEN as u64,
+            waited_cell_s: host.waited_cell_s,
         };
         Ok(Observed {
             downloads: outcome.records.iter().map(download).collect(),

@@ -41,7 +41,7 @@ impl<'a> Observed<'a> {
         let result =
             |(id, _): &(RsaId, _)| self.records.iter().find(|record| record.relay.ids.rsa == *id);
         let reports = self.watches.iter().filter_map(result).map(RelayReport::from).collect();
-        let lines = self.published.iter().map(|it| authority::line(self.documents, it));
+        let lines = self.published.iter().map(|relay| authority::line(self.documents, relay));
         Ok((reports, lines.collect::<Result<_, _>>()?))
     }
 

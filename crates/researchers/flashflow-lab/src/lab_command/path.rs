@@ -77,8 +77,8 @@ fn wait<T>(
 ) -> Option<T> {
     let mut left = seconds.map(|seconds| Duration::from_secs(seconds.into()));
     loop {
-        if let Some(it) = ended() {
-            return Some(it);
+        if let Some(value) = ended() {
+            return Some(value);
         }
         let step = left.map_or(LATENCY, |left| left.min(LATENCY));
         if step.is_zero() || interrupt.wait(step) {
@@ -151,14 +151,14 @@ fn print(
     };
     let rows = [
         format!("{:<20}{:>14}{:>14}", "", "out", "back"),
-        row("packets", |it| it.packets),
-        row("bytes", |it| it.bytes),
-        row("delivered", |it| it.delivered_packets),
-        row("delivered bytes", |it| it.delivered_bytes),
-        row("lost by chance", |it| it.lost_by_chance),
-        row("dropped by queue", |it| it.dropped_by_queue),
-        row("held back", |it| it.held_back),
-        row("duplicated", |it| it.duplicated),
+        row("packets", |counts| counts.packets),
+        row("bytes", |counts| counts.bytes),
+        row("delivered", |counts| counts.delivered_packets),
+        row("delivered bytes", |counts| counts.delivered_bytes),
+        row("lost by chance", |counts| counts.lost_by_chance),
+        row("dropped by queue", |counts| counts.dropped_by_queue),
+        row("held back", |counts| counts.held_back),
+        row("duplicated", |counts| counts.duplicated),
         format!(
             "lost unintentionally: {}; latest packet {:.1} ms late",
             unintended.losses(),

@@ -41,7 +41,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    fn from_values(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         let count = values.len() as f64;
@@ -56,25 +56,27 @@ impl Figures {
 }
 
 impl Summary {
-    pub(super) fn of(hops: u8, all: &[Probed]) -> Self {
-        let its = || all.iter().filter(|it| it.path.len() == usize::from(hops));
+    pub(super) fn new(hops: u8, all: &[Probed]) -> Self {
+        let its = || all.iter().filter(|circuit| circuit.path.len() == usize::from(hops));
         let step = |place: usize| {
-            let of = move |it: &Probed| {
+            let of = move |circuit: &Probed| {
                 let before = place
                     .checked_sub(1)
-                    .map_or(Some(&Duration::ZERO), |before| it.hop_times.get(before));
-                Some(ms(it.hop_times.get(place)?.saturating_sub(*before?)))
+                    .map_or(Some(&Duration::ZERO), |before| circuit.hop_times.get(before));
+                Some(ms(circuit.hop_times.get(place)?.saturating_sub(*before?)))
             };
-            Figures::of(its().filter_map(of))
+            Figures::from_values(its().filter_map(of))
         };
         Self {
             hops,
             circuits: its().count(),
-            failed: its().filter(|it| it.setup().is_none()).count(),
-            setup_ms: Figures::of(its().filter_map(|circuit| circuit.setup().map(ms))),
+            failed: its().filter(|circuit| circuit.setup().is_none()).count(),
+            setup_ms: Figures::from_values(its().filter_map(|circuit| circuit.setup().map(ms))),
             step_ms: (0..usize::from(hops)).map(step).collect(),
-            rtt_ms: Figures::of(its().filter_map(|circuit| circuit.mean_rtt().map(ms))),
-            throughput_kb_s: Figures::of(its().filter_map(|circuit| circuit.throughput_kb_s)),
+            rtt_ms: Figures::from_values(its().filter_map(|circuit| circuit.mean_rtt().map(ms))),
+            throughput_kb_s: Figures::from_values(
+                its().filter_map(|circuit| circuit.throughput_kb_s),
+            ),
         }
     }
 

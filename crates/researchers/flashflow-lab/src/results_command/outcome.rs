@@ -90,9 +90,9 @@ impl Outcome {
         let is = |fields: &[(String, Value)], kind: &str| {
             fields.iter().any(|(name, value)| name == "type" && value == kind)
         };
-        let at = parsed.iter().rposition(|it| is(it, "summary"))?;
+        let at = parsed.iter().rposition(|fields| is(fields, "summary"))?;
         let summary = parsed.get(at)?;
-        let of_cases: Vec<_> = parsed.iter().filter(|it| is(it, "case")).cloned().collect();
+        let of_cases: Vec<_> = parsed.iter().filter(|fields| is(fields, "case")).cloned().collect();
         let objects = if of_cases.is_empty() { vec![summary.clone()] } else { of_cases };
         let mut columns: Vec<String> = Vec::new();
         let is_shown = |name: &str, value: &Value| {

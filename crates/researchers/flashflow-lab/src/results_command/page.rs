@@ -67,8 +67,9 @@ impl Claims {
         let mut text = String::with_capacity(page.len());
         let mut rest = page;
         while let Some((before, from)) = rest.split_once(BEGIN) {
-            let Some((marker, (_, after))) =
-                from.split_once(" -->").and_then(|(it, body)| Some((it, body.split_once(END)?)))
+            let Some((marker, (_, after))) = from
+                .split_once(" -->")
+                .and_then(|(marker, body)| Some((marker, body.split_once(END)?)))
             else {
                 return Err(wrong(format!("`{BEGIN}` without ` -->` and `{END}`")));
             };
@@ -140,23 +141,24 @@ fn surroundings(outcome: &Outcome) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-fn command(it: &Outcome) -> String {
-    format!("```sh\n{}\n```", it.command.replace("; ", "\n"))
+fn command(outcome: &Outcome) -> String {
+    format!("```sh\n{}\n```", outcome.command.replace("; ", "\n"))
 }
 
 /// A result with its command and its table.
-fn section(it: &Outcome) -> String {
-    let commit = it.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
-    let seed = it.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
-    let colon = if surroundings(it).is_empty() { "" } else { ": " };
-    let head = format!("**{}**{commit}{seed}{colon}{}.", it.date, surroundings(it));
-    let mut parts = vec![wrapped(&head), command(it)];
-    if !it.columns.is_empty() {
-        let rows = it.rows.iter().map(|row| row.iter().map(cell).collect());
-        parts.push(table(&it.columns, rows));
+fn section(outcome: &Outcome) -> String {
+    let commit =
+        outcome.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
+    let seed = outcome.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
+    let colon = if surroundings(outcome).is_empty() { "" } else { ": " };
+    let head = format!("**{}**{commit}{seed}{colon}{}.", outcome.date, surroundings(outcome));
+    let mut parts = vec![wrapped(&head), command(outcome)];
+    if !outcome.columns.is_empty() {
+        let rows = outcome.rows.iter().map(|row| row.iter().map(cell).collect());
+        parts.push(table(&outcome.columns, rows));
     }
-    if !it.notes.is_empty() {
-        parts.push(notes(it));
+    if !outcome.notes.is_empty() {
+        parts.push(notes(outcome));
     }
     parts.join("\n\n")
 }
@@ -190,11 +192,11 @@ fn rounded(number: f64) -> String {
 }
 
 /// Paragraphs; items of a list follow each other.
-fn notes(it: &Outcome) -> String {
+fn notes(outcome: &Outcome) -> String {
     let mut text = String::new();
-    for (index, note) in it.notes.iter().enumerate() {
+    for (index, note) in outcome.notes.iter().enumerate() {
         let both_are_items = |before: &String| before.starts_with("- ") && note.starts_with("- ");
-        let before = index.checked_sub(1).and_then(|it_before| it.notes.get(it_before));
+        let before = index.checked_sub(1).and_then(|previous| outcome.notes.get(previous));
         text += match before {
             None => "",
             Some(before) if both_are_items(before) => "\n",
@@ -236,8 +238,8 @@ mod tests {
             command: format!("flashflow-lab bench relay --seconds {}", row.len()),
             machine: "two cores".to_owned(),
             date: date.to_owned(),
-            columns: row.iter().map(|it| format!("of {it}")).collect(),
-            rows: vec![row.iter().map(|it| Value::from(*it)).collect()],
+            columns: row.iter().map(|text| format!("of {text}")).collect(),
+            rows: vec![row.iter().map(|text| Value::from(*text)).collect()],
             notes: vec![note.to_owned()],
             ..Outcome::default()
         }
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(claims.hidden(), Some("relay"));
         let page = "# Relay\n\n<!-- results: relay -->\nstale\n<!-- end -->\n\nText.\n";
         let shown = claims.shown(Path::new("page.md"), page).expect("known");
-        let lines: Vec<&str> = shown.lines().filter(|it| !it.is_empty()).collect();
+        let lines: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).collect();
         assert_eq!(
             lines,
             [

@@ -5,20 +5,21 @@ pub(super) fn significant(value: f64) -> String {
     let magnitude = value.abs().log10().floor();
     let decimals = if value == 0.0 || !magnitude.is_finite() { 0.0 } else { 2.0 - magnitude };
     let text = match decimals {
-        it if it <= 0.0 => format!("{value:.0}"),
-        it if it <= 1.0 => format!("{value:.1}"),
-        it if it <= 2.0 => format!("{value:.2}"),
+        decimals if decimals <= 0.0 => format!("{value:.0}"),
+        decimals if decimals <= 1.0 => format!("{value:.1}"),
+        decimals if decimals <= 2.0 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     };
-    let is_zero = text.trim_start_matches('-').chars().all(|it| matches!(it, '0' | '.'));
+    let is_zero =
+        text.trim_start_matches('-').chars().all(|character| matches!(character, '0' | '.'));
     if is_zero { "0".to_owned() } else { text }
 }
 
 /// A time in seconds.
 pub(super) fn seconds(value: f64) -> String {
     match value.abs() {
-        it if it >= 1.0 || it == 0.0 => format!("{} s", significant(value)),
-        it if it >= 1e-3 => format!("{} ms", significant(value * 1e3)),
+        size if size >= 1.0 || size == 0.0 => format!("{} s", significant(value)),
+        size if size >= 1e-3 => format!("{} ms", significant(value * 1e3)),
         _ => format!("{} µs", significant(value * 1e6)),
     }
 }
@@ -26,8 +27,8 @@ pub(super) fn seconds(value: f64) -> String {
 /// A rate in bits per second.
 pub(super) fn rate(bit_per_s: f64) -> String {
     match bit_per_s.abs() {
-        it if it >= 1e9 => format!("{} Gbit/s", significant(bit_per_s * 1e-9)),
-        it if it >= 1e6 => format!("{} Mbit/s", significant(bit_per_s * 1e-6)),
+        size if size >= 1e9 => format!("{} Gbit/s", significant(bit_per_s * 1e-9)),
+        size if size >= 1e6 => format!("{} Mbit/s", significant(bit_per_s * 1e-6)),
         _ => format!("{} kbit/s", significant(bit_per_s * 1e-3)),
     }
 }
@@ -35,9 +36,13 @@ pub(super) fn rate(bit_per_s: f64) -> String {
 /// A size, in the largest unit of which it is a multiple.
 pub(super) fn bytes(count: u32) -> String {
     match count {
-        it if it >= 1 << 20 && it.is_multiple_of(1 << 20) => format!("{} MiB", it >> 20),
-        it if it >= 1 << 10 && it.is_multiple_of(1 << 10) => format!("{} KiB", it >> 10),
-        it => counted(it.into(), "byte"),
+        count if count >= 1 << 20 && count.is_multiple_of(1 << 20) => {
+            format!("{} MiB", count >> 20)
+        }
+        count if count >= 1 << 10 && count.is_multiple_of(1 << 10) => {
+            format!("{} KiB", count >> 10)
+        }
+        count => counted(count.into(), "byte"),
     }
 }
 

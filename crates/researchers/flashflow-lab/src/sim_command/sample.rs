@@ -104,7 +104,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
         .filter(|router| router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid))
         .map(|router| known(router, &claims, &countries))
         .collect();
-    if known.iter().all(|it| it.weight == 0) {
+    if known.iter().all(|relay| relay.weight == 0) {
         return Err(no_weights(&format!("the consensus in {}", options.consensus.display())).into());
     }
     let models = options.models.as_deref().map(read_models).transpose()?.map(Arc::new);
@@ -140,10 +140,12 @@ fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error>
         let text = read(path, "read the descriptors")?;
         // The largest observed bandwidth of several descriptors counts.
         newest(path, &text)?;
-        for it in descriptor::iter(&text).flatten() {
-            let claim = claims.entry(it.fingerprint).or_default();
-            claim.0 = claim.0.max(it.bandwidth_observed_bytes_s);
-            claim.1 = claim.1.max(it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s));
+        for descriptor in descriptor::iter(&text).flatten() {
+            let claim = claims.entry(descriptor.fingerprint).or_default();
+            claim.0 = claim.0.max(descriptor.bandwidth_observed_bytes_s);
+            claim.1 = claim
+                .1
+                .max(descriptor.bandwidth_avg_bytes_s.min(descriptor.bandwidth_burst_bytes_s));
         }
     }
     Ok(claims)

@@ -87,8 +87,10 @@ pub(crate) fn run(
     let _equal = rustix::process::setpriority_process(None, -15);
     let mut all = scenes(Duration::from_secs(options.seconds.into()));
     all.retain(|scene| scene.name.contains(&options.scene));
-    let networks: Vec<NetworkScene> =
-        NetworkScene::ALL.into_iter().filter(|it| it.name().contains(&options.scene)).collect();
+    let networks: Vec<NetworkScene> = NetworkScene::ALL
+        .into_iter()
+        .filter(|scene| scene.name().contains(&options.scene))
+        .collect();
     if all.is_empty() && networks.is_empty() {
         return Err(Error::Usage(format!("--scene {}: no scene has this name", options.scene)));
     }
@@ -202,7 +204,8 @@ fn run_real(scene: &Scene, seed: u64) -> Result<Vec<DownloadResult>, Error> {
         vec![HostSpec::new(CLIENT, address(1)).with_congestion(congestion).with_access(access)];
     let flows = scene.round_trips.len();
     hosts.extend(
-        (0..flows).map(|it| HostSpec::new(name(it), address(it + 2)).with_congestion(congestion)),
+        (0..flows)
+            .map(|flow| HostSpec::new(name(flow), address(flow + 2)).with_congestion(congestion)),
     );
     let mut spec = WanSpec::new(hosts).with_seed(seed);
     for (flow, round_trip) in scene.round_trips.iter().enumerate() {
@@ -232,8 +235,8 @@ fn run_real(scene: &Scene, seed: u64) -> Result<Vec<DownloadResult>, Error> {
         thread::scope(|scope| {
             let begin = |flow: usize| scope.spawn(move || fetch(to(flow), scene));
             let all: Vec<_> = (0..flows).map(begin).collect();
-            let end = |it: thread::ScopedJoinHandle<'_, _>| {
-                it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let end = |handle: thread::ScopedJoinHandle<'_, _>| {
+                handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
             all.into_iter().map(end).collect::<io::Result<Vec<DownloadResult>>>()
         })

@@ -103,7 +103,8 @@ impl<'p> Lab<'p> {
         // An inconclusive round is repeated, and ends as soon as that is certain.
         let rounds = number(summary, "rounds");
         assert!(printed.len() as f64 <= seconds as f64 * rounds, "{printed:?}");
-        let last: Vec<_> = printed.iter().filter(|it| number(it, "round") == rounds).collect();
+        let last: Vec<_> =
+            printed.iter().filter(|second| number(second, "round") == rounds).collect();
         assert_eq!(last.len(), seconds, "{printed:?}");
         for (index, second) in last.into_iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));

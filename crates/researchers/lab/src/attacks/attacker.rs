@@ -69,7 +69,7 @@ pub struct Spent {
 impl Counts {
     /// Returns what was spent up to now.
     pub fn spent(&self) -> Spent {
-        let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Spent {
             sent_bytes: get(&self.sent_bytes),
             received_bytes: get(&self.received_bytes),
@@ -362,7 +362,7 @@ impl Attacker {
                     arrived.clear();
                     self.free.push(place);
                     self.counts.lost.fetch_add(1, Ordering::Relaxed);
-                    self.kept.retain(|it| *it != id);
+                    self.kept.retain(|line| *line != id);
                     self.pending.handle_lost(id);
                     attack.handle_lost(id);
                 }

@@ -60,15 +60,15 @@ impl Interceptor {
         let known = authorities.to_vec();
         let shared = Arc::new(Shared { clock, authorities: known, bytes_max, must_stop, armed });
         let [first, second] = super::ATTACKERS;
-        let mut it = Self { addresses: Vec::new(), shared };
+        let mut interceptor = Self { addresses: Vec::new(), shared };
         for authority in authorities.iter().copied() {
             let listener = TcpListener::bind((Ipv4Addr::new(first, second, 0, 1), 0))?;
-            it.addresses.push(listener.local_addr()?);
-            let shared = Arc::clone(&it.shared);
+            interceptor.addresses.push(listener.local_addr()?);
+            let shared = Arc::clone(&interceptor.shared);
             let accept = move || shared.accept(&listener, authority);
             thread::Builder::new().name("interceptor".to_owned()).spawn(accept)?;
         }
-        Ok(it)
+        Ok(interceptor)
     }
 
     /// The addresses on which the proxy listens, in the order of the authorities.
@@ -176,7 +176,7 @@ impl Shared {
 /// Reads a request up to the empty line, and returns it with any bytes received after that line.
 fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut part) = (Vec::new(), [0; 4096]);
-    while !head.windows(4).any(|it| it == b"\r\n\r\n") {
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
         let len = client.read(&mut part)?;
         if len == 0 || head.len() > HEAD_MAX {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -248,7 +248,7 @@ mod tests {
         thread::spawn(move || {
             while let Ok((mut client, _)) = listener.accept() {
                 let head = read_head(&mut client).expect("a request");
-                let line = head.split(|it| *it == b'\r').next().expect("a line").to_vec();
+                let line = head.split(|byte| *byte == b'\r').next().expect("a line").to_vec();
                 let line = String::from_utf8_lossy(&line);
                 let answer = format!("HTTP/1.0 200 OK\r\n\r\nreal: {line} at {address}");
                 client.write_all(answer.as_bytes()).expect("takes it");

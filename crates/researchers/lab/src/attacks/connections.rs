@@ -37,7 +37,7 @@ impl ChangingLines {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.all.retain(|it| *it != line);
+        self.all.retain(|kept| *kept != line);
     }
 }
 
@@ -109,6 +109,6 @@ impl Attack for SlowReaders {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.retain(|it| *it != line);
+        self.lines.retain(|kept| *kept != line);
     }
 }

@@ -41,7 +41,7 @@ impl Flood {
         let ed25519_id = relay.ids.ed25519.ok_or_else(|| wrong("no Ed25519 identity"))?;
         let keys = ntor_v3::RelayKeys { ed25519_id: ed25519_id.0, onion_key: relay.onion_key };
         let client =
-            ntor_v3::Client::new(keys, [9; 32], &[0]).map_err(|it| wrong(&it.to_string()))?;
+            ntor_v3::Client::new(keys, [9; 32], &[0]).map_err(|error| wrong(&error.to_string()))?;
         let mut data = client.data().to_vec();
         if !is_right && let Some(last) = data.last_mut() {
             *last ^= 1;

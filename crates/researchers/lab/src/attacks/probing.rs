@@ -137,7 +137,10 @@ impl Attack for Prober {
             RelayCommand::CONNECTED => {
                 // The stream is no longer needed.
                 circuit.send(attacker, RelayCommand::END, stream_id, &[6]);
-                Connected::parse(&data).ok().and_then(|it| it.to).map(|(_, ttl_s)| ttl_s)
+                Connected::parse(&data)
+                    .ok()
+                    .and_then(|connected| connected.to)
+                    .map(|(_, ttl_s)| ttl_s)
             }
             // The attacker learns nothing without an answer.
             RelayCommand::END => None,

@@ -83,18 +83,19 @@ impl Reader {
         loop {
             let now = self.clock.now();
             let all = self.readings();
-            let is_open = |it: &&Reading| it.answered.is_none() && now <= it.asked + PATIENCE;
-            let of_then = |it: &&Reading| it.asked >= from && it.asked < until;
-            if all.iter().filter(of_then).any(|it| is_open(&it)) && !wait() {
+            let is_open =
+                |reading: &&Reading| reading.answered.is_none() && now <= reading.asked + PATIENCE;
+            let of_then = |reading: &&Reading| reading.asked >= from && reading.asked < until;
+            if all.iter().filter(of_then).any(|reading| is_open(&reading)) && !wait() {
                 continue;
             }
-            return Reads::of(all.iter().filter(of_then));
+            return Reads::from_readings(all.iter().filter(of_then));
         }
     }
 }
 
 impl Reads {
-    fn of<'a>(readings: impl Iterator<Item = &'a Reading>) -> Self {
+    fn from_readings<'a>(readings: impl Iterator<Item = &'a Reading>) -> Self {
         let mut reads = Self::default();
         for Reading { asked, answered } in readings {
             reads.asked += 1;
@@ -159,12 +160,12 @@ impl Attack for Program {
     }
 
     fn handle_built(&mut self, attacker: &mut Attacker, mut circuit: Circuit) {
-        let Some(it) = self.under_way.get_mut(&circuit.circ_id) else { return };
+        let Some(request) = self.under_way.get_mut(&circuit.circ_id) else { return };
         circuit.send(attacker, RelayCommand::BEGIN_DIR, 1, &[]);
-        for part in get(&self.paths[it.place % self.paths.len()]).chunks(MAX_DATA_LEN) {
+        for part in get(&self.paths[request.place % self.paths.len()]).chunks(MAX_DATA_LEN) {
             circuit.send(attacker, RelayCommand::DATA, 1, part);
         }
-        it.circuit = Some(circuit);
+        request.circuit = Some(circuit);
     }
 
     fn handle_cell(
@@ -178,14 +179,16 @@ impl Attack for Program {
             self.under_way.remove(&circ_id);
             return;
         }
-        let Some(it) = self.under_way.get_mut(&circ_id) else { return };
-        let opened = it.circuit.as_mut().and_then(|circuit| circuit.open(body));
+        let Some(request) = self.under_way.get_mut(&circ_id) else { return };
+        let opened = request.circuit.as_mut().and_then(|circuit| circuit.open(body));
         match opened {
-            Some((RelayCommand::DATA, _, data)) => it.answer.extend_from_slice(&data),
+            Some((RelayCommand::DATA, _, data)) => request.answer.extend_from_slice(&data),
             Some((RelayCommand::END, _, reason)) => {
-                let (place, now) = (it.place, attacker.now());
-                let is_whole = reason.first() == Some(&DONE) && is_whole(&it.answer);
-                if let Some(circuit) = self.under_way.remove(&circ_id).and_then(|it| it.circuit) {
+                let (place, now) = (request.place, attacker.now());
+                let is_whole = reason.first() == Some(&DONE) && is_whole(&request.answer);
+                if let Some(circuit) =
+                    self.under_way.remove(&circ_id).and_then(|request| request.circuit)
+                {
                     circuit.destroy(attacker);
                 }
                 if is_whole {
@@ -204,7 +207,9 @@ impl Attack for Program {
 
 /// Whether this is a successful HTTP response with its complete body.
 fn is_whole(answer: &[u8]) -> bool {
-    let Some(head_len) = answer.windows(4).position(|it| it == b"\r\n\r\n") else { return false };
+    let Some(head_len) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return false;
+    };
     let head = String::from_utf8_lossy(&answer[..head_len]);
     let mut lines = head.split("\r\n");
     if lines.next().and_then(|line| line.split(' ').nth(1)) != Some("200") {
@@ -238,7 +243,7 @@ mod tests {
         let asked = Instant::ORIGIN;
         let answered = |ms| Reading { asked, answered: Some(asked + Duration::from_millis(ms)) };
         let all = [answered(20), answered(8_001), Reading { asked, answered: None }, answered(40)];
-        let reads = Reads::of(all.iter());
+        let reads = Reads::from_readings(all.iter());
         assert_eq!((reads.asked, reads.answered, reads.share()), (4, 2, 0.5));
         assert_eq!(reads.ms, [20.0, 40.0]);
     }

@@ -22,7 +22,7 @@ pub struct DocumentNames {
 
 impl DocumentNames {
     /// The documents of the relays in a consensus of each flavour.
-    pub fn of(ns: &Consensus, microdesc: &Consensus) -> Self {
+    pub fn from_consensuses(ns: &Consensus, microdesc: &Consensus) -> Self {
         let descriptors = ns.routers().iter().filter_map(|router| router.descriptor_digest);
         let micro = microdesc.routers().iter().filter_map(|router| router.microdesc_digest);
         Self {
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn requests_by_name_are_all_different_and_contain_every_known_name() {
         let names = DocumentNames {
-            micro: (0..3).map(|it| base64(&[it; 32])).collect(),
-            descriptors: (0..3).map(|it| hex::encode_upper([it; 20])).collect(),
+            micro: (0..3).map(|number| base64(&[number; 32])).collect(),
+            descriptors: (0..3).map(|number| hex::encode_upper([number; 20])).collect(),
         };
         let mut requests = Requests::new(names.clone());
         let mut rng = StdRng::seed_from_u64(1);
@@ -110,7 +110,7 @@ mod tests {
             .map(|_| String::from_utf8(requests.next(&mut rng)).expect("a request"))
             .collect();
         let of = |prefix: &str| -> Vec<&String> {
-            all.iter().filter(|it| it.starts_with(&format!("GET {prefix}"))).collect()
+            all.iter().filter(|request| request.starts_with(&format!("GET {prefix}"))).collect()
         };
         assert_eq!(of(ALL).len(), 20);
         for (prefix, known) in

@@ -39,13 +39,13 @@ impl Sniper {
     }
 
     fn open_circuits(&mut self, attacker: &mut Attacker) {
-        if self.lines.iter().filter(|it| !it.is_full).count() < Self::FILLING
+        if self.lines.iter().filter(|entry| !entry.is_full).count() < Self::FILLING
             && let Some(line) = attacker.dial_narrow(self.next_address)
         {
             self.next_address += 1;
             self.lines.push(SniperLine { line, circuits: Vec::new(), is_full: false, requests: 0 });
         }
-        for SniperLine { line, .. } in self.lines.iter().filter(|it| !it.is_full) {
+        for SniperLine { line, .. } in self.lines.iter().filter(|entry| !entry.is_full) {
             while attacker.can_send(*line) && attacker.begun(*line) < self.circuits_per_line {
                 attacker.begin(*line, &[]);
             }
@@ -54,21 +54,22 @@ impl Sniper {
 
     fn send_requests(&mut self, attacker: &mut Attacker) {
         let wanted = self.circuits_per_line as usize;
-        for it in &mut self.lines {
-            if !it.is_full && it.circuits.len() == wanted {
-                it.is_full = true;
-                attacker.stop_reading(it.line);
+        for entry in &mut self.lines {
+            if !entry.is_full && entry.circuits.len() == wanted {
+                entry.is_full = true;
+                attacker.stop_reading(entry.line);
             }
             // One more stream on each circuit in turn.
-            while it.is_full
-                && it.requests < self.circuits_per_line * self.streams_per_circuit
-                && attacker.can_send(it.line)
+            while entry.is_full
+                && entry.requests < self.circuits_per_line * self.streams_per_circuit
+                && attacker.can_send(entry.line)
             {
-                let circuit = &mut it.circuits[it.requests as usize % wanted];
-                let stream = u16::try_from(it.requests / self.circuits_per_line + 1).unwrap_or(1);
+                let circuit = &mut entry.circuits[entry.requests as usize % wanted];
+                let stream =
+                    u16::try_from(entry.requests / self.circuits_per_line + 1).unwrap_or(1);
                 circuit.send(attacker, RelayCommand::BEGIN_DIR, stream, &[]);
                 circuit.send(attacker, RelayCommand::DATA, stream, self.request);
-                it.requests += 1;
+                entry.requests += 1;
             }
         }
     }
@@ -81,13 +82,13 @@ impl Attack for Sniper {
     }
 
     fn handle_built(&mut self, _attacker: &mut Attacker, circuit: Circuit) {
-        if let Some(it) = self.lines.iter_mut().find(|it| it.line == circuit.line) {
-            it.circuits.push(circuit);
+        if let Some(entry) = self.lines.iter_mut().find(|entry| entry.line == circuit.line) {
+            entry.circuits.push(circuit);
         }
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.retain(|it| it.line != line);
+        self.lines.retain(|entry| entry.line != line);
     }
 }
 

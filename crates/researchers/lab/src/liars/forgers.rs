@@ -157,7 +157,7 @@ impl Measurement {
             unix_time_s: UNIX_TIME_S,
         };
         let link = self.wire.add(OrderLink::new(config, self.wire.now()));
-        self.until(|it| match it.node::<OrderLink>(link)?.poll_event() {
+        self.until(|measurement| match measurement.node::<OrderLink>(link)?.poll_event() {
             Some(OrderEvent::Accepted) => Ok(Some(())),
             Some(other) => Err(LiarError::Simulation(format!("the order: {other:?}"))),
             None => Ok(None),
@@ -181,9 +181,9 @@ impl Measurement {
         };
         let rng = StdRng::seed_from_u64(2 * seed + 1);
         let generator = self.wire.add(LoadGenerator::new(config, rng, self.wire.now()));
-        self.until(|it| {
-            let now = it.wire.now();
-            let node: &mut LoadGenerator<StdRng> = it.node(generator)?;
+        self.until(|measurement| {
+            let now = measurement.wire.now();
+            let node: &mut LoadGenerator<StdRng> = measurement.node(generator)?;
             match node.poll_event() {
                 Some(Event::Ready { .. }) => {
                     node.start(now, now);

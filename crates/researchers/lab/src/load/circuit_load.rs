@@ -141,7 +141,7 @@ impl CircuitLoad {
         let Some(link) = self.links.get_mut(place) else { return };
         let client = link.handshakes.remove(&circ_id);
         let created = CreatedFast::parse(body).ok();
-        let keys = client.zip(created).and_then(|(client, it)| client.finish(&it).ok());
+        let keys = client.zip(created).and_then(|(client, created)| client.finish(&created).ok());
         if keys.is_none() {
             self.fail(INVALID_ANSWER);
             return;

@@ -174,7 +174,7 @@ impl Drop for OwnProcess {
 
 /// The program `flashflow`.
 fn flashflow() -> io::Result<PathBuf> {
-    if let Some(program) = env::var_os(PROGRAM_VARIABLE).filter(|it| !it.is_empty()) {
+    if let Some(program) = env::var_os(PROGRAM_VARIABLE).filter(|program| !program.is_empty()) {
         return Ok(program.into());
     }
     let program = env::current_exe()?.with_file_name("flashflow");

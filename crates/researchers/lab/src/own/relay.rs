@@ -154,7 +154,9 @@ impl OwnRelay {
         valid_after_unix_s: u64,
         patience: Duration,
     ) -> Result<(), OwnError> {
-        let is_recent = |it: &Value| it["valid_after_unix_s"].as_u64() >= Some(valid_after_unix_s);
+        let is_recent = |consensus: &Value| {
+            consensus["valid_after_unix_s"].as_u64() >= Some(valid_after_unix_s)
+        };
         self.process.wait_for_one("consensus", is_recent, patience).map(drop)
     }
 

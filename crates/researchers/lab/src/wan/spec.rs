@@ -42,7 +42,7 @@ impl FromStr for Congestion {
 
     /// From the kernel's name for it.
     fn from_str(name: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|it| it.name() == name);
+        let found = Self::ALL.into_iter().find(|congestion| congestion.name() == name);
         found.ok_or_else(|| "not one of bbr, cubic and reno".to_owned())
     }
 }

@@ -68,13 +68,13 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    pub(crate) fn of(lie: EchoLie) -> Self {
+    pub(crate) fn with_lie(lie: EchoLie) -> Self {
         Self { lie: Some(lie), ..Self::default() }
     }
 
     /// With one circuit, where the relay's answers are in the order of the cells.
     pub(crate) fn on_one_circuit(lie: EchoLie) -> Self {
-        Self { measurers: 1, sockets: 1, circuits_per_socket: 1, ..Self::of(lie) }
+        Self { measurers: 1, sockets: 1, circuits_per_socket: 1, ..Self::with_lie(lie) }
     }
 
     pub(crate) fn with_clients(mbit: f64) -> Self {

@@ -158,7 +158,7 @@ impl<S: World> Net<S> {
     pub(crate) fn built(&mut self, path: &CircuitPlan) -> CircuitNumber {
         let circuit = self.open(path);
         let event = self.event(|event| {
-            matches!(event, ClientEvent::Built { circuit: it, .. } | ClientEvent::Lost { circuit: it, .. } if *it == circuit)
+            matches!(event, ClientEvent::Built { circuit: reported, .. } | ClientEvent::Lost { circuit: reported, .. } if *reported == circuit)
         });
         assert!(matches!(event, ClientEvent::Built { .. }), "{event:?}");
         circuit
@@ -191,7 +191,7 @@ impl<S: World> Net<S> {
     #[track_caller]
     pub(crate) fn over(&mut self, stream: StreamNumber) -> (Outcome, Figures) {
         let is_it = |event: &ClientEvent| match event {
-            ClientEvent::Over { stream: it, .. } => *it == stream,
+            ClientEvent::Over { stream: ended, .. } => *ended == stream,
             ClientEvent::Lost { .. } => true,
             _ => false,
         };
@@ -220,8 +220,8 @@ impl<S: World> Net<S> {
     #[track_caller]
     pub(crate) fn lost(&mut self, circuit: CircuitNumber) -> Loss {
         let is_it = |event: &ClientEvent| match event {
-            ClientEvent::Lost { circuit: it, .. } => *it == circuit,
-            ClientEvent::Built { circuit: it, .. } => *it == circuit,
+            ClientEvent::Lost { circuit: lost, .. } => *lost == circuit,
+            ClientEvent::Built { circuit: built, .. } => *built == circuit,
             _ => false,
         };
         match self.event(is_it) {

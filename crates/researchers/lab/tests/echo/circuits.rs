@@ -73,7 +73,7 @@ impl Built {
             let is_it = |received: &&(CircId, Command, Vec<u8>)| {
                 received.0 == circ_id && received.1 == Command::RELAY
             };
-            peer.received.iter().filter(is_it).nth(seen).map(|it| it.2.clone())
+            peer.received.iter().filter(is_it).nth(seen).map(|cell| cell.2.clone())
         };
         run.until_peer(self.client, |peer| nth(peer).is_some());
         let body = nth(run.peer(self.client)).expect("received");
@@ -137,11 +137,11 @@ pub(crate) fn destroyed<S: Stage>(
 }
 
 pub(crate) fn creates(peer: &Peer) -> usize {
-    peer.received.iter().filter(|it| it.1 == Command::CREATE2).count()
+    peer.received.iter().filter(|cell| cell.1 == Command::CREATE2).count()
 }
 
 pub(crate) fn last_create(peer: &Peer) -> CircId {
-    peer.received.iter().rfind(|it| it.1 == Command::CREATE2).expect("one").0
+    peer.received.iter().rfind(|cell| cell.1 == Command::CREATE2).expect("one").0
 }
 
 /// Another relay.

@@ -134,7 +134,7 @@ fn sockets_that_are_held_back_start_later<S: Stage>(stage: S) {
     let seconds = &report.parts[0].found.seconds;
     let bytes: Vec<u64> = seconds.iter().map(|second| second.bytes).collect();
     assert_eq!(bytes.len(), 6);
-    assert!(bytes.iter().all(|it| *it > 0), "{bytes:?}");
+    assert!(bytes.iter().all(|count| *count > 0), "{bytes:?}");
     if S::IS_EXACT {
         let growth = median(bytes[3..].to_vec()) / median(bytes[..3].to_vec());
         assert!((1.9..2.1).contains(&growth), "{growth}: {bytes:?}");
@@ -329,10 +329,10 @@ fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
         send_as_stranger(&mut run, |_| {
             Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32]))
         });
-        send_as_stranger(&mut run, |it| {
-            Message::Proof(Proof::sign(&MEASURERS[0], Nonce([9; 32]), &target, &it.exported))
+        send_as_stranger(&mut run, |peer| {
+            Message::Proof(Proof::sign(&MEASURERS[0], Nonce([9; 32]), &target, &peer.exported))
         });
-        send_as_stranger(&mut run, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
+        send_as_stranger(&mut run, |peer| Message::Order(order.sign(&[0x66; 32], &peer.exported)));
         send_as_stranger(&mut run, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
         send_as_stranger(&mut run, |_| Message::Proven);
         send_as_stranger(&mut run, |_| Message::Accepted { nonce });

@@ -113,7 +113,7 @@ fn the_older_of_two_links_is_used_until_it_closes<S: Stage>(stage: S) {
     run.peer(older.node).close();
     destroyed(&mut run, client, id(3));
     Built::new(&mut run, client, id(4)).extend(&mut run, newer);
-    let accepted = |run: &mut Run<'_, S>, it: NodeHandle| run.peer(it).accepted;
+    let accepted = |run: &mut Run<'_, S>, node: NodeHandle| run.peer(node).accepted;
     assert_eq!((accepted(&mut run, older.node), accepted(&mut run, newer.node)), (0, 0));
 }
 

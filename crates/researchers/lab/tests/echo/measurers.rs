@@ -49,8 +49,9 @@ fn a_proof_is_invalid_on_another_session<S: Stage + 'static>(stage: S) {
     let proof = Proof::sign(&MEASURERS[0], nonce, &target, &seen);
     assert_eq!(test.refused_with(|_| Message::Proof(proof)), ErrorCode::BAD_SIGNATURE);
     let other = RelayIds { rsa: identities().next.rsa, ..target };
-    let code =
-        test.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, it)));
+    let code = test.refused_with(|exported| {
+        Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, exported))
+    });
     assert_eq!(code, ErrorCode::BAD_SIGNATURE, "for another relay");
     assert!(test.run.peer(measurer).closed.is_none(), "the measurer's link remains open");
     test.stop_and_assert_unharmed(link);
@@ -61,8 +62,9 @@ fn a_measurer_gets_no_more_sockets_than_were_ordered<S: Stage + 'static>(stage: 
     let (link, parts) = test.run.prepare();
     let nonce = Nonce([1; 32]);
     let target = test.run.target.ids;
-    let code =
-        test.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &target, it)));
+    let code = test.refused_with(|exported| {
+        Message::Proof(Proof::sign(&MEASURERS[0], nonce, &target, exported))
+    });
     assert_eq!(code, ErrorCode::TOO_MANY_SOCKETS);
     assert!(test.run.finish(link, parts).summary().median > 0);
     test.assert_unharmed();
@@ -75,8 +77,9 @@ fn a_proof_after_a_circuit_is_refused<S: Stage + 'static>(stage: S) {
     let circ_id = CircId::of_initiator(1);
     test.run.peer(peer).send(circ_id, Command::CREATE_FAST, &[1; 20]);
     let target = test.run.target.ids;
-    let code =
-        test.refused_on(peer, |it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &target, it)));
+    let code = test.refused_on(peer, |exported| {
+        Message::Proof(Proof::sign(&MEASURERS[0], nonce, &target, exported))
+    });
     assert_eq!(code, ErrorCode::OUT_OF_ORDER);
     test.stop_and_assert_unharmed(link);
 }

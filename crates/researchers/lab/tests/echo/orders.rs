@@ -60,7 +60,7 @@ fn an_order_that_is_not_signed_by_its_coordinator_is_refused<S: Stage + 'static>
     let mut body = Message::Order(order.sign(&forger, &exported)).encode();
     let (theirs, allowed) =
         (CoordinatorKey::of_seed(&forger), CoordinatorKey::of_seed(&COORDINATOR));
-    let at = body.windows(32).position(|it| it == theirs.0).expect("encoded");
+    let at = body.windows(32).position(|window| window == theirs.0).expect("encoded");
     body[at..at + 32].copy_from_slice(&allowed.0);
     test.run.peer(peer).send(CircId::LINK, Command::MEASURE, &body);
     assert_eq!(test.error_code(peer, 0), ErrorCode::UNKNOWN_COORDINATOR);
@@ -139,7 +139,8 @@ fn a_second_order_on_a_link_ends_the_first<S: Stage + 'static>(stage: S) {
     let (first, second) = (test.run.next_order(), test.run.next_order());
     let peer = test.accepted(&first);
     let measurer = proven(&mut test.run, first.nonce);
-    let code = test.refused_on(peer, |it| Message::Order(second.sign(&COORDINATOR, it)));
+    let code =
+        test.refused_on(peer, |exported| Message::Order(second.sign(&COORDINATOR, exported)));
     assert_eq!(code, ErrorCode::BUSY);
     assert_eq!(test.error_code(measurer, 1), ErrorCode::VIOLATION);
     test.assert_unharmed();
@@ -161,8 +162,8 @@ fn a_violation_by_the_coordinator_ends_the_measurement_for_all<S: Stage + 'stati
     let measurer = proven(&mut test.run, order.nonce);
     // The coordinator is also a measurer, but must not measure on this link.
     let target = test.run.target.ids;
-    let code = test.refused_on(peer, |it| {
-        Message::Proof(Proof::sign(&MEASURERS[0], order.nonce, &target, it))
+    let code = test.refused_on(peer, |exported| {
+        Message::Proof(Proof::sign(&MEASURERS[0], order.nonce, &target, exported))
     });
     assert_eq!(code, ErrorCode::OUT_OF_ORDER);
     assert_eq!(test.error_code(measurer, 1), ErrorCode::VIOLATION);

@@ -49,12 +49,12 @@ fn reported_mismatch(report: &Report) -> Mismatch {
 }
 
 fn a_relay_that_skips_decryption_is_detected<S: Stage>(stage: S) {
-    let report = measure(stage, &Scenario::of(EchoLie::SkipsDecryption));
+    let report = measure(stage, &Scenario::with_lie(EchoLie::SkipsDecryption));
     assert_eq!(reported_mismatch(&report), Mismatch::NotDecrypted);
 }
 
 fn a_relay_that_forges_answers_is_detected<S: Stage>(stage: S) {
-    let report = measure(stage, &Scenario::of(EchoLie::Forges { share: 0.2 }));
+    let report = measure(stage, &Scenario::with_lie(EchoLie::Forges { share: 0.2 }));
     assert_eq!(reported_mismatch(&report), Mismatch::Forged);
 }
 
@@ -79,7 +79,7 @@ fn a_relay_that_leaves_cells_unanswered_is_detected<S: Stage>(stage: S) {
 fn a_relay_that_answers_ahead_is_detected<S: Stage>(stage: S) {
     // Almost no checks: the number of cells is sufficient.
     let lie = EchoLie::AnswersAhead(100);
-    let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::of(lie) };
+    let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::with_lie(lie) };
     let report = measure(stage, &scenario);
     let LoadFailure::AnsweredEarly { sent: 0, .. } = report.failure() else {
         panic!("another failure: {report:?}")
@@ -87,7 +87,7 @@ fn a_relay_that_answers_ahead_is_detected<S: Stage>(stage: S) {
 }
 
 fn a_relay_that_stalls_has_no_result<S: Stage>(stage: S) {
-    let scenario = Scenario { seconds: 10, ..Scenario::of(EchoLie::Stalls(1000)) };
+    let scenario = Scenario { seconds: 10, ..Scenario::with_lie(EchoLie::Stalls(1000)) };
     let report = measure(stage, &scenario);
     let LoadFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {report:?}")
@@ -96,13 +96,13 @@ fn a_relay_that_stalls_has_no_result<S: Stage>(stage: S) {
 }
 
 fn a_relay_that_miscounts_seconds_has_no_result<S: Stage>(stage: S) {
-    let report = measure(stage, &Scenario::of(EchoLie::MiscountsSeconds));
+    let report = measure(stage, &Scenario::with_lie(EchoLie::MiscountsSeconds));
     let wrong = OrderViolation::WrongSecond { expected: 0, found: 1 };
     assert_eq!(report.order, Some(Err(OrderFailure::Violation(wrong))));
 }
 
 fn a_relay_that_floods_its_measurers_is_detected<S: Stage>(stage: S) {
-    let report = measure(stage, &Scenario::of(EchoLie::Floods(1)));
+    let report = measure(stage, &Scenario::with_lie(EchoLie::Floods(1)));
     let LoadFailure::Unsolicited { cells, load_cells } = report.failure() else {
         panic!("another failure: {report:?}")
     };

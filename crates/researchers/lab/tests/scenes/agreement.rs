@@ -82,7 +82,7 @@ impl RunResult {
 /// A line of the table.
 impl fmt::Display for RunResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [busy, quiet] = [self.busy, self.quiet].map(|it| it.as_secs_f64() * 1e3);
+        let [busy, quiet] = [self.busy, self.quiet].map(|time| time.as_secs_f64() * 1e3);
         write!(f, "| {} | {} | {:.3} ", self.shares.len(), self.world, self.used)?;
         write!(f, "| {:.4} | {busy:.1} | {quiet:.1} |", self.fairness())
     }
@@ -116,7 +116,8 @@ mod on_real_sockets {
 
     #[test]
     fn shares_on_real_sockets_match_those_in_virtual_time() {
-        let all = [1, 2, 5].map(|it| (in_virtual_time(it), run("real", RealSockets::new(), it)));
+        let all = [1, 2, 5]
+            .map(|clients| (in_virtual_time(clients), run("real", RealSockets::new(), clients)));
         println!("{HEAD}");
         for (in_virtual_time, on_real_sockets) in all {
             println!("{in_virtual_time}\n{on_real_sockets}");

@@ -63,8 +63,9 @@ impl LinkedPair {
                 self.take_from_exit(conn);
             }
         } else if let Some(conn) = self.exit.poll_close() {
-            for it in self.transfers.iter_mut().filter(|transfer| transfer.conn == Some(conn)) {
-                it.conn = None;
+            for transfer in self.transfers.iter_mut().filter(|transfer| transfer.conn == Some(conn))
+            {
+                transfer.conn = None;
             }
             if let Some(link) = self.links.iter_mut().find(|link| link.exit == Some(conn)) {
                 link.exit = None;
@@ -93,10 +94,10 @@ impl LinkedPair {
     fn connect(&mut self, Dial { conn, to, security }: &Dial) {
         assert_eq!(*security, Security::Plain, "the exit dials no relay");
         let SocketAddr::V4(to) = to else { return };
-        if let Some(it) =
+        if let Some(transfer) =
             usize::from(to.port()).checked_sub(1).and_then(|at| self.transfers.get_mut(at))
         {
-            it.conn = Some(*conn);
+            transfer.conn = Some(*conn);
         }
         self.exit.handle_plain_connected(self.now, *conn);
     }
@@ -158,14 +159,15 @@ impl LinkedPair {
                 return;
             }
             let has_forged = self.has_forged;
-            let Some(it) = self.transfers.iter_mut().find(|transfer| transfer.conn == Some(conn))
+            let Some(transfer) =
+                self.transfers.iter_mut().find(|transfer| transfer.conn == Some(conn))
             else {
                 continue;
             };
-            let is_next = room.run.at == Run::place(it.received_bytes);
-            it.received_bytes += taken as u64;
-            let is_right = is_next && it.received_bytes <= it.request_bytes();
-            assert!(is_right || has_forged, "{it:?} got {room:?}");
+            let is_next = room.run.at == Run::place(transfer.received_bytes);
+            transfer.received_bytes += taken as u64;
+            let is_right = is_next && transfer.received_bytes <= transfer.request_bytes();
+            assert!(is_right || has_forged, "{transfer:?} got {room:?}");
         }
     }
 
@@ -173,12 +175,12 @@ impl LinkedPair {
         match event {
             ClientEvent::Over { stream, outcome, figures } => {
                 let has_forged = self.has_forged;
-                let it = self.transfers.iter_mut().find(|transfer| transfer.stream == stream);
-                let Some(it) = it else { return };
+                let transfer = self.transfers.iter_mut().find(|transfer| transfer.stream == stream);
+                let Some(transfer) = transfer else { return };
                 let is_whole =
-                    figures.received_bytes == whole_bytes(it) && outcome == Outcome::Complete;
-                assert!(is_whole || has_forged, "{it:?}: {outcome:?}, {figures:?}");
-                it.is_complete = is_whole;
+                    figures.received_bytes == whole_bytes(transfer) && outcome == Outcome::Complete;
+                assert!(is_whole || has_forged, "{transfer:?}: {outcome:?}, {figures:?}");
+                transfer.is_complete = is_whole;
             }
             ClientEvent::Lost { circuit, cause } if circuit == self.set => self.loss = Some(cause),
             _ => {}
@@ -190,10 +192,10 @@ impl LinkedPair {
     /// # Panics
     /// If it does.
     pub fn check_prefixes(&self) {
-        for it in &self.transfers {
-            if let Some(figures) = self.client.figures(it.stream) {
-                assert!(figures.received_bytes <= it.sent_bytes, "{it:?}: {figures:?}");
-                assert!(it.received_bytes <= figures.sent_bytes, "{it:?}: {figures:?}");
+        for transfer in &self.transfers {
+            if let Some(figures) = self.client.figures(transfer.stream) {
+                assert!(figures.received_bytes <= transfer.sent_bytes, "{transfer:?}: {figures:?}");
+                assert!(transfer.received_bytes <= figures.sent_bytes, "{transfer:?}: {figures:?}");
             }
         }
     }
@@ -204,8 +206,8 @@ impl LinkedPair {
     }
 }
 
-fn whole_bytes(it: &TransferState) -> u64 {
-    it.transfer.download_bytes + onion::client::Transfer::RECEIPT_LEN as u64
+fn whole_bytes(state: &TransferState) -> u64 {
+    state.transfer.download_bytes + onion::client::Transfer::RECEIPT_LEN as u64
 }
 
 fn cells() -> Vec<HeaderOnlyCell> {

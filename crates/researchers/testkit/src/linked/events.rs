@@ -159,7 +159,7 @@ impl LinkedPair {
         bytes: &[u8],
     ) {
         let Some(cells) = self.cells_to(link, to) else { return };
-        let Some(first) = cells.front_mut().filter(|it| it.1 == Command::RELAY) else { return };
+        let Some(first) = cells.front_mut().filter(|cell| cell.1 == Command::RELAY) else { return };
         let format = RelayFormat::V0;
         let mut body = HeaderOnlyBody::from_bytes(&[]);
         let written = if command == RelayCommand::DATA {
@@ -192,10 +192,10 @@ impl LinkedPair {
         link: usize,
         to: LegEnd,
     ) -> Option<&mut alloc::collections::VecDeque<super::QueuedCell>> {
-        let it = self.links.get_mut(link)?;
+        let state = self.links.get_mut(link)?;
         Some(match to {
-            LegEnd::Exit => &mut it.forward,
-            LegEnd::Client => &mut it.backward,
+            LegEnd::Exit => &mut state.forward,
+            LegEnd::Client => &mut state.backward,
         })
     }
 }

@@ -72,7 +72,7 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
         }
         let handshake = self.begin_handshake(kind, 0);
         let (command, body) = handshake.create_cell();
-        let Some(it) = self.links.get_mut(link) else { return };
+        let Some(state) = self.links.get_mut(link) else { return };
         let circuit = ClientCircuit {
             layers: S::Layers::default(),
             handshake: Some(handshake),
@@ -81,14 +81,14 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
             due: VecDeque::new(),
             sent_bytes: 0,
         };
-        it.clients.insert(circ_id, circuit);
+        state.clients.insert(circ_id, circuit);
         self.send_bytes(link, circ_id, command, &body);
     }
 
     /// A client extends its circuit to a relay with this number, unless a handshake is pending.
     pub fn extend(&mut self, link: usize, circ_id: CircId, kind: HandshakeKind, to: u8) {
         let circuit = self.client_mut(link, circ_id);
-        if circuit.is_none_or(|it| it.handshake.is_some() || it.layers.is_empty()) {
+        if circuit.is_none_or(|circuit| circuit.handshake.is_some() || circuit.layers.is_empty()) {
             return;
         }
         let handshake = self.begin_handshake(kind, to);

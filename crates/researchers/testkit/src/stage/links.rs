@@ -140,13 +140,13 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// Sets how fast the peer reads: everything at once if `None`.
     pub fn set_pace(&mut self, link: usize, pace: Option<Pace>) {
-        let Some(it) = self.links.get_mut(link) else { return };
-        it.drain(self.now);
-        it.pace = pace;
+        let Some(state) = self.links.get_mut(link) else { return };
+        state.drain(self.now);
+        state.pace = pace;
         if pace.is_none() {
-            it.buffered_cells = 0;
+            state.buffered_cells = 0;
         }
-        it.drained_at = self.now;
+        state.drained_at = self.now;
         self.read(link);
         self.settle();
     }
@@ -160,13 +160,13 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// A cell arrives on a link.
     pub fn send(&mut self, link: usize, circ_id: CircId, command: Command, body: &S::Body) {
-        let Some(it) = self.links.get_mut(link) else { return };
-        let Some(conn) = it.conn else { return };
+        let Some(state) = self.links.get_mut(link) else { return };
+        let Some(conn) = state.conn else { return };
         if is_relay_cell(command) {
-            *it.unreported_by_relay.entry(circ_id).or_default() += 1;
+            *state.unreported_by_relay.entry(circ_id).or_default() += 1;
         } else if command != Command::PADDING {
             // The ID may now name a new circuit, so later reports do not concern the previous one.
-            it.unreported_by_peer.remove(&circ_id);
+            state.unreported_by_peer.remove(&circ_id);
         }
         let _ = self.relay.handle_cell(self.now, conn, circ_id, command, body);
         self.settle();
@@ -179,9 +179,9 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
 
     /// The peer of a link forgets a circuit.
     pub(super) fn forget_circuit(&mut self, link: usize, circ_id: CircId) {
-        if let Some(it) = self.links.get_mut(link) {
-            it.clients.remove(&circ_id);
-            it.hops.remove(&circ_id);
+        if let Some(state) = self.links.get_mut(link) {
+            state.clients.remove(&circ_id);
+            state.hops.remove(&circ_id);
         }
     }
 
@@ -295,12 +295,12 @@ impl<S: StageModel, R: Rng> Stage<S, R> {
             if count == 0 {
                 return;
             }
-            let it = &mut self.links[link];
-            if it.pace.is_some() {
-                if it.buffered_cells == 0 {
-                    it.drained_at = self.now;
+            let state = &mut self.links[link];
+            if state.pace.is_some() {
+                if state.buffered_cells == 0 {
+                    state.drained_at = self.now;
                 }
-                it.buffered_cells += u32::try_from(count).unwrap_or(u32::MAX);
+                state.buffered_cells += u32::try_from(count).unwrap_or(u32::MAX);
             }
             cells[..count].iter().for_each(|cell| self.receive(link, cell));
         }

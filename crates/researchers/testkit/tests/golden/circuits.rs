@@ -161,7 +161,9 @@ fn forwarded_cells_pass_the_measurers_check() {
         let mut check = |body: &[u8]| compare(&mut content, &mut forward, 1, index, body);
         assert_eq!(check(arrived[place]), Ok(()), "cell {index}");
         assert_eq!(check(sent[place]), Err(Mismatch::NotDecrypted));
-        for (other, found) in places.iter().copied().enumerate().filter(|(it, _)| *it != place) {
+        for (other, found) in
+            places.iter().copied().enumerate().filter(|(other, _)| *other != place)
+        {
             assert_eq!(check(arrived[other]), Err(Mismatch::Displaced { found }));
         }
         let mut altered = arrived[place].to_vec();

@@ -305,7 +305,7 @@ fn certificates_of_two_relays_do_not_mix() {
     let claimed = identity_landing().ids();
     let error = receive(relay(), &cells).map(|_| ());
     assert!(
-        matches!(error, Err(ChannelError::NotProven { claimed: it, .. }) if it == claimed),
+        matches!(error, Err(ChannelError::NotProven { claimed: named, .. }) if named == claimed),
         "{error:?}"
     );
 }

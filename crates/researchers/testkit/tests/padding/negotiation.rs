@@ -22,7 +22,12 @@ fn a_client_can_stop_the_routers_padding_and_start_it_again() {
     world.negotiate(client, true, 0, 0);
     let (least, most) = range_ms(&mut world, client);
     assert!((1500..2200).contains(&least) && (9400..9500).contains(&most), "{least}, {most}");
-    assert!(world.records[client].received.iter().all(|(_, it)| *it != Command::PADDING_NEGOTIATE));
+    assert!(
+        world.records[client]
+            .received
+            .iter()
+            .all(|(_, command)| *command != Command::PADDING_NEGOTIATE)
+    );
 }
 
 #[test]

@@ -296,17 +296,17 @@ enum Step {
 fn any_step() -> impl Strategy<Value = Step> {
     let stream = || 1u16..6;
     prop_oneof![
-        1 => (stream(), any::<bool>()).prop_map(|(it, named)| Step::Begin(it, named)),
+        1 => (stream(), any::<bool>()).prop_map(|(stream, named)| Step::Begin(stream, named)),
         1 => stream().prop_map(Step::Directory),
         1 => stream().prop_map(Step::Resolve),
-        4 => (stream(), 0..=MAX_DATA_LEN).prop_map(|(it, len)| Step::Data(it, len)),
+        4 => (stream(), 0..=MAX_DATA_LEN).prop_map(|(stream, len)| Step::Data(stream, len)),
         1 => stream().prop_map(Step::End),
         1 => stream().prop_map(Step::Sendme),
         1 => Just(Step::Acknowledge),
         3 => any::<usize>().prop_map(Step::Connect),
         1 => any::<usize>().prop_map(Step::Lose),
-        4 => (any::<usize>(), 1usize..200_000).prop_map(|(it, len)| Step::Feed(it, len)),
-        1 => (any::<usize>(), any::<bool>()).prop_map(|(it, reads)| Step::Read(it, reads)),
+        4 => (any::<usize>(), 1usize..200_000).prop_map(|(place, len)| Step::Feed(place, len)),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(place, reads)| Step::Read(place, reads)),
         2 => any::<u8>().prop_map(Step::DnsAnswer),
         1 => any::<bool>().prop_map(Step::Link),
         1 => (0usize..100_000).prop_map(Step::ReadLink),

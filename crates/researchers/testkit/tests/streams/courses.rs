@@ -154,7 +154,7 @@ fn closing_a_circuit_closes_its_streams() {
         let (idle, slow) = (world.open(5), world.open(6));
         world.begin(7, "a.b", 80);
         world.begin(8, "192.0.2.2", 80);
-        let dialled = world.destinations.iter().find(|(_, it)| !it.is_connected);
+        let dialled = world.destinations.iter().find(|(_, destination)| !destination.is_connected);
         let dialled = *dialled.expect("one").0;
         world.send(RelayCommand::RESOLVE, 9, b"a.b");
         world.destination(slow).reads = false;

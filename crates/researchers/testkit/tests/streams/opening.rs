@@ -74,7 +74,7 @@ fn a_clients_flags_select_the_address_family() {
     ] {
         let mut world = World::exit();
         world.begin_with(5, "a.b", 80, BeginFlags(flags));
-        world.answer(DnsAnswer::Addresses(answer.iter().map(|it| ip(it)).collect()));
+        world.answer(DnsAnswer::Addresses(answer.iter().map(|address| ip(address)).collect()));
         match to {
             Some(to) => {
                 let conn = world.dialled();
@@ -246,7 +246,7 @@ fn resolve(world: &mut World, name: &[u8], answer: Option<DnsAnswer>) -> Vec<(St
     assert_eq!((message.command, message.stream_id), (RelayCommand::RESOLVED, 9));
     assert_eq!(world.router.open_streams(), 0);
     let answers = Resolved::parse(&message.data).expect("readable");
-    answers.iter().map(|(it, ttl)| (format!("{it:?}"), *ttl)).collect()
+    answers.iter().map(|(answer, ttl)| (format!("{answer:?}"), *ttl)).collect()
 }
 
 #[test]

@@ -40,11 +40,12 @@ impl WeightsFile {
         };
         let known = read(path)?;
         let bad = |problem: String| Error::malformed(path, problem);
-        let weight = |it: &crate::network::Relay| match known.get(&it.site.name) {
-            None => Err(bad(format!("it has no weight for relay {:?}", it.site.name))),
-            Some(weight) if *weight > u64::from(u32::MAX) => {
-                Err(bad(format!("a weight of {weight} for relay {:?} is no weight", it.site.name)))
-            }
+        let weight = |relay: &crate::network::Relay| match known.get(&relay.site.name) {
+            None => Err(bad(format!("it has no weight for relay {:?}", relay.site.name))),
+            Some(weight) if *weight > u64::from(u32::MAX) => Err(bad(format!(
+                "a weight of {weight} for relay {:?} is no weight",
+                relay.site.name
+            ))),
             Some(weight) => Ok(*weight),
         };
         network.relays.iter().map(weight).collect()
@@ -56,7 +57,9 @@ fn read(path: &PathBuf) -> Result<BTreeMap<String, u64>, Error> {
         let text = crate::error::read(path)?;
         let rows = csv::Reader::from_reader(text.as_bytes()).into_deserialize();
         let rows = rows.map(|row| row.map(|Row { relay, weight }| (relay, weight)));
-        return rows.collect::<Result<_, csv::Error>>().map_err(|it| Error::malformed(path, it));
+        return rows
+            .collect::<Result<_, csv::Error>>()
+            .map_err(|error| Error::malformed(path, error));
     }
     let all = shadow::weights(path)?;
     Ok(all.into_iter().map(|(name, (_, weight))| (name, weight)).collect())

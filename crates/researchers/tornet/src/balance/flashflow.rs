@@ -65,7 +65,8 @@ impl Balancer for FlashFlow {
             team: std::iter::once(coordinator).chain(members).collect(),
             ..Guests::default()
         };
-        let hosts: Vec<_> = (0..guests.team.len()).map(|it| guests.member(network, it)).collect();
+        let hosts: Vec<_> =
+            (0..guests.team.len()).map(|number| guests.member(network, number)).collect();
         let rtts = round_trips(network, &guests.team[1..])?;
         let jobs = network.relays.iter().zip(rtts).enumerate().map(|(place, (relay, rtts))| Job {
             target: id(place),
@@ -94,13 +95,14 @@ impl Balancer for FlashFlow {
 impl FlashFlow {
     fn conclude(&self, network: &Network, team: &Team, simulated_s: f64) -> Weighing {
         let records = team.records();
-        let estimate =
-            |it: &Option<Record>| it.as_ref().and_then(Record::capacity).map(Rate::as_bit_per_s);
+        let estimate = |record: &Option<Record>| {
+            record.as_ref().and_then(Record::capacity).map(Rate::as_bit_per_s)
+        };
         let estimates: Vec<Option<u64>> = records.iter().map(estimate).collect();
         let weight = |(relay, estimate): (&crate::network::Relay, &Option<u64>)| {
             estimate.map_or(relay.weight, kilobytes)
         };
-        let is_bound = |it: &&Record| matches!(it.verdict(), Verdict::LowerBound(_));
+        let is_bound = |record: &&Record| matches!(record.verdict(), Verdict::LowerBound(_));
         let inconclusive = records.iter().flatten().filter(is_bound).count();
         let mut notes = vec![format!(
             "{} rounds of {} s for {} relays; {inconclusive} estimates are lower bounds.",
@@ -141,7 +143,10 @@ fn round_trips(network: &Network, from: &[Site]) -> Result<Vec<Vec<Duration>>, E
     let paths = HostPaths::new(network, &sites)?;
     let (relays, from) = paths.place_of().split_at(network.relays.len());
     let latency = |from: u16, to: u16| paths.between(from, to).latency;
-    let rtts =
-        |relay: &u16| from.iter().map(|it| latency(*it, *relay) + latency(*relay, *it)).collect();
+    let rtts = |relay: &u16| {
+        from.iter()
+            .map(|measurer| latency(*measurer, *relay) + latency(*relay, *measurer))
+            .collect()
+    };
     Ok(relays.iter().map(rtts).collect())
 }

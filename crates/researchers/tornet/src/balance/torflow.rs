@@ -61,8 +61,8 @@ pub struct Scanned {
 )]
 pub fn scale_as_torflow(relays: &[Scanned], cap: f64) -> Vec<Option<u64>> {
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-    let rates = |it: &Scanned| {
-        let all = &it.downloads_byte_per_s;
+    let rates = |relay: &Scanned| {
+        let all = &relay.downloads_byte_per_s;
         let usual = (!all.is_empty()).then(|| mean(all))?;
         let upper: Vec<f64> = all.iter().copied().filter(|rate| *rate >= usual).collect();
         // The mean of equal numbers may be slightly more than each.
@@ -77,7 +77,7 @@ pub fn scale_as_torflow(relays: &[Scanned], cap: f64) -> Vec<Option<u64>> {
     };
     let scaled: Vec<Option<f64>> = relays.iter().zip(&rates).map(scaled).collect();
     let most = scaled.iter().flatten().sum::<f64>() * cap;
-    scaled.into_iter().map(|it| Some((two_digits(it?.min(most)) as u64).max(1))).collect()
+    scaled.into_iter().map(|weight| Some((two_digits(weight?.min(most)) as u64).max(1))).collect()
 }
 
 fn two_digits(number: f64) -> f64 {
@@ -114,18 +114,18 @@ impl Balancer for TorFlow {
             .relays
             .iter()
             .zip(&outcome.figures)
-            .map(|(it, seen)| observed(it, seen))
+            .map(|(relay, seen)| observed(relay, seen))
             .collect();
         let scanned = with_downloads(scanned, &probes, &outcome.records);
         let (cap, of_relays) = CAP;
         let cap = (cap * of_relays / network.relays.len() as f64).clamp(cap, 1.0);
         let scaled = scale_as_torflow(&scanned, cap);
-        let not_measured = scaled.iter().filter(|it| it.is_none()).count();
+        let not_measured = scaled.iter().filter(|weight| weight.is_none()).count();
         let done = outcome
             .records
             .iter()
             .filter(|record| record.probe.is_some() && record.ending != Ending::UnderWay);
-        let complete = done.clone().filter(|it| it.ending == Ending::Complete).count();
+        let complete = done.clone().filter(|record| record.ending == Ending::Complete).count();
         Ok(Weighing {
             balancer: self.name().into(),
             weights: scaled
@@ -177,11 +177,18 @@ impl TorFlow {
 /// the heaviest ten.
 fn helper(network: &Network, place: usize, rng: &mut SplitMix64) -> Option<usize> {
     let relay = &network.relays[place];
-    let may = |(other, it): &(usize, &Relay)| *other != place && it.is_exit != relay.is_exit;
-    let mut others: Vec<(usize, &Relay)> =
-        network.relays.iter().enumerate().filter(may).filter(|(_, it)| it.weight > 0).collect();
-    others.sort_by_key(|(_, it)| std::cmp::Reverse(it.weight));
-    let twice = others.iter().filter(|(_, it)| it.weight >= 2 * relay.weight).count();
+    let may = |(other, candidate): &(usize, &Relay)| {
+        *other != place && candidate.is_exit != relay.is_exit
+    };
+    let mut others: Vec<(usize, &Relay)> = network
+        .relays
+        .iter()
+        .enumerate()
+        .filter(may)
+        .filter(|(_, candidate)| candidate.weight > 0)
+        .collect();
+    others.sort_by_key(|(_, candidate)| std::cmp::Reverse(candidate.weight));
+    let twice = others.iter().filter(|(_, candidate)| candidate.weight >= 2 * relay.weight).count();
     let among = if twice > 0 { twice } else { others.len().min(10) };
     let chosen = usize::try_from(rng.below(among.max(1) as u64)).ok()?;
     others.get(chosen).map(|(other, _)| *other)
@@ -191,7 +198,7 @@ fn helper(network: &Network, place: usize, rng: &mut SplitMix64) -> Option<usize
 #[expect(clippy::cast_precision_loss, reason = "bytes are far below 2⁵³")]
 fn observed(relay: &Relay, figures: &HostFigures) -> Scanned {
     let windows = figures.sent_bytes.windows(OBSERVED_S);
-    let best = windows.map(|it| it.iter().sum::<u64>()).max().unwrap_or(0) as f64;
+    let best = windows.map(|window| window.iter().sum::<u64>()).max().unwrap_or(0) as f64;
     let limit = relay.limit.map_or(f64::INFINITY, |limit| limit.as_byte_per_s() as f64);
     Scanned {
         observed_byte_per_s: (best / OBSERVED_S as f64).min(limit),

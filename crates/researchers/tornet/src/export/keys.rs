@@ -52,7 +52,7 @@ fn make_one(relay: &Relay, folder: &Path, programs: &Programs) -> Result<Keys, E
     run(list, folder)?;
     let path = folder.join("fingerprint");
     let text = read(&path)?;
-    let digest = text.split_whitespace().nth(1).filter(|it| it.len() == 40);
+    let digest = text.split_whitespace().nth(1).filter(|digest| digest.len() == 40);
     let fingerprint = digest.ok_or_else(|| Error::malformed(&path, "no fingerprint"))?.to_owned();
     // It records when tor ran here: long after the year 2000, in which Shadow begins.
     let state = folder.join("state");

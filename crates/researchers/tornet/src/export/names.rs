@@ -12,8 +12,10 @@ const HOSTNAME_MAX: usize = 63;
 pub(super) fn make_legal(network: &mut Network) {
     let mut taken = BTreeSet::new();
     let mut rename = |site: &mut Site, most: usize| {
-        let is_right = |it: &char| {
-            it.is_ascii_lowercase() || it.is_ascii_digit() || (*it == '-' && most > NICKNAME_MAX)
+        let is_right = |character: &char| {
+            character.is_ascii_lowercase()
+                || character.is_ascii_digit()
+                || (*character == '-' && most > NICKNAME_MAX)
         };
         let small = site.name.to_ascii_lowercase();
         let stem: String = small.chars().filter(is_right).collect();
@@ -99,7 +101,7 @@ mod tests {
                 let is_relay = number < relays.len();
                 prop_assert!(!name.is_empty() && !name.starts_with('-'), "{}", name);
                 prop_assert!(name.len() <= if is_relay { 19 } else { 63 }, "{}", name);
-                let is_right = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || (it == '-' && !is_relay);
+                let is_right = |character: char| character.is_ascii_lowercase() || character.is_ascii_digit() || (character == '-' && !is_relay);
                 prop_assert!(name.chars().all(is_right), "{}", name);
             }
         }

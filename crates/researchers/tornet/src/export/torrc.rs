@@ -101,11 +101,17 @@ fn common(plan: &Plan<'_>) -> String {
 fn schedulers(choices: &Choices) -> String {
     match choices.scheduler.scheduler {
         AnyScheduler::Vanilla(_) => "Schedulers Vanilla\n".into(),
-        AnyScheduler::KistLite(it) => {
-            format!("Schedulers KISTLite\nKISTSchedRunInterval {} msec\n", it.interval.as_millis())
+        AnyScheduler::KistLite(scheduler) => {
+            format!(
+                "Schedulers KISTLite\nKISTSchedRunInterval {} msec\n",
+                scheduler.interval.as_millis()
+            )
         }
-        AnyScheduler::Kist(it) => {
-            format!("Schedulers KIST\nKISTSchedRunInterval {} msec\n", it.interval.as_millis())
+        AnyScheduler::Kist(scheduler) => {
+            format!(
+                "Schedulers KIST\nKISTSchedRunInterval {} msec\n",
+                scheduler.interval.as_millis()
+            )
         }
     }
 }
@@ -123,8 +129,8 @@ fn authority(plan: &Plan<'_>) -> String {
          V3BandwidthsFile ../../bwauthority/v3bw\nConsensusParams cc_alg={vegas}\n\
          TestingDirAuthVoteGuard {}\nTestingDirAuthVoteGuardIsStrict 1\n\
          TestingDirAuthVoteExit {}\nTestingDirAuthVoteExitIsStrict 1\n",
-        voted(&|it| it.is_guard),
-        voted(&|it| it.is_exit),
+        voted(&|relay| relay.is_guard),
+        voted(&|relay| relay.is_exit),
     )
 }
 

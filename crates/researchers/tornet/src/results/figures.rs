@@ -101,7 +101,7 @@ impl Summary {
         let relays = &outcome.figures[..network.relays.len()];
         let sum =
             |what: &dyn Fn(&HostFigures) -> u64| outcome.figures.iter().map(what).sum::<u64>();
-        let cell_hops = sum(&|it| it.cells);
+        let cell_hops = sum(&|host| host.cells);
         let from = plan.warm_up_s as usize;
         let sent_bytes: u64 =
             relays.iter().flat_map(|relay| relay.sent_bytes.iter().skip(from)).sum();
@@ -113,7 +113,7 @@ impl Summary {
         let mean_ms = |of: fn(&HostFigures) -> f64| {
             relays.iter().map(of).sum::<f64>() * 1e3 / relayed.max(1) as f64
         };
-        let is_over = |it: &&Record| it.size.is_none() && it.ending != Ending::UnderWay;
+        let is_over = |record: &&Record| record.size.is_none() && record.ending != Ending::UnderWay;
         let models = outcome.records.iter().filter(is_over);
         Self {
             wall_s,
@@ -124,19 +124,20 @@ impl Summary {
             seed: plan.seed,
             cell_hops,
             ns_per_cell_hop: wall_s * 1e9 / cell_hops.max(1) as f64,
-            events: sum(&|it| it.events),
+            events: sum(&|host| host.events),
             relays: network.relays.len(),
             clients: network.clients.len(),
             servers: network.servers.len(),
             relays_sent_gbit_per_s: sent * 1e-9,
-            goodput_gbit_per_s: sum(&|it| it.received_bytes) as f64 * 8e-9 / outcome.simulated_s,
+            goodput_gbit_per_s: sum(&|host| host.received_bytes) as f64 * 8e-9
+                / outcome.simulated_s,
             utilisation: sent / could.max(1.0),
             model_streams: models.clone().count(),
             model_streams_complete: models.filter(|model| model.ending == Ending::Complete).count(),
-            queue_ms: mean_ms(|it| it.waited_cell_s),
-            kernel_queue_ms: mean_ms(|it| it.kernel_waited_cell_s),
-            lost_flights: sum(&|it| it.lost_flights + it.dropped_flights),
-            dropped_flights: sum(&|it| it.dropped_flights),
+            queue_ms: mean_ms(|host| host.waited_cell_s),
+            kernel_queue_ms: mean_ms(|host| host.kernel_waited_cell_s),
+            lost_flights: sum(&|host| host.lost_flights + host.dropped_flights),
+            dropped_flights: sum(&|host| host.dropped_flights),
             network_weight_error: network.weight_error().unwrap_or(f64::NAN),
             downloads: downloads(network, outcome),
             fingerprint,
@@ -146,12 +147,14 @@ impl Summary {
 
 fn downloads(network: &Network, outcome: &Outcome) -> Vec<SizeFigures> {
     let count = |bytes: u32, ending: Ending| {
-        let asked = |it: &&Record| it.ending == ending && asked_bytes(network, it) == Some(bytes);
+        let asked = |record: &&Record| {
+            record.ending == ending && asked_bytes(network, record) == Some(bytes)
+        };
         outcome.records.iter().filter(asked).count()
     };
     let figures = |size: Transfers| {
         let last = size.last_byte();
-        let finite = |it: Option<f64>| it.filter(|it| it.is_finite());
+        let finite = |time: Option<f64>| time.filter(|time| time.is_finite());
         SizeFigures {
             bytes: size.bytes,
             complete: size.last_byte_s.len(),

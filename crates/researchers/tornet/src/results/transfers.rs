@@ -46,7 +46,7 @@ impl Transfers {
     /// The number of downloads that did not complete.
     #[must_use]
     pub fn failed(&self) -> usize {
-        self.unfinished.iter().filter(|it| it.has_failed()).count()
+        self.unfinished.iter().filter(|download| download.has_failed()).count()
     }
 
     /// The number of downloads running at the end.
@@ -58,9 +58,9 @@ impl Transfers {
     /// Times to the first byte, of all downloads that began.
     #[must_use]
     pub fn first_byte(&self) -> Waits {
-        let unfinished = self.unfinished.iter().filter_map(|it| it.first_byte_s);
+        let unfinished = self.unfinished.iter().filter_map(|download| download.first_byte_s);
         let over = self.first_byte_s.iter().copied().chain(unfinished);
-        self.waits(over.collect(), |it| it.first_byte_s.is_none())
+        self.waits(over.collect(), |download| download.first_byte_s.is_none())
     }
 
     /// Times to the last byte, of all downloads that began.
@@ -71,8 +71,8 @@ impl Transfers {
 
     fn waits(&self, mut over: Vec<f64>, does_wait: impl Fn(&Unfinished) -> bool) -> Waits {
         let mut longer_than = Vec::new();
-        for it in self.unfinished.iter().filter(|it| does_wait(it)) {
-            match it.under_way_s {
+        for download in self.unfinished.iter().filter(|download| does_wait(download)) {
+            match download.under_way_s {
                 Some(so_far) => longer_than.push(so_far),
                 None => over.push(f64::INFINITY),
             }
@@ -84,7 +84,7 @@ impl Transfers {
     fn add_client(&mut self, records: &[&Record], end_s: f64) {
         let (mut over, mut failed) = (0, 0);
         for record in records {
-            let first_byte_s = record.first_byte.map(|it| it.as_secs_f64());
+            let first_byte_s = record.first_byte.map(|time| time.as_secs_f64());
             let under_way_s = match (record.ending, first_byte_s, record.last_byte) {
                 (Ending::Complete, Some(first), Some(last)) => {
                     self.first_byte_s.push(first);

@@ -43,9 +43,9 @@ impl Waits {
     /// The union of several sets.
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut over_s, mut longer_than_s) = (Vec::new(), Vec::new());
-        for mut it in all {
-            over_s.append(&mut it.over_s);
-            longer_than_s.append(&mut it.longer_than_s);
+        for mut waits in all {
+            over_s.append(&mut waits.over_s);
+            longer_than_s.append(&mut waits.longer_than_s);
         }
         Self::new(over_s, longer_than_s)
     }
@@ -59,9 +59,9 @@ impl Waits {
         let mut longer = self.longer_than_s.iter().peekable();
         let mut share_longer = 1.0;
         let mut points = Vec::new();
-        for same in self.over_s.chunk_by(|a, b| a == b).filter(|it| it[0].is_finite()) {
+        for same in self.over_s.chunk_by(|a, b| a == b).filter(|same| same[0].is_finite()) {
             // A censored duration of the same length might have been longer.
-            while longer.next_if(|it| **it < same[0]).is_some() {
+            while longer.next_if(|duration| **duration < same[0]).is_some() {
                 left -= 1;
             }
             share_longer *= 1.0 - same.len() as f64 / left as f64;
@@ -87,7 +87,7 @@ impl Waits {
             return Some(*time);
         }
         let is_all = self.never(distribution.last()) > 1.0 - reached - ROUNDING;
-        let next = distribution.get(place + 1).map(|it| it.0);
+        let next = distribution.get(place + 1).map(|point| point.0);
         let next = next.or_else(|| is_all.then_some(f64::INFINITY));
         next.map(|next| f64::midpoint(*time, next))
     }
@@ -131,8 +131,9 @@ impl Waits {
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     fn never(&self, last: Option<&(f64, f64)>) -> f64 {
         let (time, reached) = last.copied().unwrap_or_default();
-        let fail = self.over_s.len() - self.over_s.partition_point(|it| it.is_finite());
-        let open = self.longer_than_s.len() - self.longer_than_s.partition_point(|it| *it < time);
+        let fail = self.over_s.len() - self.over_s.partition_point(|duration| duration.is_finite());
+        let open = self.longer_than_s.len()
+            - self.longer_than_s.partition_point(|duration| *duration < time);
         if fail == 0 { 0.0 } else { (1.0 - reached) * fail as f64 / (fail + open) as f64 }
     }
 }
@@ -231,12 +232,16 @@ mod tests {
         let of = |n: u32| (f64::from(n) / 1000.0, f64::from(n * 1361 % 3000) / 300.0 + 1.0);
         let all: Vec<(f64, f64)> = (0..3000).map(of).collect();
         for end in [4.0, 6.0, 7.5, 9.0] {
-            let is_over = |it: &&(f64, f64)| it.0 + it.1 <= end;
-            let over: Vec<f64> = all.iter().filter(is_over).map(|it| it.1).collect();
-            let open = all.iter().filter(|it| !is_over(it)).map(|it| end - it.0).collect();
+            let is_over = |download: &&(f64, f64)| download.0 + download.1 <= end;
+            let over: Vec<f64> = all.iter().filter(is_over).map(|download| download.1).collect();
+            let open = all
+                .iter()
+                .filter(|download| !is_over(download))
+                .map(|download| end - download.0)
+                .collect();
             let waits = Waits::new(over.clone(), open);
             // Those that only the first few downloads could determine are omitted.
-            let shares = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
+            let shares = waits.distribution().into_iter().filter(|point| point.0 < end - 0.5);
             for (time, share) in shares.step_by(50) {
                 let truth = (time - 1.0) / 10.0;
                 assert!((share - truth).abs() < 0.02, "{share}, not {truth}, at {time} s of {end}");

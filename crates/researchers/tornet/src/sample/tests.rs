@@ -16,7 +16,8 @@ fn relay(number: u32, is_guard: bool, is_exit: bool) -> KnownRelay {
 
 /// A thousand of each kind, except exits that are not guards: two hundred.
 fn whole_network() -> Vec<KnownRelay> {
-    let kind = |count, is_guard, is_exit| (0..count).map(move |it| relay(it, is_guard, is_exit));
+    let kind =
+        |count, is_guard, is_exit| (0..count).map(move |number| relay(number, is_guard, is_exit));
     kind(1000, true, true)
         .chain(kind(200, false, true))
         .chain(kind(1000, true, false))
@@ -63,21 +64,22 @@ fn a_seed_determines_the_sample() {
 #[test]
 fn unknown_values_are_guessed_and_counted() {
     let mut all = whole_network();
-    for it in all.iter_mut().filter(|it| it.is_exit) {
-        (it.country, it.observed) = (None, None);
+    for relay in all.iter_mut().filter(|relay| relay.is_exit) {
+        (relay.country, relay.observed) = (None, None);
     }
     let drawn = sample(&all, &wanted(0.1, 1)).expect("it works");
     assert_eq!((drawn.guessed_countries, drawn.guessed_rates), (120, 120));
     // The ratio of the others: 2,000 bytes per second per weight, and at least the minimum.
-    for it in &drawn.network.relays {
-        let expected = Rate::from_byte_per_s(2000 * it.weight).max(LEAST_RATE);
-        assert_eq!(it.site.up, expected, "{it:?}");
+    for relay in &drawn.network.relays {
+        let expected = Rate::from_byte_per_s(2000 * relay.weight).max(LEAST_RATE);
+        assert_eq!(relay.site.up, expected, "{relay:?}");
     }
 }
 
 #[test]
 fn networks_without_exits_or_too_few_relays_are_refused() {
-    let without: Vec<KnownRelay> = whole_network().into_iter().filter(|it| !it.is_exit).collect();
+    let without: Vec<KnownRelay> =
+        whole_network().into_iter().filter(|relay| !relay.is_exit).collect();
     let error = sample(&without, &wanted(0.1, 1)).expect_err("no exit").to_string();
     assert!(error.contains("lets streams out"), "{error}");
     let two = [relay(1, true, true), relay(2, true, false)];
@@ -126,7 +128,7 @@ fn extreme_descriptors_still_make_a_valid_scenario() {
 #[test]
 fn a_consensus_without_weights_is_refused_with_that_reason() {
     let all: Vec<KnownRelay> =
-        whole_network().into_iter().map(|it| KnownRelay { weight: 0, ..it }).collect();
+        whole_network().into_iter().map(|relay| KnownRelay { weight: 0, ..relay }).collect();
     let error = sample(&all, &wanted(0.1, 1)).expect_err("nothing to draw by").to_string();
     assert!(error.contains("all 3200 relays of the consensus have a weight of 0"), "{error}");
 }

@@ -95,10 +95,10 @@ fn are_same(one: &Users, other: &Users) -> bool {
 }
 
 fn fetch_table(fetch: &Fetch) -> FetchTable {
-    let size = |it: &sim::world::Size| SizeTable {
-        weight: it.weight,
-        bytes: it.bytes,
-        timeout_s: it.timeout.map(|timeout| timeout.as_secs_f64()),
+    let size = |size: &sim::world::Size| SizeTable {
+        weight: size.weight,
+        bytes: size.bytes,
+        timeout_s: size.timeout.map(|timeout| timeout.as_secs_f64()),
     };
     let every_s = match fetch.pauses[..] {
         [only] => Pauses::One(only.as_secs_f64()),

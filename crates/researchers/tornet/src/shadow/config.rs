@@ -105,7 +105,7 @@ impl GraphFile {
     fn find(&self, folder: &Path) -> PathBuf {
         let named = folder.join(&self.path);
         let in_conf = self.path.file_name().map(|name| folder.join("conf").join(name));
-        in_conf.filter(|it| !named.is_file() && it.is_file()).unwrap_or(named)
+        in_conf.filter(|path| !named.is_file() && path.is_file()).unwrap_or(named)
     }
 }
 
@@ -222,16 +222,16 @@ fn split(line: &str) -> Vec<String> {
     let mut word: Option<String> = None;
     let mut quote = None;
     let mut characters = line.chars();
-    while let Some(it) = characters.next() {
-        match (it, quote) {
+    while let Some(character) = characters.next() {
+        match (character, quote) {
             ('\\', None | Some('"')) => word.get_or_insert_default().extend(characters.next()),
-            (_, Some(mark)) if it == mark => quote = None,
+            (_, Some(mark)) if character == mark => quote = None,
             ('"' | '\'', None) => {
-                quote = Some(it);
+                quote = Some(character);
                 word.get_or_insert_default();
             }
-            (_, None) if it.is_whitespace() => words.extend(word.take()),
-            (it, _) => word.get_or_insert_default().push(it),
+            (_, None) if character.is_whitespace() => words.extend(word.take()),
+            (character, _) => word.get_or_insert_default().push(character),
         }
     }
     words.extend(word);
@@ -249,7 +249,7 @@ impl Host {
 
     /// The process that runs this program, if one does.
     pub(super) fn runs(&self, program: &str) -> Result<Option<&Process>, String> {
-        let is_it = |it: &&Process| it.path.rsplit('/').next() == Some(program);
+        let is_it = |process: &&Process| process.path.rsplit('/').next() == Some(program);
         let found = self.processes.iter().find(is_it);
         let count: u64 =
             self.processes.iter().filter(is_it).map(|process| u64::from(process.quantity)).sum();
@@ -258,7 +258,7 @@ impl Host {
                 "{count} processes of {program} at one host are not simulated: use several hosts"
             ));
         }
-        Ok(found.filter(|it| it.quantity > 0))
+        Ok(found.filter(|process| process.quantity > 0))
     }
 
     /// Its location and its rates: its own, or those of its map node.
@@ -276,8 +276,12 @@ impl Host {
             // With a map, the country is not needed.
             country: country.map_or_else(|| UNKNOWN.to_owned(), Clone::clone),
             node,
-            up: rate_of(&self.bandwidth_up, there.and_then(|it| it.up), "bandwidth_up")?,
-            down: rate_of(&self.bandwidth_down, there.and_then(|it| it.down), "bandwidth_down")?,
+            up: rate_of(&self.bandwidth_up, there.and_then(|node| node.up), "bandwidth_up")?,
+            down: rate_of(
+                &self.bandwidth_down,
+                there.and_then(|node| node.down),
+                "bandwidth_down",
+            )?,
         })
     }
 }

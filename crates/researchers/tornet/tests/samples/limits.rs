@@ -46,7 +46,7 @@ fn limit_by_tor(defaults: &str, own: &str, arguments: &[&str]) -> Option<u64> {
     value("RelayBandwidthRate")
         .filter(|value| *value > 0)
         .or(value("BandwidthRate"))
-        .filter(|it| *it != 1 << 30)
+        .filter(|value| *value != 1 << 30)
 }
 
 #[test]

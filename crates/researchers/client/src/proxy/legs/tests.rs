@@ -155,13 +155,15 @@ fn a_strategy_is_informed_once_of_each_legs_outcome() {
     proxy.handle_leg_lost(now, number, 2, &Loss::Silent);
     let so_far = vec![(first, true), (second, false)];
     assert_eq!(*outcomes.lock().expect("no panic"), so_far);
-    assert!(legs.values().all(|leg| *leg == third || so_far.iter().any(|it| it.0 == *leg)));
+    assert!(
+        legs.values().all(|leg| *leg == third || so_far.iter().any(|outcome| outcome.0 == *leg))
+    );
     // Their replacements are given up together, and later reports change nothing.
     let left: Vec<_> =
         proxy.pool.get(number).expect("it is there").legs.clone().into_iter().collect();
     assert_eq!(left.len(), 3);
     let given_up = proxy.pool.get_mut(number).expect("it is there").take_failing();
-    assert_eq!(given_up, left.iter().map(|it| it.1).collect::<Vec<_>>());
+    assert_eq!(given_up, left.iter().map(|leg| leg.1).collect::<Vec<_>>());
     proxy.handle_leg_built(now, number, left[0].0, Duration::from_millis(100));
     proxy.handle_leg_lost(now, number, left[1].0, &closed);
     assert_eq!(outcomes.lock().expect("no panic").len(), 2);
@@ -193,7 +195,7 @@ fn spare_sets_are_built_again_after_all_have_failed() {
     let later = proxy.pool.numbers();
     assert_eq!(later.len(), first.len());
     assert!(later.iter().all(|number| !first.contains(number)), "{later:?}, and {first:?} failed");
-    let is_whole = |it: &_| proxy.pool.get(*it).is_some_and(|set| set.legs.len() == 3);
+    let is_whole = |number: &_| proxy.pool.get(*number).is_some_and(|set| set.legs.len() == 3);
     assert!(later.iter().all(is_whole) && !links.is_empty());
 }
 
@@ -240,5 +242,5 @@ fn streams_that_wait_for_a_set_begin_in_order_of_request() {
     proxy.handle_timeout(now + Duration::from_secs(1));
     let mut begun: Vec<_> = proxy.by_stream.iter().map(|(stream, conn)| (*stream, *conn)).collect();
     begun.sort_unstable();
-    assert_eq!(begun.iter().map(|it| it.1).collect::<Vec<_>>(), conns);
+    assert_eq!(begun.iter().map(|stream| stream.1).collect::<Vec<_>>(), conns);
 }

@@ -188,8 +188,9 @@ impl Greeting {
         if methods.is_empty() {
             return Err(Stop::refused(Vec::new(), "SOCKS 5: no method to authenticate is offered"));
         }
-        let chosen =
-            [USER_AND_PASSWORD, NO_AUTHENTICATION].into_iter().find(|it| methods.contains(it));
+        let chosen = [USER_AND_PASSWORD, NO_AUTHENTICATION]
+            .into_iter()
+            .find(|method| methods.contains(method));
         let Some(method) = chosen else {
             let reason =
                 "SOCKS 5: neither no authentication (0) nor user and password (2) is offered";

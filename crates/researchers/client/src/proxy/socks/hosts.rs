@@ -35,7 +35,7 @@ impl Host {
         // C strings end at the first NUL.
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = std::str::from_utf8(text).ok()?;
-        let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if let Some(address) = parse_address(text) {
             return Some(Self::Address(address));
         }
@@ -112,7 +112,7 @@ impl fmt::Display for Host {
 
 /// An address; IPv6 may be in brackets.
 fn parse_address(text: &str) -> Option<IpAddr> {
-    let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match bracketed {
         Some(inner) => inner.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         None => text.parse().ok(),

@@ -97,7 +97,9 @@ fn messages_received_at_once_get_one_reply_each() {
     assert_eq!(answer, [5, 2, 1, 0]);
     let (step, answer) = talk(&[NO_NAME, b"\x05\x02\x00\x01\xc0\x00\x02\x01\x00\x50"], 1000);
     assert_eq!(answer, [5, 0]);
-    assert!(matches!(step, Step::Refused(it) if it.reply == [5, 7, 0, 1, 0, 0, 0, 0, 0, 0]));
+    assert!(
+        matches!(step, Step::Refused(refusal) if refusal.reply == [5, 7, 0, 1, 0, 0, 0, 0, 0, 0])
+    );
 }
 
 #[test]
@@ -180,7 +182,7 @@ fn each_end_reason_has_its_status() {
         (EndReason::RESOURCE_LIMIT, 1),
         (EndReason(77), 1),
     ] {
-        assert_eq!(Status::of(reason), Status(status), "{reason}");
+        assert_eq!(Status::from_reason(reason), Status(status), "{reason}");
     }
 }
 

@@ -24,7 +24,7 @@ impl Countries {
     fn parse(text: &str) -> Result<Self, String> {
         let mut all = BTreeMap::new();
         let lines =
-            text.lines().enumerate().filter(|(_, it)| !it.is_empty() && !it.starts_with('#'));
+            text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         for (number, line) in lines {
             let mut fields = line.split(',').map(str::trim);
             let mut field = || fields.next().unwrap_or_default();
@@ -32,7 +32,10 @@ impl Countries {
             let number_of = |text: &str| text.parse::<u32>().ok();
             let range = match (number_of(first), number_of(second)) {
                 (Some(first), Some(last)) => Some((first, last, field())),
-                _ => first.parse::<Ipv4Addr>().ok().map(|it| (it.into(), it.into(), second)),
+                _ => first
+                    .parse::<Ipv4Addr>()
+                    .ok()
+                    .map(|address| (address.into(), address.into(), second)),
             };
             match range {
                 Some((_, _, "" | "??")) => {}

@@ -184,11 +184,11 @@ proptest! {
         let count = |figure: fn(&Counts) -> u64| {
             (0..9).map(|path| figure(&fabric.counts(path / 3, path % 3))).sum::<u64>()
         };
-        prop_assert_eq!(count(|it| it.packets), u64::try_from(open.len()).expect("few"));
+        prop_assert_eq!(count(|counts| counts.packets), u64::try_from(open.len()).expect("few"));
         prop_assert_eq!(
-            count(|it| it.packets + it.duplicated),
-            count(|it| it.delivered_packets + it.lost_by_chance + it.dropped_by_queue
-                + it.dropped_by_access + it.blackholed)
+            count(|counts| counts.packets + counts.duplicated),
+            count(|counts| counts.delivered_packets + counts.lost_by_chance + counts.dropped_by_queue
+                + counts.dropped_by_access + counts.blackholed)
         );
     }
 

@@ -67,7 +67,9 @@ impl World {
     /// Removes and returns the received data of a stream.
     pub(crate) fn take_data(&mut self, stream_id: u16) -> Vec<u8> {
         let circuit = self.circuits.get_mut(&CIRCUIT).expect("a circuit");
-        let is_it = |it: &Message| it.command == RelayCommand::DATA && it.stream_id == stream_id;
+        let is_it = |message: &Message| {
+            message.command == RelayCommand::DATA && message.stream_id == stream_id
+        };
         let data = circuit
             .messages
             .iter()

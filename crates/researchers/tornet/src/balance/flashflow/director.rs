@@ -83,7 +83,7 @@ impl Team {
 
     /// Kills the coordinator's process at these times after its first start.
     pub(super) fn killed_after(self, times: &[Duration]) -> Self {
-        let after = |it: &Duration| self.starts_ns.saturating_add(nanos(*it));
+        let after = |time: &Duration| self.starts_ns.saturating_add(nanos(*time));
         let mut kills_ns: Vec<u64> = times.iter().map(after).collect();
         kills_ns.sort_unstable();
         Self { kills_ns: kills_ns.into(), ..self }
@@ -230,7 +230,7 @@ impl Team {
 
     fn stop(&self, measurement: u32, orders: &mut Orders) {
         let all = self.members(measurement).chain([self.coordinator]);
-        orders.extend(all.map(|it| (it, TeamOrder::Stop { measurement })));
+        orders.extend(all.map(|host| (host, TeamOrder::Stop { measurement })));
     }
 
     /// Kills the coordinator's process: its sessions with measurers and its connections to relays close.
@@ -371,7 +371,7 @@ mod tests {
     /// The orders to the measurers of a relay with this expected capacity and these round trips to each of them.
     fn prepared(mbit: f64, rtts_ms: [u64; 3]) -> Vec<(HostId, TeamOrder)> {
         let rate = Rate::from_mbit_per_s;
-        let measurers = MEASURERS.iter().map(|it| (*it, rate(1000.0))).collect();
+        let measurers = MEASURERS.iter().map(|host| (*host, rate(1000.0))).collect();
         let rtts = rtts_ms.map(Duration::from_millis).into();
         let jobs = vec![Job { target: HostId(1), guess: rate(mbit), rtts }];
         let mut team = Team::new(Params::default(), COORDINATOR, measurers, jobs, 0);
@@ -401,8 +401,8 @@ mod tests {
         });
         let prepared: Vec<_> = prepared.collect();
         assert!(prepared.len() >= 2, "{prepared:?}");
-        assert!(prepared.iter().all(|it| (it.2, it.3) == (34, Some(19))), "{prepared:?}");
-        let sockets: u32 = prepared.iter().map(|it| it.1).sum();
+        assert!(prepared.iter().all(|order| (order.2, order.3) == (34, Some(19))), "{prepared:?}");
+        let sockets: u32 = prepared.iter().map(|order| order.1).sum();
         assert!((100..=160).contains(&sockets), "by the farthest: {prepared:?}");
     }
 
@@ -417,7 +417,7 @@ mod tests {
             prepared.collect::<Vec<_>>()
         };
         let slow = sockets(0.3, [20, 100, 200]);
-        assert_eq!(slow.iter().map(|it| it.0).sum::<u32>(), 8, "{slow:?}");
+        assert_eq!(slow.iter().map(|order| order.0).sum::<u32>(), 8, "{slow:?}");
         assert!(sockets(0.3, [1, 1, 1]).iter().all(|socket| socket.1.is_none()));
     }
 }
