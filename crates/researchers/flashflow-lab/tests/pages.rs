@@ -346,7 +346,7 @@ fn dates(line: &str) -> bool {
     };
     let months = ["January", "February", "March", "April", "May", "June", "July", "August"];
     let months = months.iter().chain(&["September", "October", "November", "December"]);
-    let mut months = months.copied();
+    let months = months.copied();
     words.iter().any(|word| is_day(word) || is_hash(word))
         || words.windows(3).any(|of| match *of {
             [day, month, year] => {
@@ -355,7 +355,7 @@ fn dates(line: &str) -> bool {
             _ => false,
         })
         || words.windows(2).any(|of| match *of {
-            [day, month] => is_number(day) && months.any(|name| name == month) && day.len() < 3,
+            [day, month] => is_number(day) && months.clone().any(|name| name == month) && day.len() < 3,
             _ => false,
         })
 }

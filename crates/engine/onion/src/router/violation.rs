@@ -8,7 +8,7 @@ use core::fmt;
 pub enum Violation {
     /// A circuit with ID 0, which means the link itself (tor-spec §5.1.1).
     ZeroCircuitId,
-    /// A circuit on a measurer's link that was not created by CREATE_FAST (`docs/protocol.md`, "Circuits").
+    /// A circuit on a measurer's link that was not created by CREATE_FAST (`docs/protocol.md`, "The measurement").
     NotAMeasurementCircuit,
     /// More circuits than a measurement may have on one link.
     TooManyMeasurementCircuits,
