@@ -235,6 +235,9 @@ impl Period {
             signers: network.signers,
             relays: network.listed(self.consent_at(now.unix_s())),
         }));
+        for router in &network.routers {
+            self.history.see(router.ids.rsa, now.unix_s());
+        }
         let mut relays = {
             let expectations = self.history.expectations(self.config.policy, now.unix_s());
             let consent = self.consent_at(now.unix_s());
@@ -245,7 +248,7 @@ impl Period {
             return self.network_refused(now, Ending::NoRelay(network.source, policy));
         }
         relays.iter_mut().for_each(|relay| self.limit_guess(now, relay));
-        self.take_relays(now, relays);
+        self.take_relays(relays);
         self.network = Some(network);
         self.seed = self.seed.take().or(seed);
         self.group_relays();
@@ -313,7 +316,7 @@ impl Period {
     }
 
     /// Numbers new relays, and updates the data of the others.
-    fn take_relays(&mut self, now: Now, relays: Vec<Relay>) {
+    fn take_relays(&mut self, relays: Vec<Relay>) {
         self.present.clear();
         for relay in relays {
             let id = relay.id();
@@ -328,7 +331,6 @@ impl Period {
                 continue;
             }
             self.relays.push(relay);
-            self.history.see(id, now.unix_s());
             // The results of an earlier process in this period.
             if let Some(record) = self.pasts.get(&id).and_then(|past| past.record.clone()) {
                 self.records.insert(place, record);

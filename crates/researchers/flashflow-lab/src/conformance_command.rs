@@ -21,7 +21,9 @@ use terminal::{Exit, Interrupt, Output};
 /// the protocol's specification (docs/protocol.md). The relay must list the coordinator's public key, and permit 30 measurements
 /// of 10 seconds. Cases carry hardly any traffic. Only relays on loopback or private addresses are tried.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(
+    override_usage = "flashflow-lab conformance --key <FILE> --rsa <ID> --ed25519 <ID> <ADDRESS:PORT>",
+    after_help = "Example:
   flashflow keys --out coordinator.key
   flashflow-lab conformance 127.0.0.1:9001 --key coordinator.key \\
     --rsa 1234567890ABCDEF1234567890ABCDEF12345678 --ed25519 GVUhLpc7eA3cb3ojSCaJbYhVSbLWA0BRj3ZTFFu20Sk
@@ -29,7 +31,8 @@ use terminal::{Exit, Interrupt, Output};
 Identities are in the relay's files `fingerprint` and `fingerprint-ed25519`. In the relay.toml of a flashflow relay, the key is in
 `coordinators`; in the torrc of a patched tor, in FlashFlowCoordinator.
 
-Exit status: 0 the relay conforms; 1 some case differs, or cannot be played; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 the relay conforms; 1 some case differs, or cannot be played; 2 wrong arguments; 130 interrupted."
+)]
 pub(crate) struct ConformanceOptions {
     /// The relay's address.
     #[arg(value_name = "ADDRESS:PORT")]

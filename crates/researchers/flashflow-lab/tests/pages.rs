@@ -355,7 +355,10 @@ fn dates(line: &str) -> bool {
             _ => false,
         })
         || words.windows(2).any(|of| match *of {
-            [day, month] => is_number(day) && months.clone().any(|name| name == month) && day.len() < 3,
+            [day, month] => {
+                day.parse().is_ok_and(|day: u8| (1..=31).contains(&day))
+                    && months.clone().any(|name| name == month)
+            }
             _ => false,
         })
 }

@@ -112,7 +112,7 @@ pub(super) enum LandingError {
 
 impl From<LandingError> for MemberError {
     fn from(error: LandingError) -> Self {
-        Self::of(&error)
+        Self::from_error(&error)
     }
 }
 
