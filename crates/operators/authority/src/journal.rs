@@ -169,7 +169,7 @@ impl Inner {
     fn keep(&mut self, entry: Entry) {
         match &entry {
             Entry::Progress(_) => {
-                self.pending.retain(|queued| !matches!(queued, Entry::Progress(_)))
+                self.pending.retain(|queued| !matches!(queued, Entry::Progress(_)));
             }
             Entry::Finished(closed) => {
                 let is_its = |queued: &Entry| match queued {

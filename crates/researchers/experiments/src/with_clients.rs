@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn an_observed_bandwidth_is_the_highest_mean_over_ten_seconds() {
-        let seconds = (0..15_u32).map(|second| crate::trial::TrialSecond {
+        let seconds = (0..15_u32).map(|second| trial::TrialSecond {
             end: onion::Instant::ORIGIN,
             measured: Rate::ZERO,
             reported: Some(Rate::from_mbit_per_s(if second < 5 { 10.0 } else { 40.0 })),

@@ -22,7 +22,7 @@ use terminal::{Exit, Interrupt, Output};
 /// of 10 seconds. Cases carry hardly any traffic. Only relays on loopback or private addresses are tried.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "flashflow-lab conformance --key <FILE> --rsa <ID> --ed25519 <ID> <ADDRESS:PORT>",
+    override_usage = "flashflow-lab conformance [OPTIONS] <ADDRESS:PORT>",
     after_help = "Example:
   flashflow keys --out coordinator.key
   flashflow-lab conformance 127.0.0.1:9001 --key coordinator.key \\

@@ -201,10 +201,10 @@ impl SchedulerConfig {
         match &mut self.scheduler {
             AnyScheduler::Vanilla(_) => {}
             AnyScheduler::KistLite(scheduler) => {
-                scheduler.interval = parameters.kist_sched_run_interval
+                scheduler.interval = parameters.kist_sched_run_interval;
             }
             AnyScheduler::Kist(scheduler) => {
-                scheduler.interval = parameters.kist_sched_run_interval
+                scheduler.interval = parameters.kist_sched_run_interval;
             }
         }
     }

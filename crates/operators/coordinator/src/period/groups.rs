@@ -146,7 +146,7 @@ impl Groups {
 pub(super) fn repeat_together(settled: &mut [Finished]) {
     if settled.iter().any(|measurement| measurement.follows.is_some()) {
         settled.iter_mut().for_each(|measurement| {
-            measurement.follows = measurement.follows.or_else(|| measurement.turn.repeated())
+            measurement.follows = measurement.follows.or_else(|| measurement.turn.repeated());
         });
     }
 }
