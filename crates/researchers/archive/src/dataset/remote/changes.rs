@@ -49,7 +49,8 @@ impl Remote {
             }
             self.storage.send(copy.dataset.folder(), &new, notify)?;
             if self.storage.publish(&manifest, base.as_ref())? {
-                self.cache.keep(&copy, &new)?;
+                // The dataset is changed. What cannot be kept is downloaded by the next command.
+                let _ = self.cache.keep(&copy, &new);
                 return Ok(Some(changed));
             }
             notify(Notice::Message(format!(

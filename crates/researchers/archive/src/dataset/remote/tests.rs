@@ -43,8 +43,13 @@ fn rows(remote: &Remote) -> usize {
 
 /// The keys of objects in a folder.
 fn keys(store: &InMemory, folder: &str) -> Vec<Key> {
-    let list = store.list_with_delimiter(Some(&Key::from(format!("some/prefix/{folder}"))));
-    block_on(list).unwrap().objects.into_iter().map(|object| object.location).collect()
+    let prefix = Key::from(format!("some/prefix/{folder}"));
+    block_on(store.list_with_delimiter(Some(&prefix)))
+        .unwrap()
+        .objects
+        .into_iter()
+        .map(|object| object.location)
+        .collect()
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
