@@ -28,13 +28,17 @@ pub(super) enum Received {
     Missing,
 }
 
+/// Is called with the outcome of each download. An error ends the others.
+type Each<'a> =
+    &'a mut dyn FnMut(&FileLine, Result<Received, ArchiveError>) -> Result<(), ArchiveError>;
+
 impl Storage {
     /// Downloads files to the given paths, or nowhere, and compares them with their digests. Calls `each` with the outcome of each file.
     pub(super) fn receive(
         &self,
         files: &[(&FileLine, Option<&Path>)],
         notify: &mut dyn FnMut(Notice),
-        each: &mut dyn FnMut(&FileLine, Result<Received, ArchiveError>) -> Result<(), ArchiveError>,
+        each: Each<'_>,
     ) -> Result<(), ArchiveError> {
         self.runtime.block_on(async {
             let transfers = stream::iter(files)
