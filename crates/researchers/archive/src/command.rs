@@ -1,10 +1,12 @@
 //! The commands.
 
+mod datasets;
 mod lines;
 mod run;
 mod series;
 
 use archive::cluster::Scheduler;
+use archive::dataset::Location;
 use archive::engine::Period;
 use archive::times;
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,6 +14,7 @@ use cli::{
     Commands, CompletionsOptions, Either, Error, ManualLine, ManualOptions, SchemaOptions, Schemas,
     schema_of,
 };
+use datasets::{CacheOptions, DatasetOptions};
 use lines::{Line, PageLine, ScheduleLine};
 use netdoc::Fingerprint;
 use std::error::Error as StdError;
@@ -63,7 +66,8 @@ impl Commands for Command {
     const NAME: &'static str = "flashflow-archive";
     const ABOUT: &'static str = "Tor's archives: capacities, weights and their errors over years";
     const LONG_ABOUT: &'static str = "Imports archives into a dataset of Parquet files, one per month, which pandas, polars and DuckDB \
-        can also read. Queries are SQL. See archives.md in the documentation.";
+        can also read. A dataset is a folder, or s3://BUCKET/PREFIX in object storage. \
+        Queries are SQL. See archives.md in the documentation.";
     const EXAMPLES: &'static str = "Example:
   flashflow-archive synth --to tor.dataset
   flashflow-archive errors tor.dataset --out errors";
@@ -147,12 +151,14 @@ pub(crate) struct ExecutorCommand {
 /// documents, also concatenated), details documents from Onionoo, change tables, a network staged by tornettools, or the data of the
 /// authors' speed test. Archives are read without unpacking. Signatures of consensuses are verified only with --verify, others never.
 /// Damaged documents are reported and left out. Sources that were imported before are skipped. Another import into the same dataset
-/// waits until this one ends.
+/// waits until this one ends. In object storage readers see all of an import at once, when it has completed; if an import on another
+/// machine is faster, this one is repeated on its result.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-archive import --to tor.dataset consensuses-2019-07.tar.xz
   flashflow-archive import --to tor.dataset server-descriptors-2019-0*.tar.xz
   flashflow-archive import --to tor.dataset --geoip GeoLite2-Country.mmdb --geoip GeoLite2-ASN.mmdb server-descriptors-2026-07.tar.xz
+  flashflow-archive import --to s3://bucket/tor consensuses-2019-07.tar.xz
 
 With --json: one line of `type` imported for each source, and a last one of `type` summary.
 
@@ -163,9 +169,11 @@ pub(crate) struct Import {
     /// Files and folders to import.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
-    /// Folder of the dataset. It is created if it does not exist.
-    #[arg(long, value_name = "DATASET")]
-    to: PathBuf,
+    /// The dataset: a folder, or s3://BUCKET/PREFIX. It is created if it does not exist.
+    #[arg(long, value_name = "DATASET", value_parser = datasets::parser())]
+    to: Location,
+    #[command(flatten)]
+    cache: CacheOptions,
     /// Import sources again that were imported before.
     #[arg(long)]
     again: bool,
@@ -180,7 +188,8 @@ pub(crate) struct Import {
 
 /// Compare the files of a dataset with the digests in its manifest.
 ///
-/// All other commands do that as well before they read a dataset, and stop at the first problem.
+/// All other commands do that as well before they read a dataset, and stop at the first problem. In object storage this command reads
+/// all objects, the others only those that the local copy does not have.
 #[derive(Debug, Args)]
 #[command(
     after_help = "With --json: one line of `type` problem for each damaged, missing or unknown file, and a last one of `type` check.
@@ -188,8 +197,9 @@ pub(crate) struct Import {
 Exit status: 0 all files are as an import wrote them; 1 a file is damaged, missing or unknown; 2 wrong arguments."
 )]
 pub(crate) struct CheckCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    /// The dataset: a folder, or s3://BUCKET/PREFIX.
+    #[arg(value_parser = datasets::parser())]
+    dataset: Location,
 }
 
 /// Resources of queries.
@@ -233,8 +243,8 @@ struct Choice {
 
 Exit status: 0 computed; 1 the dataset lacks consensuses or descriptors, or cannot be read; 2 wrong arguments.")]
 pub(crate) struct ErrorsCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     #[command(flatten)]
     choice: Choice,
     /// When errors begin to count, after the first consensus: the longest period for all, as in the paper, or each period's own.
@@ -272,9 +282,12 @@ enum WarmUpName {
 
 Exit status: 0 computed; 1 the dataset has no relays at that time, or cannot be read; 2 wrong arguments.")]
 pub(crate) struct SpeedtestCommand {
-    /// The dataset. With --simulated it is optional: its capacities are those of the authors' test or of a staged network.
-    #[arg(required_unless_present = "simulated")]
-    dataset: Option<PathBuf>,
+    /// The dataset: a folder, or s3://BUCKET/PREFIX. With --simulated it is optional: its capacities are those of the authors' test or
+    /// of a staged network.
+    #[arg(required_unless_present = "simulated", value_parser = datasets::parser())]
+    dataset: Option<Location>,
+    #[command(flatten)]
+    cache: CacheOptions,
     /// Simulate a test of the dataset's relays, or of 6,500 synthetic ones.
     #[arg(long, conflicts_with = "from")]
     simulated: bool,
@@ -313,8 +326,8 @@ pub(crate) struct SpeedtestCommand {
     after_help = "Exit status: 0 computed; 1 the dataset has no staged network, or cannot be read; 2 wrong arguments."
 )]
 pub(crate) struct StagingCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     #[command(flatten)]
     resources: Resources,
 }
@@ -325,8 +338,8 @@ pub(crate) struct StagingCommand {
 
 Exit status: 0 computed; 1 the dataset is empty or cannot be read; 2 wrong arguments.")]
 pub(crate) struct SummaryCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     /// Use the relays of this origin.
     #[arg(long, value_name = "NAME")]
     origin: Option<String>,
@@ -340,8 +353,8 @@ pub(crate) struct SummaryCommand {
     after_help = "Exit status: 0 written; 1 the dataset does not have the relay, or a file cannot be read or written; 2 wrong arguments."
 )]
 pub(crate) struct RelayCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     /// The relay's fingerprint: 40 hex digits.
     fingerprint: Fingerprint,
     #[command(flatten)]
@@ -366,8 +379,8 @@ pub(crate) struct RelayCommand {
 
 Exit status: 0 done; 1 the query is wrong or failed; 2 wrong arguments.")]
 pub(crate) struct QueryCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     /// The query.
     sql: String,
     /// Format of the result; with --json always json.
@@ -416,9 +429,11 @@ enum Format {
 
 Exit status: 0 made; 1 the dataset cannot be written; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct SynthCommand {
-    /// Folder of the dataset. It is created if it does not exist.
-    #[arg(long, value_name = "DATASET")]
-    to: PathBuf,
+    /// The dataset: a folder, or s3://BUCKET/PREFIX. It is created if it does not exist.
+    #[arg(long, value_name = "DATASET", value_parser = datasets::parser())]
+    to: Location,
+    #[command(flatten)]
+    cache: CacheOptions,
     /// Number of relays that run at the same time.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     relays: u32,

@@ -11,25 +11,32 @@
 //!
 //! A single process at a time changes a dataset, as a [`Writer`]. Whatever reads a file first compares its SHA-256 with that in the
 //! manifest: Parquet itself detects less than half of single flipped bits.
+//!
+//! A dataset in object storage is used by a local copy, which is such a folder: see [`remote`].
 
 mod digests;
+mod location;
+pub mod remote;
 mod writer;
 
 pub use digests::Checked;
+pub use location::{ChangeOptions, Location};
 pub use writer::Writer;
 pub(crate) use writer::readable;
 
 use crate::error::ArchiveError;
 use crate::rows::{Relays, Row};
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use remote::CopyOf;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rows per batch.
 const BATCH_ROWS: usize = 1 << 16;
@@ -48,6 +55,8 @@ const MANIFEST: &str = "manifest.jsonl";
 #[derive(Clone, Debug)]
 pub struct Dataset {
     folder: PathBuf,
+    /// The dataset in object storage of which the folder is a copy.
+    copy_of: Option<Arc<CopyOf>>,
 }
 
 /// What was imported from one source.
@@ -93,7 +102,7 @@ impl Dataset {
         if !manifest.exists() {
             opened.map_err(ArchiveError::file("write", &manifest))?;
         }
-        Ok(Self { folder: folder.to_owned() })
+        Ok(Self { folder: folder.to_owned(), copy_of: None })
     }
 
     /// Opens the dataset in this folder.
@@ -102,7 +111,7 @@ impl Dataset {
     /// The folder is not a dataset.
     pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
         if folder.join(MANIFEST).is_file() {
-            return Ok(Self { folder: folder.to_owned() });
+            return Ok(Self { folder: folder.to_owned(), copy_of: None });
         }
         let problem =
             "not a dataset: there is no manifest.jsonl; create one with `flashflow-archive import`"
@@ -116,6 +125,12 @@ impl Dataset {
         &self.folder
     }
 
+    /// Its name for users: the folder, or the name of the dataset in object storage.
+    #[must_use]
+    pub fn name(&self) -> &Path {
+        self.copy_of.as_ref().map_or(&self.folder, |copy| &copy.name)
+    }
+
     /// The imported sources, in order. Incomplete lines from a crash are skipped.
     ///
     /// # Errors
@@ -127,16 +142,10 @@ impl Dataset {
     }
 
     /// Calls `each` with the lines of one kind in the manifest. Lines of other kinds, and incomplete ones, are skipped.
-    fn lines<T: DeserializeOwned>(&self, mut each: impl FnMut(T)) -> Result<(), ArchiveError> {
+    fn lines<T: DeserializeOwned>(&self, each: impl FnMut(T)) -> Result<(), ArchiveError> {
         let path = self.folder.join(MANIFEST);
-        let file = File::open(&path).map_err(ArchiveError::file("read", &path))?;
-        for line in BufReader::new(file).split(b'\n') {
-            let line = line.map_err(ArchiveError::file("read", &path))?;
-            if let Ok(line) = serde_json::from_slice(&line) {
-                each(line);
-            }
-        }
-        Ok(())
+        let read = File::open(&path).and_then(|file| lines(BufReader::new(file), each));
+        read.map_err(ArchiveError::file("read", &path))
     }
 
     /// The months or days of a table, in ascending order, and their files.
@@ -218,6 +227,16 @@ impl Dataset {
     fn part<R: Row>(&self, part: &str) -> PathBuf {
         self.folder.join(R::TABLE).join(format!("{}={part}", R::SPAN.column())).join(PART)
     }
+}
+
+/// Calls `each` with the lines of one kind in a manifest.
+fn lines<T: DeserializeOwned>(manifest: impl BufRead, mut each: impl FnMut(T)) -> io::Result<()> {
+    for line in manifest.split(b'\n') {
+        if let Ok(line) = serde_json::from_slice(&line?) {
+            each(line);
+        }
+    }
+    Ok(())
 }
 
 /// Whatever changes a file changes one of these.

@@ -321,7 +321,7 @@ impl Engine {
         if self.dataset.state()? != self.files {
             return Err(ArchiveError::Missing(format!(
                 "{}: an import changed the dataset during the query; repeat the command",
-                self.dataset.folder().display()
+                self.dataset.name().display()
             )));
         }
         Ok(result?)

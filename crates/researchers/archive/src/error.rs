@@ -34,6 +34,14 @@ pub enum ArchiveError {
         /// The error of the reader.
         problem: String,
     },
+    /// A dataset in object storage cannot be read or written.
+    #[error("{place}: {problem}")]
+    Storage {
+        /// The dataset, or one of its objects.
+        place: String,
+        /// The problem, whose it is, and the remedy.
+        problem: String,
+    },
     /// The dataset lacks what the command needs.
     #[error("{0}")]
     Missing(String),

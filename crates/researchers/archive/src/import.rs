@@ -162,7 +162,7 @@ pub fn import(
     let mut is_told = false;
     let mut waits = || {
         if !std::mem::replace(&mut is_told, true) {
-            let folder = dataset.folder().display();
+            let folder = dataset.name().display();
             observer.problem(format!(
                 "{folder}: another import is changing the dataset; waiting for its end"
             ));
@@ -183,7 +183,7 @@ pub fn import(
         let problem = format!(
             "the dataset was imported {had} --verify before, and this import is {has} it; use a new dataset"
         );
-        return Err(ArchiveError::Source { path: dataset.folder().to_owned(), problem });
+        return Err(ArchiveError::Source { path: dataset.name().to_owned(), problem });
     }
     if let (Some(path), true) = (&options.certificates, manifest.is_empty()) {
         // An interrupted import leaves rows without a manifest line. This line records that later imports must verify as well.

@@ -1,8 +1,8 @@
 //! Tor's archives on one machine: what CollecTor and others publish becomes a columnar dataset (Parquet, by month), over which
 //! DataFusion answers SQL and computes the errors of section 3 and appendix A of the FlashFlow paper.
 //!
-//! `dataset` owns the files, `import` reads sources into them, `engine` queries them. The one thing that SQL cannot express well,
-//! a window over irregular times, is `sliding` (pure arithmetic) behind the table `relay_hours`.
+//! `dataset` owns the files, also those in object storage; `import` reads sources into them, `engine` queries them. The one thing that SQL
+//! cannot express well, a window over irregular times, is `sliding` (pure arithmetic) behind the table `relay_hours`.
 //!
 //! The query engine takes longer to compile than all the rest of the project, so neither of the other programs depends on this crate.
 

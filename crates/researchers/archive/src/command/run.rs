@@ -1,15 +1,16 @@
 //! Runs the commands and prints their results.
 
+use super::datasets::{CacheOptions, DatasetOptions, notify};
 use super::lines::{Line, PageLine};
 use super::{
     CheckCommand, Choice, ConvertCommand, ErrorsCommand, ExecutorCommand, Format, Import,
     QueryCommand, RelayCommand, Resources, SchedulerCommand, SpeedtestCommand, StagingCommand,
     SummaryCommand, SynthCommand, WarmUpName,
 };
-use archive::dataset::{Dataset, Imported};
+use archive::dataset::{ChangeOptions, Dataset, Imported, Location};
 use archive::engine::{Engine, Limits, Period, View};
 use archive::errors::{self, ErrorsOptions, WarmUp};
-use archive::import::{self, ImportOptions, Observer};
+use archive::import::{self, ImportOptions, ImportReport, Observer};
 use archive::speedtest::simulated::{self, SimulationOptions};
 use archive::speedtest::{self, SpeedTest};
 use archive::synth::{self, SynthOptions};
@@ -28,9 +29,23 @@ use terminal::{Exit, Interrupt, Output};
 const SYNTHETIC_RELAYS: u32 = 6500;
 
 impl Resources {
-    fn open(&self, dataset: &Path) -> Result<Engine, Error> {
+    fn open(&self, dataset: &DatasetOptions, output: &Output) -> Result<Engine, Error> {
+        self.open_at(&dataset.dataset, &dataset.cache, output)
+    }
+
+    fn open_at(
+        &self,
+        location: &Location,
+        cache: &CacheOptions,
+        output: &Output,
+    ) -> Result<Engine, Error> {
+        if let (Location::Bucket(name), true) = (location, self.cluster.is_some()) {
+            return Err(Error::Usage(format!(
+                "{name}: --cluster needs a dataset in a folder that all machines have at the same path"
+            )));
+        }
+        let dataset = cache.open(location, output)?;
         let limits = limits(self.threads, self.memory);
-        let dataset = Dataset::open(dataset)?;
         if let Some(scheduler) = &self.cluster {
             return Ok(Engine::on_cluster(dataset, limits, scheduler.clone())?);
         }
@@ -144,7 +159,6 @@ impl Observer for ImportProgress<'_> {
 impl Import {
     pub(super) fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
         interrupt.wind_up_in_order();
-        let dataset = Dataset::create(&self.to)?;
         let begin_unix_s = unix_time_s();
         let mut observer = ImportProgress { output, begin_unix_s, last_unix_s: begin_unix_s };
         let options = ImportOptions {
@@ -153,7 +167,13 @@ impl Import {
             geoip: self.geoip.clone(),
         };
         let stop = interrupt.requested();
-        let report = import::import(&dataset, &self.sources, &options, stop, &mut observer)?;
+        let change =
+            ChangeOptions { cache: self.cache.cache.as_deref(), is_again: self.again, stop };
+        let report = self.to.change(change, &mut notify(output), &mut |dataset| {
+            import::import(dataset, &self.sources, &options, stop, &mut observer)
+        })?;
+        let report =
+            report.unwrap_or_else(|| ImportReport { is_interrupted: true, ..Default::default() });
         output.quiet();
         for entry in &report.imported {
             output.result(imported(entry), || Line::Imported(entry));
@@ -189,7 +209,8 @@ impl Import {
 
 impl CheckCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let checked = Dataset::open(&self.dataset)?.check(Limits::default().threads)?;
+        let checked = self.dataset.check(Limits::default().threads, &mut notify(output))?;
+        output.quiet();
         for problem in &checked.problems {
             output.result(problem.to_string(), || Line::Problem { problem: problem.to_string() });
         }
@@ -240,7 +261,7 @@ pub(super) fn write(
         let (sources, digest) = (dataset.manifest()?.len(), dataset.digest()?);
         let text = format!(
             "{} ({sources} sources, SHA-256 of its files {digest})",
-            dataset.folder().display()
+            dataset.name().display()
         );
         report.parameters.push(("dataset".to_owned(), text));
     }
@@ -254,7 +275,7 @@ pub(super) fn write(
 
 impl ErrorsCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let engine = self.resources.open(&self.dataset, output)?;
         let options = ErrorsOptions {
             view: self.choice.view(&engine)?,
             warm_up: match self.warm_up {
@@ -302,10 +323,10 @@ impl ErrorsCommand {
 
 impl SpeedtestCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let Some(dataset) = self.dataset.as_deref().filter(|_| !self.simulated) else {
+        let Some(location) = self.dataset.as_ref().filter(|_| !self.simulated) else {
             return self.simulate(output);
         };
-        let engine = self.resources.open(dataset)?;
+        let engine = self.resources.open_at(location, &self.cache, output)?;
         let test = match self.from.zip(self.until) {
             None => speedtest::of_authors(engine.dataset())?,
             Some((from, until)) if from >= until => {
@@ -330,7 +351,8 @@ impl SpeedtestCommand {
         }
         let (load, test_hours, seed) = (self.load, self.test_hours, self.seed);
         let options = SimulationOptions { load, test_hours, seed, ..SimulationOptions::default() };
-        let dataset = self.dataset.as_deref().map(Dataset::open).transpose()?;
+        let open = |location| self.cache.open(location, output);
+        let dataset = self.dataset.as_ref().map(open).transpose()?;
         let capacities = match &dataset {
             Some(dataset) => {
                 dataset.verify(Limits::default().threads)?;
@@ -381,7 +403,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
 
 impl StagingCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let engine = self.resources.open(&self.dataset, output)?;
         for ((name, _), it) in staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?) {
             let text = format!(
                 "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {}, \
@@ -401,7 +423,7 @@ impl StagingCommand {
 
 impl SummaryCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let engine = self.resources.open(&self.dataset, output)?;
         let origin = match (&self.origin, engine.origins()?.as_slice()) {
             // Relay lists have no bandwidths, but can be summarized.
             (None, [only]) => only.clone(),
@@ -434,7 +456,7 @@ impl SummaryCommand {
 
 impl RelayCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let engine = self.resources.open(&self.dataset, output)?;
         let report = relay_page::report(&engine, self.choice.view(&engine)?, &self.fingerprint)?;
         output.text(&report.answer);
         write(report, Some(engine.dataset()), &self.out, output)?;
@@ -444,7 +466,7 @@ impl RelayCommand {
 
 impl QueryCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let engine = self.resources.open(&self.dataset, output)?;
         if let Some(origin) = &self.origin {
             engine.view(View::of(&engine.origin(Some(origin))?))?;
         }
@@ -488,7 +510,6 @@ impl SynthCommand {
             return Err(Error::Usage("--from must lie between 1970 and 2106".to_owned()));
         };
         interrupt.wind_up_in_order();
-        let dataset = Dataset::create(&self.to)?;
         let options = SynthOptions {
             relays: self.relays,
             hours: self.hours,
@@ -498,11 +519,14 @@ impl SynthCommand {
             seed: self.seed,
         };
         let mut progress = |hours: u32| output.doing(format!("{hours} of {} hours", self.hours));
-        let rows = synth::synthesize(&dataset, &options, interrupt.requested(), &mut progress)?;
+        let stop = interrupt.requested();
+        let change = ChangeOptions { cache: self.cache.cache.as_deref(), is_again: false, stop };
+        let rows = self.to.change(change, &mut notify(output), &mut |dataset| {
+            synth::synthesize(dataset, &options, stop, &mut progress)
+        })?;
+        let rows = rows.unwrap_or_default();
         output.quiet();
-        output.result(format!("{}: {rows} new rows", self.to.display()), || Line::Synth {
-            new_rows: rows,
-        });
+        output.result(format!("{}: {rows} new rows", self.to), || Line::Synth { new_rows: rows });
         Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
     }
 }

@@ -1,8 +1,8 @@
 //! `flashflow-archive schedule`: how long a team needs to measure each network of a dataset.
 
+use super::datasets::DatasetOptions;
 use super::lines::ScheduleLine;
 use super::run::write;
-use archive::dataset::Dataset;
 use archive::engine::Limits;
 use archive::rows::Origin;
 use archive::schedule::{self, ScheduleOptions};
@@ -30,8 +30,8 @@ of `type` quantity for each quantity.
 
 Exit status: 0 planned; 1 the dataset has no networks, or cannot be read; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct ScheduleCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    #[command(flatten)]
+    dataset: DatasetOptions,
     /// Use the relay lists of this origin: tor, onionoo, membership or synthetic. Lists of origin membership have no bandwidths, and
     /// take them from the other origin of the dataset.
     #[arg(long, value_name = "NAME", value_parser = origin)]
@@ -103,8 +103,8 @@ impl ScheduleCommand {
 
     pub(super) fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
         let options = self.options()?;
+        let dataset = self.dataset.open(output)?;
         interrupt.wind_up_in_order();
-        let dataset = Dataset::open(&self.dataset)?;
         dataset.verify(Limits::default().threads)?;
         let staged = schedule::staged(&dataset, &options)?;
         for parts in &staged {

@@ -40,17 +40,25 @@ impl Dataset {
         let path = self.folder.join(MANIFEST);
         let manifest = OpenOptions::new().append(true).open(&path);
         let manifest = manifest.map_err(ArchiveError::file("write", &path))?;
-        loop {
-            match manifest.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) if waits() => thread::park_timeout(PAUSE),
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => {
-                    return Err(ArchiveError::file("lock", &path)(error));
-                }
-            }
+        let is_locked = lock(&manifest, &path, waits)?;
+        Ok(is_locked.then(|| Writer { dataset: self.clone(), manifest }))
+    }
+}
+
+/// Locks a file exclusively until it is closed. While another process has the lock, the function calls `waits` ten times a second; if that
+/// returns false, the file is not locked.
+pub(super) fn lock(
+    file: &File,
+    path: &Path,
+    waits: &mut dyn FnMut() -> bool,
+) -> Result<bool, ArchiveError> {
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if waits() => thread::park_timeout(PAUSE),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(ArchiveError::file("lock", path)(error)),
         }
-        Ok(Some(Writer { dataset: self.clone(), manifest }))
     }
 }
 
