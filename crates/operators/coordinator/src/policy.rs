@@ -75,7 +75,7 @@ impl OptOuts {
 }
 
 /// The addresses with the same first bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Prefix {
     address: IpAddr,
     bits: u8,

@@ -2,6 +2,7 @@
 
 use crate::campaign::Priority;
 use crate::plan::{Admission, Machine, Plan, Seed, Slots, TeamRoom};
+use crate::policy::Prefix;
 use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -20,6 +21,8 @@ pub struct Arrival {
     pub priority: Priority,
     /// When a consensus listed it first, in Unix seconds: new relays wait in this order.
     pub first_seen_unix_s: u64,
+    /// The network of its address: those with new relays take turns.
+    pub network: Prefix,
     /// Its first turn.
     pub turn: Attempt,
     /// It was already measured in this period, before the coordinator restarted.
@@ -206,7 +209,18 @@ impl SlotSchedule {
         // identity.
         newcomers.sort_by_cached_key(|(machine, relays)| {
             let first_seen_unix_s = relays.iter().map(|arrival| arrival.first_seen_unix_s).min();
-            (priority(relays) == Priority::New, first_seen_unix_s, self.plan.rank(machine))
+            (first_seen_unix_s, self.plan.rank(machine))
+        });
+        // Old ones first, then one of each network, then a second one. So a flood from few networks delays the newcomers of
+        // others by one of each.
+        let mut earlier: BTreeMap<Prefix, u32> = BTreeMap::new();
+        newcomers.sort_by_cached_key(|(_, relays)| match relays.first() {
+            Some(first) if priority(relays) == Priority::New => {
+                let count = earlier.entry(first.network).or_default();
+                *count += 1;
+                *count
+            }
+            _ => 0,
         });
         for (machine, relays) in newcomers {
             let due_by = due_by(relays.iter().map(|arrival| arrival.relay), &by_id);

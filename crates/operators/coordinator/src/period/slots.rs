@@ -4,6 +4,7 @@ use super::{Event, Now, Period, Relay, SlotSeed, Timing};
 use crate::campaign::RelayTurn;
 use crate::distance::LEAD_MAX_S;
 use crate::plan::{Seed, Slots, TeamRoom};
+use crate::policy::network_of;
 use crate::slot_schedule::{Arrival, SlotSchedule};
 use crate::turn::Attempt;
 use alloc::collections::BTreeMap;
@@ -77,6 +78,7 @@ impl Period {
             Arrival {
                 relay: relay.id(),
                 together: relay.together,
+                network: network_of(relay.address.ip()),
                 priority: relay.guess.priority(),
                 first_seen_unix_s: self.history.first_seen(relay.id()).unwrap_or(now.unix_s()),
                 turn: past.and_then(|past| past.follows).unwrap_or(first),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::network_of;
 use onion::Rate;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,6 +14,10 @@ fn id(number: u8) -> RsaId {
     RsaId([number; 20])
 }
 
+fn network(number: u8) -> Prefix {
+    network_of([10, number, 0, 1].into())
+}
+
 fn team() -> TeamRoom {
     TeamRoom::of(Rate::from_mbit_per_s(100.0))
 }
@@ -23,6 +28,7 @@ fn arrival(number: u8, priority: Priority) -> Arrival {
         together: id(number),
         priority,
         first_seen_unix_s: 0,
+        network: network(number),
         turn: Attempt::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
         is_pending: false,
@@ -202,10 +208,11 @@ fn a_team_that_claims_to_have_no_room_excludes_no_relay_from_the_others() {
     }
 }
 
-/// New relays of one consensus, of which `first` came with an earlier one, in the order of their measurements.
-fn order_of_newcomers(seed: [u8; 32], first: u8) -> Vec<u8> {
+/// New relays, all but one of them of this number of networks, in the order of their measurements. The one came with another consensus.
+fn order_of_newcomers(seed: [u8; 32], networks: u8, one: u8, seen_unix_s: u64) -> Vec<u8> {
     let all = (1..40).map(|number| Arrival {
-        first_seen_unix_s: if number == first { 1 } else { 2 },
+        first_seen_unix_s: if number == one { seen_unix_s } else { 2 },
+        network: network(if number == one { 0 } else { 1 + number % networks }),
         // A slot has room for one of them.
         turn: Attempt::first(Rate::from_mbit_per_s(50.0), 3),
         ..arrival(number, Priority::New)
@@ -218,11 +225,22 @@ fn order_of_newcomers(seed: [u8; 32], first: u8) -> Vec<u8> {
 #[test]
 fn new_relays_wait_in_order_of_arrival_and_cannot_choose_their_place_by_identity() {
     for first in [1, 17, 39] {
-        assert_eq!(order_of_newcomers([1; 32], first)[0], first);
+        assert_eq!(order_of_newcomers([1; 32], 100, first, 1)[0], first);
     }
-    let orders = [1, 2].map(|seed| order_of_newcomers([seed; 32], 1));
+    let orders = [1, 2].map(|seed| order_of_newcomers([seed; 32], 100, 1, 1));
     assert_ne!(orders[0], orders[1]);
     assert!(orders.iter().all(|order| order.len() == 39 && !order.is_sorted()), "{orders:?}");
+}
+
+#[test]
+fn a_flood_delays_a_newcomer_by_one_relay_of_each_of_its_networks() {
+    for networks in [1, 2, 5] {
+        for late in [1, 17, 39] {
+            let order = order_of_newcomers([1; 32], networks, late, 3);
+            let place = order.iter().position(|number| *number == late);
+            assert_eq!(place, Some(networks.into()), "{networks} networks: {order:?}");
+        }
+    }
 }
 
 proptest! {

@@ -5,6 +5,7 @@ use super::{AdversarySettings, Cell, Context, GAIN, Kind, RATIO, TOLERANCE};
 use crate::error::Result;
 use crate::grid::Row;
 use coordinator::plan::{Seed, TeamRoom};
+use coordinator::policy::network_of;
 use coordinator::{
     Arrival, Attempt, End, Mode, Params, Priority, Record, RoundRecord, Schedule, SecondRecord,
     SlotSchedule, Subject, allocate, median_rate, share_aligned, share_machine,
@@ -14,6 +15,7 @@ use onion::identity::{RelayIds, RsaId};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use report::experiment::Case;
+use std::net::Ipv4Addr;
 
 pub(super) const TURNS: &str = "two relays on one machine: take turns";
 pub(super) const BURSTS: &str = "two relays on one machine: burst together";
@@ -211,6 +213,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
         together: RsaId([number; 20]),
         priority: Priority::Known,
         first_seen_unix_s: 0,
+        network: network_of(Ipv4Addr::LOCALHOST.into()),
         turn: Attempt::first(guess, 3),
         is_done: false,
         is_pending: false,

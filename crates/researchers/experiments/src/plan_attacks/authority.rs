@@ -4,6 +4,7 @@ use super::authorities::{PlanKind, RELAY, SLOTS, World};
 use crate::mode::Mode;
 use coordinator::period::Bounds;
 use coordinator::plan::{Seed, TeamRoom};
+use coordinator::policy::network_of;
 use coordinator::{
     Action, Arrival, Attempt, Due, Facts, History, HistoryPolicy, Measurement, Next, Outcome,
     Params, PastEstimate, ROUNDS_ALLOWED, Record, RoundHistory, SecondReport, SlotSchedule,
@@ -11,6 +12,7 @@ use coordinator::{
 };
 use onion::identity::{RelayIds, RsaId};
 use onion::{Duration, Instant, Rate};
+use std::net::Ipv4Addr;
 
 /// The capacity of an authority's team, which has room for any number of relays.
 const TEAM: Rate = Rate::from_bit_per_s(1_000_000_000_000);
@@ -58,6 +60,7 @@ impl Authority {
             together: RELAY,
             priority: guess.priority(),
             first_seen_unix_s: 0,
+            network: network_of(Ipv4Addr::LOCALHOST.into()),
             turn: if is_confirmed { first.with_recent(guess.recent) } else { first },
             is_done: false,
             is_pending: false,

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::grid::Row;
 use crate::mode::Mode;
 use coordinator::plan::{Candidate, Machine, Seed, TeamRoom, machines};
+use coordinator::policy::network_of;
 use coordinator::{Arrival, Attempt, Due, Params, Priority, Record, SlotSchedule, share_aligned};
 use onion::Rate;
 use onion::identity::RsaId;
@@ -16,6 +17,7 @@ use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Numbers of relays on the host.
 pub(super) const RELAYS: [u8; 7] = [2, 3, 4, 5, 6, 7, 8];
@@ -122,6 +124,7 @@ fn arrivals(relays: u8, knowledge: Knowledge) -> Vec<Arrival> {
         together,
         priority: Priority::Known,
         first_seen_unix_s: 0,
+        network: network_of(Ipv4Addr::LOCALHOST.into()),
         turn: Attempt::first(CAPACITY, 12),
         is_done: false,
         is_pending: false,

@@ -1,10 +1,12 @@
 //! A coordinator's plan of a day.
 
 use coordinator::plan::{Seed, TeamRoom};
+use coordinator::policy::network_of;
 use coordinator::{Arrival, Attempt, Params, Priority, SlotSchedule};
 use onion::Rate;
 use onion::identity::RsaId;
 use std::hint::black_box;
+use std::net::Ipv4Addr;
 
 const RELAYS: u16 = 1000;
 /// The slots of a day.
@@ -37,6 +39,7 @@ fn arrival(number: u16) -> Arrival {
         together: id(if number % 10 == 9 { number - 1 } else { number }),
         priority: Priority::Known,
         first_seen_unix_s: 0,
+        network: network_of(Ipv4Addr::LOCALHOST.into()),
         turn: Attempt::first(guess, 5),
         is_done: false,
         is_pending: false,

@@ -5,6 +5,7 @@ use crate::plan_attacks::Settings;
 use crate::plan_attacks::authorities::PlanKind;
 use coordinator::period::Bounds;
 use coordinator::plan::{Seed, TeamRoom};
+use coordinator::policy::{Prefix, network_of};
 use coordinator::{Arrival, Attempt, Params, Percentile, Priority, SlotSchedule};
 use onion::Rate;
 use onion::identity::RsaId;
@@ -25,6 +26,9 @@ const BEGIN_UNIX_S: u64 = 1_800_057_600;
 
 /// Relays of the flood for each old one.
 const FLOOD: usize = 10;
+
+/// The networks with addresses of the flood.
+const FLOOD_NETWORKS: u8 = 20;
 
 /// The share of a team's time that the old relays need if each is measured once. In the paper it is five hours of a day.
 const BUSY: f64 = 0.25;
@@ -163,6 +167,7 @@ impl Network {
                 priority: if is_known { Priority::Known } else { Priority::New },
                 first_seen_unix_s: BEGIN_UNIX_S
                     + self.comes.get(relay).map_or(0, |slot| slot * SLOT_S),
+                network: self.network(*relay),
                 turn: Attempt::first(if is_known { capacity } else { self.new_guess }, 12),
                 is_done: last_unix_s.is_some_and(|at| at >= bounds.begin_unix_s),
                 is_pending: false,
@@ -170,6 +175,16 @@ impl Network {
             }
         };
         self.capacities.keys().filter(is_here).map(arrival).collect()
+    }
+
+    /// The network of a relay's address: each honest relay has its own.
+    fn network(&self, RsaId(id): RsaId) -> Prefix {
+        let [a, b, ..] = id;
+        let address = match self.flood.contains(&RsaId(id)) {
+            true => [10, b % FLOOD_NETWORKS, 0, 1],
+            false => [128 | a, b, 0, 1],
+        };
+        network_of(address.into())
     }
 
     pub(super) fn newcomers(&self) -> impl Iterator<Item = RsaId> {
