@@ -107,7 +107,8 @@ fn sorted_after_exchange(
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
     let sorted = plan.transform_up(|node| {
-        let exchange = node.downcast_ref::<RepartitionExec>().filter(|it| it.preserve_order());
+        let exchange =
+            node.downcast_ref::<RepartitionExec>().filter(|exchange| exchange.preserve_order());
         let (Some(exchange), Some(ordering)) = (exchange, node.output_ordering()) else {
             return Ok(Transformed::no(node));
         };

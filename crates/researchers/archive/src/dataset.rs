@@ -252,7 +252,7 @@ pub(crate) struct FileState {
 fn batches(path: &Path) -> Result<ParquetRecordBatchReader, ArchiveError> {
     let file = File::open(path).map_err(ArchiveError::file("read", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file)
-        .and_then(|it| it.with_batch_size(BATCH_ROWS).build())
+        .and_then(|builder| builder.with_batch_size(BATCH_ROWS).build())
         .map_err(ArchiveError::damaged(path))
 }
 

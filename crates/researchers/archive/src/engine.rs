@@ -55,7 +55,7 @@ impl std::str::FromStr for Period {
             "month" => 30,
             "year" => 365,
             other => {
-                let digits = other.strip_suffix('d').filter(|it| !it.starts_with('+'));
+                let digits = other.strip_suffix('d').filter(|digits| !digits.starts_with('+'));
                 let number = digits.and_then(|digits| digits.parse::<u16>().ok());
                 let number = number.filter(|number| (1..=4000).contains(number));
                 i64::from(number.ok_or_else(|| {
@@ -81,7 +81,7 @@ pub struct View {
 impl View {
     /// The rows of one origin, with the periods of the paper.
     #[must_use]
-    pub fn of(origin: &str) -> Self {
+    pub fn new(origin: &str) -> Self {
         Self { origin: origin.to_owned(), periods: Period::paper(), is_measured_only: false }
     }
 }
@@ -203,7 +203,7 @@ impl Engine {
         runtime.block_on(register(&context, &dataset))?;
         let engine = Self { dataset, files, context, runtime, runner };
         if let [origin] = engine.origins()?.as_slice() {
-            engine.view(View::of(origin))?;
+            engine.view(View::new(origin))?;
         }
         Ok(engine)
     }
@@ -230,7 +230,7 @@ impl Engine {
     pub fn origin(&self, named: Option<&str>) -> Result<String, ArchiveError> {
         let known = self.origins()?;
         if let Some(named) = named {
-            return known.iter().find(|it| *it == named).cloned().ok_or_else(|| {
+            return known.iter().find(|origin| *origin == named).cloned().ok_or_else(|| {
                 ArchiveError::Missing(format!(
                     "the dataset has no relays of the origin `{named}`, only of: {}",
                     known.join(", ")
@@ -239,7 +239,8 @@ impl Engine {
         }
         let published = self.query("SELECT DISTINCT origin FROM descriptors ORDER BY origin")?;
         let published = texts(&published, 0);
-        let both: Vec<String> = known.into_iter().filter(|it| published.contains(it)).collect();
+        let both: Vec<String> =
+            known.into_iter().filter(|origin| published.contains(origin)).collect();
         match both.as_slice() {
             [only] => Ok(only.clone()),
             [] => Err(ArchiveError::Missing(
@@ -359,7 +360,7 @@ fn context(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> SessionContext {
 async fn register(context: &SessionContext, dataset: &Dataset) -> Result<(), DataFusionError> {
     for (table, time, span, schema) in rows::tables() {
         let schema = viewed(&schema);
-        let has = dataset.has(table).map_err(|it| DataFusionError::External(Box::new(it)))?;
+        let has = dataset.has(table).map_err(|error| DataFusionError::External(Box::new(error)))?;
         if !has {
             context.register_table(table, Arc::new(MemTable::try_new(schema, vec![vec![]])?))?;
             continue;

@@ -126,7 +126,7 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
         for ((unix_s, advertised), capacity) in times.iter().zip(&advertised).zip(capacities) {
             while weight_errors.next_if(|(time, _)| *time < unix_s).is_some() {}
             let weight_error =
-                weight_errors.next_if(|(time, _)| *time == unix_s).and_then(|(_, it)| it);
+                weight_errors.next_if(|(time, _)| *time == unix_s).and_then(|(_, error)| error);
             if (from_unix_s..until).contains(unix_s) {
                 let capacity = capacity.filter(|capacity| *capacity > 0.0);
                 let capacity_error = advertised.zip(capacity).map(|(a, c)| 1.0 - a / c);

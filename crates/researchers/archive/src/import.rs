@@ -66,7 +66,7 @@ impl ImportReport {
     /// Whether all documents of all sources are in the dataset, or of kinds that no table needs.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        let is_whole = |it: &Imported| !it.is_truncated && it.damaged == 0;
+        let is_whole = |entry: &Imported| !entry.is_truncated && entry.damaged == 0;
         !self.is_interrupted && self.unreadable == 0 && self.imported.iter().all(is_whole)
     }
 }
@@ -103,7 +103,7 @@ impl Source {
             Self::File(path) => Ok(vec![path.clone()]),
             Self::Changes(path) | Self::SpeedTest(path) => {
                 let files: io::Result<Vec<PathBuf>> =
-                    fs::read_dir(path)?.map(|it| Ok(it?.path())).collect();
+                    fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
                 let mut files = files?;
                 files.retain(|file| file.is_file());
                 files.sort();
@@ -176,7 +176,7 @@ pub fn import(
     let manifest = dataset.manifest()?;
     let is_verified = verifier.is_some();
     // All rows of a verified dataset are verified. Rows without a manifest come from an interrupted import.
-    let is_mixed = manifest.iter().any(|it| it.is_verified != is_verified)
+    let is_mixed = manifest.iter().any(|entry| entry.is_verified != is_verified)
         || is_verified && manifest.is_empty() && dataset.has("statuses")?;
     if is_mixed {
         let (had, has) = if is_verified { ("without", "with") } else { ("with", "without") };

@@ -198,7 +198,7 @@ fn only_relay(filter: &Expr) -> Option<String> {
     };
     let relay = value.try_as_str()??;
     // The fingerprint becomes part of a query.
-    let is_fingerprint = relay.len() == 40 && relay.bytes().all(|it| it.is_ascii_hexdigit());
+    let is_fingerprint = relay.len() == 40 && relay.bytes().all(|byte| byte.is_ascii_hexdigit());
     (column.name == "relay" && is_fingerprint).then(|| relay.to_owned())
 }
 
@@ -214,7 +214,8 @@ fn ranges<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<Arc<dyn Executio
 }
 
 fn numbers(ranges: &[RecordBatch]) -> Vec<u64> {
-    let column = |it: &RecordBatch| it.column(0).as_primitive::<UInt64Type>().values().to_vec();
+    let column =
+        |batch: &RecordBatch| batch.column(0).as_primitive::<UInt64Type>().values().to_vec();
     ranges.iter().flat_map(column).collect()
 }
 
@@ -311,7 +312,7 @@ impl RelayHoursExec {
 impl DisplayAs for RelayHoursExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.periods.iter().map(|period| period.name.as_str()).collect();
-        let streams = |it: &Input| it.statuses.properties().partitioning.partition_count();
+        let streams = |input: &Input| input.statuses.properties().partitioning.partition_count();
         let streams = self.inputs.values().map(streams).max().unwrap_or_default();
         write!(
             f,

@@ -53,8 +53,10 @@ pub fn report(
     for (index, period) in periods.iter().enumerate() {
         let name = &period.name;
         let capacity = column(&format!("capacity_{name}_byte_per_s"))?;
-        let errors =
-            advertised.iter().zip(&capacity).filter_map(|(a, c)| a.zip(c.filter(|it| *it > 0.0)));
+        let errors = advertised
+            .iter()
+            .zip(&capacity)
+            .filter_map(|(a, c)| a.zip(c.filter(|value| *value > 0.0)));
         let errors: Vec<f64> = errors.map(|(a, c)| 1.0 - a / c).collect();
         if !errors.is_empty() {
             let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -76,7 +78,9 @@ pub fn report(
     )
     .with(Series::steps("weight", Role::Measurement, points(column("weight_share")?, 1.0)));
     let mut figures = vec![bandwidth, weights];
-    figures.retain(|it| it.series.iter().any(|it| it.points.iter().any(|(_, y)| y.is_finite())));
+    figures.retain(|figure| {
+        figure.series.iter().any(|series| series.points.iter().any(|(_, y)| y.is_finite()))
+    });
     Ok(ExperimentReport {
         name: format!("relay-{relay}"),
         title: format!("Relay {relay}"),

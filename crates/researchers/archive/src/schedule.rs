@@ -123,7 +123,8 @@ pub(crate) fn plan(
         relays.iter().map(|(id, capacity)| Machine::single(*id, *capacity)).collect();
     let plan = Plan::greedy(&[options.team], options.excess_factor, machines);
     let slots = plan.used_slots();
-    let needs_more = |it: &&Expected| it.1.scaled(options.excess_factor) > options.team.capacity;
+    let needs_more =
+        |relay: &&Expected| relay.1.scaled(options.excess_factor) > options.team.capacity;
     let capacity: Rate = relays.iter().map(|relay| relay.1).sum();
     PlannedNetwork {
         unix_s,
@@ -154,7 +155,7 @@ pub fn staged(
         let of_span =
             rows.iter().filter(|row| row.from_unix_s == span && row.running_share >= least);
         let expected: Vec<Expected> = of_span
-            .filter_map(|it| Some((id(&relays, it.relay)?, capacities::of_staged(it))))
+            .filter_map(|row| Some((id(&relays, row.relay)?, capacities::of_staged(row))))
             .collect();
         plan(span.into(), &expected, 0, options)
     };

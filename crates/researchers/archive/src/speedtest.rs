@@ -114,10 +114,10 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
         })
     });
     let hours: Vec<NetworkHour> = dataset.read_all(&mut Relays::default())?;
-    let hour = |it: &NetworkHour| Hour {
-        unix_s: i64::from(it.valid_after_unix_s) + AUTHORS_CLOCK_S,
-        total_gbit_per_s: it.advertised_byte_per_s * GBIT_PER_BYTE,
-        measured_gbit_per_s: Some(it.measured_byte_per_s * GBIT_PER_BYTE),
+    let hour = |row: &NetworkHour| Hour {
+        unix_s: i64::from(row.valid_after_unix_s) + AUTHORS_CLOCK_S,
+        total_gbit_per_s: row.advertised_byte_per_s * GBIT_PER_BYTE,
+        measured_gbit_per_s: Some(row.measured_byte_per_s * GBIT_PER_BYTE),
         ..Hour::default()
     };
     Ok(SpeedTest {
@@ -140,14 +140,14 @@ impl SpeedTest {
         let measured: Vec<&Change> =
             self.changes.iter().filter(|change| change.is_measured).collect();
         let sums = |changes: &mut dyn Iterator<Item = &Change>| {
-            let (before, after) = changes.fold((0.0, 0.0), |sum, it| {
-                (sum.0 + it.advertised_byte_per_s.0, sum.1 + it.advertised_byte_per_s.1)
+            let (before, after) = changes.fold((0.0, 0.0), |sum, change| {
+                (sum.0 + change.advertised_byte_per_s.0, sum.1 + change.advertised_byte_per_s.1)
             });
             (before * GBIT_PER_BYTE, after * GBIT_PER_BYTE)
         };
         let mut differences: Vec<f64> = measured
             .iter()
-            .map(|it| (it.advertised_byte_per_s.1 - it.advertised_byte_per_s.0) * 8e-6)
+            .map(|change| (change.advertised_byte_per_s.1 - change.advertised_byte_per_s.0) * 8e-6)
             .collect();
         differences.sort_by(f64::total_cmp);
         let rank = differences.len() * 9 / 10;
@@ -164,11 +164,17 @@ impl SpeedTest {
             all_before_gbit_per_s,
             all_after_gbit_per_s,
             change_90th_mbit_per_s: differences.get(rank).copied().unwrap_or_default(),
-            weight_error_before: error(|it| it.weight_share.0, |it| it.advertised_byte_per_s.0),
-            weight_error_after: error(|it| it.weight_share.1, |it| it.advertised_byte_per_s.1),
+            weight_error_before: error(
+                |change| change.weight_share.0,
+                |change| change.advertised_byte_per_s.0,
+            ),
+            weight_error_after: error(
+                |change| change.weight_share.1,
+                |change| change.advertised_byte_per_s.1,
+            ),
             weight_error_of_larger: error(
-                |it| it.weight_share.0,
-                |it| it.advertised_byte_per_s.0.max(it.advertised_byte_per_s.1),
+                |change| change.weight_share.0,
+                |change| change.advertised_byte_per_s.0.max(change.advertised_byte_per_s.1),
             ),
             median_gbit_per_s: self.medians(),
             half_way_hours: self.half_way(),
@@ -223,17 +229,17 @@ impl SpeedTest {
         .with(Series::line(
             "all relays",
             Role::Nth(0),
-            points(|it| Some(it.total_gbit_per_s)),
+            points(|hour| Some(hour.total_gbit_per_s)),
         ));
-        let measured = points(|it| it.measured_gbit_per_s);
+        let measured = points(|hour| hour.measured_gbit_per_s);
         if !measured.is_empty() {
             figure = figure.with(Series::line("measured relays", Role::Nth(1), measured));
         }
-        let percent = |it: Option<f64>| {
-            it.map_or_else(|| "no weights".to_owned(), |error| format!("{:.2} %", error * 100.0))
+        let percent = |error: Option<f64>| {
+            error.map_or_else(|| "no weights".to_owned(), |error| format!("{:.2} %", error * 100.0))
         };
-        let pair = |it: (f64, f64)| {
-            format!("{:.2} → {:.2} Gbit/s ({:+.1} %)", it.0, it.1, (it.1 / it.0 - 1.0) * 100.0)
+        let pair = |(before, after): (f64, f64)| {
+            format!("{before:.2} → {after:.2} Gbit/s ({:+.1} %)", (after / before - 1.0) * 100.0)
         };
         let case = |name: &str, value: String| Case::reported(name, "").column("value", value);
         let mut cases = vec![
@@ -278,8 +284,8 @@ impl SpeedTest {
         let mut figures = vec![figure];
         type Error = fn(&Hour) -> Option<f64>;
         let errors: [(&str, Error); 2] = [
-            ("against advertised bandwidths", |it| it.weight_error),
-            ("against true capacities", |it| it.true_weight_error),
+            ("against advertised bandwidths", |hour| hour.weight_error),
+            ("against true capacities", |hour| hour.true_weight_error),
         ];
         if self.hours.iter().any(|hour| hour.weight_error.is_some()) {
             let y = Axis { is_percent: true, ..Axis::new("error (NWE)") };
@@ -327,7 +333,7 @@ pub(crate) fn weight_error(
 ) -> Option<f64> {
     let pairs = relays.filter_map(|(weight, capacity)| Some((weight?, capacity)));
     let (weights, capacities) =
-        pairs.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        pairs.clone().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
     if weights <= 0.0 || capacities <= 0.0 {
         return None;
     }

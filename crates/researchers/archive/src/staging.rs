@@ -46,7 +46,7 @@ pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
 
 fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
     let (weights, capacities) =
-        relays.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        relays.clone().fold((0.0, 0.0), |sum, relay| (sum.0 + relay.0, sum.1 + relay.1));
     let mut sorted: Vec<f64> = relays.clone().map(|relay| relay.1).collect();
     sorted.sort_by(f64::total_cmp);
     let percentile = |share| crate::percentile(&sorted, share).unwrap_or_default() * 8e-6;

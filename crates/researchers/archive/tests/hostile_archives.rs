@@ -81,7 +81,7 @@ fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let number = chunk.iter().fold(0_u32, |sum, it| sum << 8 | u32::from(*it))
+        let number = chunk.iter().fold(0_u32, |sum, byte| sum << 8 | u32::from(*byte))
             << (8 * (3 - chunk.len()));
         for digit in 0..=chunk.len() {
             text.push(char::from(DIGITS[(number >> (18 - 6 * digit) & 63) as usize]));
@@ -285,7 +285,8 @@ fn a_decompression_bomb_is_refused() {
 #[test]
 fn verification_leaves_out_unsigned_consensuses() {
     let place = Place::new();
-    let certificates = dirmgr::fixture::authorities().each_ref().map(|it| it.certificate.as_str());
+    let certificates =
+        dirmgr::fixture::authorities().each_ref().map(|authority| authority.certificate.as_str());
     let certificates = place.write("certificates", certificates.concat().as_bytes());
     let source = place.write("a", consensus(0, &[1]).as_bytes());
     let options = ImportOptions { certificates: Some(certificates), ..ImportOptions::default() };
@@ -422,7 +423,7 @@ proptest! {
 
 fn peak_memory_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 

@@ -51,18 +51,18 @@ fn onionoos_history_has_known_totals_and_errors() {
     }
     // Results of an independent script (see the README of the data): for a year over all snapshots, for shorter periods until
     // 2025-11-12, the end of the complete snapshots.
-    let paper = View::of("onionoo").periods;
+    let paper = View::new("onionoo").periods;
     for (periods, until_unix_s, expected) in [
         (&paper[..3], Some(1_762_992_000), &[(0.007, 0.009), (0.044, 0.061), (0.101, 0.154)][..]),
         (&paper[3..], None, &[(0.244, 0.336)][..]),
     ] {
-        let view = View { periods: periods.to_vec(), ..View::of("onionoo") };
+        let view = View { periods: periods.to_vec(), ..View::new("onionoo") };
         let options = ErrorsOptions { view, warm_up: WarmUp::Own, from_unix_s: None, until_unix_s };
         let found = errors::compute(&engine, &options).unwrap();
         assert_eq!((found.rows, found.relays), (10_156_272, 32_565));
         for (period, (relay, network)) in found.periods.iter().zip(expected) {
             let mut errors: Vec<f64> =
-                period.network.iter().filter_map(|it| it.capacity_error).collect();
+                period.network.iter().filter_map(|hour| hour.capacity_error).collect();
             errors.sort_by(f64::total_cmp);
             assert_near(percentile(&errors, 0.5).unwrap(), *network, 0.0006);
             assert_near(percentile(&period.capacity_errors, 0.5).unwrap(), *relay, 0.0006);

@@ -45,7 +45,7 @@ fn three_relays_are_new_in_the_median_consensus_of_january_2019_and_measured_in_
         schedule::series(&dataset, &options, &AtomicBool::new(false), &mut |_, _| ()).unwrap();
     assert_eq!((series.days.len(), series.arrivals.len()), (30, 720));
     let lines = schedule::lines(&series);
-    let of = |name: &str| lines.iter().find(|it| it.quantity == name).unwrap().here;
+    let of = |name: &str| lines.iter().find(|line| line.quantity == name).unwrap().here;
     assert_eq!(of("new relays of a view"), [0.0, 3.0, 62.0]);
     let [least, median, most] = of("seconds until all new ones are measured");
     assert_eq!((least, median), (0.0, 30.0));
@@ -67,7 +67,9 @@ fn a_simulated_speed_test_reproduces_the_authors_test() {
         let (model, authors) = (value(&model), value(&authors));
         assert!((model - authors).abs() <= by, "{what}: {model} is not {authors}");
     };
-    let rise = |it: &Effect| it.median_gbit_per_s[1].unwrap() / it.median_gbit_per_s[0].unwrap();
+    let rise = |result: &Effect| {
+        result.median_gbit_per_s[1].unwrap() / result.median_gbit_per_s[0].unwrap()
+    };
     near("rise", rise, 0.1);
     near("weight error after", |result| result.weight_error_after.unwrap(), 0.03);
     near(
@@ -75,6 +77,6 @@ fn a_simulated_speed_test_reproduces_the_authors_test() {
         |result| result.weight_error_of_larger.unwrap(),
         0.03,
     );
-    near("hours until half of the rise", |it| it.half_way_hours.unwrap().0, 6.0);
-    near("hours until half of the fall", |it| it.half_way_hours.unwrap().1, 6.0);
+    near("hours until half of the rise", |result| result.half_way_hours.unwrap().0, 6.0);
+    near("hours until half of the fall", |result| result.half_way_hours.unwrap().1, 6.0);
 }

@@ -73,7 +73,7 @@ fn collector_archives_of_all_ages_are_imported_once() {
     let source = real!("archives-sample");
     let (dataset, report, problems) = imported(std::slice::from_ref(&source), folder.path());
     let entry = |name: &str| {
-        let found = report.imported.iter().find(|it| it.source.ends_with(name));
+        let found = report.imported.iter().find(|entry| entry.source.ends_with(name));
         found.unwrap_or_else(|| panic!("{name} is not imported")).clone()
     };
     let cropped = entry("collector/server-descriptors-2005-12-cropped.tar");
@@ -101,7 +101,7 @@ fn collector_archives_of_all_ages_are_imported_once() {
         "{problems:?}"
     );
     let before = rows(&dataset);
-    assert_eq!(before.0.iter().filter(|it| month_of(it) == "2018-06").count(), 243);
+    assert_eq!(before.0.iter().filter(|status| month_of(status) == "2018-06").count(), 243);
     // Known sources are skipped, and add nothing if they are imported again.
     let (_, report, _) = imported(std::slice::from_ref(&source), folder.path());
     assert_eq!((report.imported.len(), report.new_rows), (0, 0));
@@ -124,17 +124,17 @@ fn imported_consensuses_have_the_counts_that_grep_finds() {
     assert_eq!(statuses.iter().filter(|status| month_of(status) == "2020-02").count(), 6433 + 6463);
     let later: Vec<&Status> =
         statuses.iter().filter(|status| month_of(status) == "2022-11").collect();
-    let weights = later.iter().map(|it| u64::from(it.weight_kb_per_s.unwrap()));
+    let weights = later.iter().map(|status| u64::from(status.weight_kb_per_s.unwrap()));
     assert_eq!(
         (later.len(), weights.clone().sum::<u64>(), weights.max()),
         (6088, 94_115_156, Some(190_000))
     );
-    let count = |has: fn(&Status) -> bool| later.iter().filter(|it| has(it)).count();
+    let count = |has: fn(&Status) -> bool| later.iter().filter(|status| has(status)).count();
     let flags = [
-        count(|it| it.is_unmeasured),
-        count(|it| it.is_guard),
-        count(|it| it.is_exit),
-        count(|it| it.is_bad_exit),
+        count(|status| status.is_unmeasured),
+        count(|status| status.is_guard),
+        count(|status| status.is_exit),
+        count(|status| status.is_bad_exit),
     ];
     assert_eq!(flags, [9, 3020, 1438, 11]);
     assert_eq!(descriptors.len(), 587);

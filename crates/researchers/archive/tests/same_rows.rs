@@ -145,7 +145,7 @@ fn queries_have_one_result_on_any_number_of_threads_and_in_sqlite() {
     let engines = [1, 2, 3, 5].map(|threads| {
         let engine = Engine::open(dataset.clone(), Limits { threads, memory_mib: 256 }).unwrap();
         let periods = vec!["week".parse().unwrap()];
-        engine.view(View { periods, ..View::of("synthetic") }).unwrap();
+        engine.view(View { periods, ..View::new("synthetic") }).unwrap();
         engine
     });
     let mut sqlite = Connection::open_in_memory().unwrap();

@@ -68,7 +68,7 @@ impl Codec {
         ranges: &Arc<dyn ExecutionPlan>,
         context: &TaskContext,
     ) -> Result<RelayHoursExec> {
-        let end = bytes.iter().position(|it| *it == b'\n').ok_or_else(|| broken("no end"))?;
+        let end = bytes.iter().position(|byte| *byte == b'\n').ok_or_else(|| broken("no end"))?;
         let (head, plans) = bytes.split_at(end);
         let head: Head = serde_json::from_slice(head).map_err(broken)?;
         let plans = <PhysicalPlanNode as AsExecutionPlan>::try_decode(&plans[1..])?;
@@ -76,7 +76,7 @@ impl Codec {
         else {
             return Err(broken("no inputs"));
         };
-        let plan = |it: &PhysicalPlanNode| it.try_into_physical_plan(context, self);
+        let plan = |node: &PhysicalPlanNode| node.try_into_physical_plan(context, self);
         let input = |pair: &[PhysicalPlanNode; 2]| {
             Ok(Input { statuses: plan(&pair[0])?, descriptors: plan(&pair[1])? })
         };

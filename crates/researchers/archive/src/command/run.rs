@@ -179,7 +179,7 @@ impl Import {
             output.result(imported(entry), || Line::Imported(entry));
         }
         let (read, known) = (report.imported.len(), report.known);
-        let damaged: u64 = report.imported.iter().map(|it| it.damaged).sum();
+        let damaged: u64 = report.imported.iter().map(|entry| entry.damaged).sum();
         let counted = |count: u64, one: &str, more: &str| {
             format!("{count} {}", if count == 1 { one } else { more })
         };
@@ -296,12 +296,13 @@ impl ErrorsCommand {
             times::minute(found.span_unix_s.1),
             options.view.origin,
         ));
-        let percent = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1} %"));
+        let percent =
+            |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1} %"));
         output.text(format!(
             "{:>6} {:<40} {:<6} {:<30} {:>9} {:>9}",
             "figure", "", "period", "", "here", "paper"
         ));
-        for line in errors::lines(&found).iter().filter(|it| it.here_percent.is_some()) {
+        for line in errors::lines(&found).iter().filter(|line| line.here_percent.is_some()) {
             let text = format!(
                 "{:>6} {:<40} {:<6} {:<30} {:>9} {:>9}",
                 line.figure,
@@ -336,7 +337,7 @@ impl SpeedtestCommand {
                 let measured = self.relays.as_deref().map(fingerprints).transpose()?;
                 let view = View {
                     periods: Vec::new(),
-                    ..View::of(&engine.origin(self.origin.as_deref())?)
+                    ..View::new(&engine.origin(self.origin.as_deref())?)
                 };
                 speedtest::of_interval(&engine, view, interval, measured.as_ref())?
             }
@@ -395,7 +396,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
     })?;
     let words = text.lines().filter_map(|line| line.split_whitespace().next());
     let parsed = words.map(|word| {
-        let parsed = word.parse::<Fingerprint>().map(|it| it.to_string());
+        let parsed = word.parse::<Fingerprint>().map(|fingerprint| fingerprint.to_string());
         parsed.map_err(|error| Error::Config { path: path.to_owned(), problem: error.to_string() })
     });
     parsed.collect()
@@ -404,18 +405,22 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
 impl StagingCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset, output)?;
-        for ((name, _), it) in staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?) {
+        for ((name, _), errors) in
+            staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?)
+        {
             let text = format!(
                 "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {}, \
                  {:.1} % of the relays with a capacity have less weight than capacity",
-                it.relays,
-                it.capacity_gbit_per_s,
-                it.largest_mbit_per_s,
-                it.percentile_75_mbit_per_s,
-                it.weight_error.map_or("-".to_owned(), |error| format!("{:.2} %", error * 100.0)),
-                it.underweighted_share * 100.0,
+                errors.relays,
+                errors.capacity_gbit_per_s,
+                errors.largest_mbit_per_s,
+                errors.percentile_75_mbit_per_s,
+                errors
+                    .weight_error
+                    .map_or("-".to_owned(), |error| format!("{:.2} %", error * 100.0)),
+                errors.underweighted_share * 100.0,
             );
-            output.result(text, || Line::Staging { which: name, errors: it });
+            output.result(text, || Line::Staging { which: name, errors });
         }
         Ok(Exit::Done)
     }
@@ -429,7 +434,7 @@ impl SummaryCommand {
             (None, [only]) => only.clone(),
             (named, _) => engine.origin(named.as_deref())?,
         };
-        let view = View { periods: Vec::new(), ..View::of(&origin) };
+        let view = View { periods: Vec::new(), ..View::new(&origin) };
         let days = summary::days(&engine, view)?;
         if days.is_empty() {
             return Err(Error::Failed(
@@ -438,7 +443,8 @@ impl SummaryCommand {
         }
         output.text("day         views  relays  with bandwidth  Gbit/s    weights, 1000");
         for day in days {
-            let number = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1}"));
+            let number =
+                |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
             let text = format!(
                 "{} {:>6} {:>7.0} {:>15.0} {:>7} {:>15}",
                 times::day(day.unix_s),
@@ -468,7 +474,7 @@ impl QueryCommand {
     pub(super) fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset, output)?;
         if let Some(origin) = &self.origin {
-            engine.view(View::of(&engine.origin(Some(origin))?))?;
+            engine.view(View::new(&engine.origin(Some(origin))?))?;
         }
         let batches = engine.query(&self.sql)?;
         if let Some(path) = &self.parquet {

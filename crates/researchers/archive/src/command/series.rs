@@ -70,7 +70,7 @@ pub(crate) struct ScheduleCommand {
 }
 
 fn origin(text: &str) -> Result<Origin, String> {
-    let found = Origin::ALL.into_iter().find(|it| it.word() == text);
+    let found = Origin::ALL.into_iter().find(|origin| origin.word() == text);
     found.ok_or_else(|| "expected tor, onionoo, membership or synthetic".to_owned())
 }
 
@@ -97,7 +97,7 @@ impl ScheduleCommand {
             slot_s: self.slot_s,
             around_s: i64::from(self.around) * DAY_S,
             unseen_s: i64::from(self.unseen_days) * DAY_S,
-            new_relay: self.new_relay.map(|it| mbit("new-relay", it)).transpose()?,
+            new_relay: self.new_relay.map(|rate| mbit("new-relay", rate)).transpose()?,
         })
     }
 
@@ -135,8 +135,8 @@ impl ScheduleCommand {
         for day in &series.days {
             output.record(|| ScheduleLine::Day(day));
         }
-        for it in series.arrivals.iter().filter(|arrival| arrival.new_relays > 0) {
-            output.record(|| ScheduleLine::Arrivals(it));
+        for arrivals in series.arrivals.iter().filter(|arrival| arrival.new_relays > 0) {
+            output.record(|| ScheduleLine::Arrivals(arrivals));
         }
         let ends = series.days.first().zip(series.days.last());
         let span = ends.map(|(first, last)| {
@@ -153,8 +153,9 @@ impl ScheduleCommand {
             "", "minimum", "median", "maximum", "paper", "", ""
         ));
         for line in schedule::lines(&series) {
-            let here = line.here.map(|it| format!("{it:.2}"));
-            let paper = line.paper.map(|it| it.map_or_else(String::new, |it| it.to_string()));
+            let here = line.here.map(|value| format!("{value:.2}"));
+            let paper =
+                line.paper.map(|value| value.map_or_else(String::new, |value| value.to_string()));
             let text = format!(
                 "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
                 line.quantity, here[0], here[1], here[2], paper[0], paper[1], paper[2]

@@ -128,10 +128,10 @@ fn properties_of_a_relay_are_one_row_from_their_first_to_their_last_time_in_any_
             writer(&dataset).add(vec![row], &mut relays).unwrap();
         }
         let rows: Vec<Properties> = dataset.read_all(&mut relays).unwrap();
-        let line = |it: &Properties| {
+        let line = |row: &Properties| {
             let span =
-                [it.first_seen_unix_s, it.last_seen_unix_s].map(|unix_s| unix_s - 1_700_000_000);
-            (span, it.version.as_deref().unwrap().to_owned())
+                [row.first_seen_unix_s, row.last_seen_unix_s].map(|unix_s| unix_s - 1_700_000_000);
+            (span, row.version.as_deref().unwrap().to_owned())
         };
         found.push(rows.iter().map(line).collect::<Vec<_>>());
     }

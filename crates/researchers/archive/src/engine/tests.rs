@@ -11,7 +11,7 @@ fn each_month_is_a_separate_stream() {
     synthesize(&dataset, &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
     let engine = Engine::open(dataset, Limits { threads: 2, memory_mib: 64 }).unwrap();
     for is_measured_only in [false, true] {
-        engine.view(View { is_measured_only, ..View::of("synthetic") }).unwrap();
+        engine.view(View { is_measured_only, ..View::new("synthetic") }).unwrap();
         let plan = engine.query("EXPLAIN SELECT relay FROM relay_hours").unwrap();
         let plan = texts(&plan, 1).concat();
         assert!(plan.contains("ranges=2, streams=3,"), "{plan}");

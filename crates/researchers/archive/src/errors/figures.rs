@@ -40,23 +40,23 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
         figure
     };
     let figures = vec![
-        distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |it| {
-            it.capacity_errors.clone()
+        distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |period| {
+            period.capacity_errors.clone()
         })
         .caption("Distribution over relays of the mean share by which the advertised bandwidth is below its maximum in the period before."),
-        over_time("figure-2", "Network capacity error", "error (NCE)", |it| it.capacity_error)
+        over_time("figure-2", "Network capacity error", "error (NCE)", |hour| hour.capacity_error)
             .caption("Share of the network's capacity that advertised bandwidths miss. Points are medians of neighbouring hours."),
-        distribution("figure-3", "Relay weight error", Axis::new("log10 of the mean weight over capacity (RWE)").showing(-2.0, 2.0), |it| {
-            it.weight_errors.iter().filter(|weight_error| **weight_error > 0.0).map(|weight_error| libm::log10(*weight_error)).collect()
+        distribution("figure-3", "Relay weight error", Axis::new("log10 of the mean weight over capacity (RWE)").showing(-2.0, 2.0), |period| {
+            period.weight_errors.iter().filter(|weight_error| **weight_error > 0.0).map(|weight_error| libm::log10(*weight_error)).collect()
         })
         .caption("Below 0, the weight is too small for the capacity. Relays whose weight is always 0 are left out."),
-        over_time("figure-4", "Network weight error", "error (NWE)", |it| it.weight_error)
+        over_time("figure-4", "Network weight error", "error (NWE)", |hour| hour.weight_error)
             .caption("Share of the weight that would have to move to other relays."),
-        distribution("figure-10a", "Variation of advertised bandwidths", share("mean relative standard deviation").showing(0.0, 2.0), |it| {
-            it.advertised_rsds.clone()
+        distribution("figure-10a", "Variation of advertised bandwidths", share("mean relative standard deviation").showing(0.0, 2.0), |period| {
+            period.advertised_rsds.clone()
         }),
-        distribution("figure-10b", "Variation of weights", share("mean relative standard deviation").showing(0.0, 2.0), |it| {
-            it.weight_rsds.clone()
+        distribution("figure-10b", "Variation of weights", share("mean relative standard deviation").showing(0.0, 2.0), |period| {
+            period.weight_rsds.clone()
         }),
     ];
     // A dataset without weights has no figures about weights.
@@ -97,14 +97,16 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
 
 fn cases(errors: &Errors) -> Vec<Case> {
     let lines = lines(errors);
-    let lines = lines.into_iter().filter(|it| it.here_percent.is_some());
+    let lines = lines.into_iter().filter(|line| line.here_percent.is_some());
     lines
-        .map(|it| {
-            let name =
-                format!("figure {}: {}, {}, {}", it.figure, it.quantity, it.period, it.statistic);
+        .map(|line| {
+            let name = format!(
+                "figure {}: {}, {}, {}",
+                line.figure, line.quantity, line.period, line.statistic
+            );
             Case::reported(name, "")
-                .column("here_percent", rounded(it.here_percent))
-                .column("paper_percent", rounded(it.paper_percent))
+                .column("here_percent", rounded(line.here_percent))
+                .column("paper_percent", rounded(line.paper_percent))
         })
         .collect()
 }
@@ -122,7 +124,7 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
         .into_iter()
         .enumerate()
         .filter(|(index, _)| index % step == 0 || *index == last)
-        .map(|it| it.1)
+        .map(|(_, point)| point)
         .collect()
 }
 
@@ -130,7 +132,7 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 fn medians(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     let step = points.len().div_ceil(POINTS_MAX).max(1);
     let median = |chunk: &[(f64, f64)]| {
-        let mut values: Vec<f64> = chunk.iter().map(|it| it.1).collect();
+        let mut values: Vec<f64> = chunk.iter().map(|point| point.1).collect();
         values.sort_by(f64::total_cmp);
         (chunk[chunk.len() / 2].0, values[values.len() / 2])
     };

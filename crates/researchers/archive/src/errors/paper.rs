@@ -37,7 +37,7 @@ const ENTRIES: [Entry; 5] = [
     (
         "1",
         "relay capacity error",
-        |it| it.capacity_errors.clone(),
+        |period| period.capacity_errors.clone(),
         &[
             ("day", "median", 7.0),
             ("year", "median", 28.0),
@@ -48,7 +48,7 @@ const ENTRIES: [Entry; 5] = [
     (
         "2",
         "network capacity error",
-        |it| sorted(it.network.iter().filter_map(|it| it.capacity_error)),
+        |period| sorted(period.network.iter().filter_map(|hour| hour.capacity_error)),
         &[
             ("day", "median", 5.0),
             ("week", "median", 14.0),
@@ -60,7 +60,7 @@ const ENTRIES: [Entry; 5] = [
     (
         "4",
         "network weight error",
-        |it| sorted(it.network.iter().filter_map(|it| it.weight_error)),
+        |period| sorted(period.network.iter().filter_map(|hour| hour.weight_error)),
         &[
             ("day", "median", 21.0),
             ("week", "median", 22.0),
@@ -71,7 +71,7 @@ const ENTRIES: [Entry; 5] = [
     (
         "10a",
         "variation of the advertised bandwidth",
-        |it| it.advertised_rsds.clone(),
+        |period| period.advertised_rsds.clone(),
         &[
             ("day", "median", 32.0),
             ("week", "median", 55.0),
@@ -85,7 +85,7 @@ const ENTRIES: [Entry; 5] = [
     (
         "10b",
         "variation of the weight",
-        |it| it.weight_rsds.clone(),
+        |period| period.weight_rsds.clone(),
         &[
             ("day", "median", 14.0),
             ("day", "75th percentile", 23.0),
@@ -112,14 +112,14 @@ pub fn lines(errors: &Errors) -> Vec<Line> {
             let values = values(period);
             let name = &period.period.name;
             for (statistic, share) in STATISTICS {
-                let known = paper.iter().find(|it| it.0 == name && it.1 == statistic);
+                let known = paper.iter().find(|row| row.0 == name && row.1 == statistic);
                 lines.push(Line {
                     figure,
                     quantity,
                     period: name.clone(),
                     statistic,
                     here_percent: percentile(&values, share).map(|percentile| percentile * 100.0),
-                    paper_percent: known.map(|it| it.2),
+                    paper_percent: known.map(|row| row.2),
                 });
             }
         }
@@ -130,8 +130,12 @@ pub fn lines(errors: &Errors) -> Vec<Line> {
             (!values.is_empty()).then(|| 100.0 * count as f64 / values.len() as f64)
         };
         for (figure, statistic, here_percent) in [
-            ("1", "relays with an error above 0", share(&period.capacity_errors, |it| it > 0.0)),
-            ("3", "relays with a mean below 1", share(&period.weight_errors, |it| it < 1.0)),
+            (
+                "1",
+                "relays with an error above 0",
+                share(&period.capacity_errors, |error| error > 0.0),
+            ),
+            ("3", "relays with a mean below 1", share(&period.weight_errors, |mean| mean < 1.0)),
         ] {
             lines.push(Line {
                 figure,

@@ -91,19 +91,24 @@ fn naive(world: &World, length: i64, from: i64) -> Naive {
     let mut published: Vec<_> =
         world.published.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     published.sort_unstable_by_key(|(time, relay, value)| (*time, *value, *relay));
-    let times: BTreeSet<u32> = world.listed.iter().map(|it| it.0).collect();
-    let at = |time: u32| world.listed.iter().filter(move |it| it.0 == time);
+    let times: BTreeSet<u32> = world.listed.iter().map(|row| row.0).collect();
+    let at = |time: u32| world.listed.iter().filter(move |row| row.0 == time);
     let is_in = |then: u32, now: u32| i64::from(then) > i64::from(now) - length && then <= now;
     let share = |time: u32, relay: u8| {
-        let total: f64 = at(time).filter_map(|it| it.2).map(f64::from).sum();
-        let weight = at(time).find(|it| it.1 == relay)?.2?;
+        let total: f64 = at(time).filter_map(|row| row.2).map(f64::from).sum();
+        let weight = at(time).find(|row| row.1 == relay)?.2?;
         (total > 0.0).then(|| f64::from(weight) / total)
     };
     let advertised = |time: u32, relay: u8| {
-        published.iter().rfind(|it| it.1 == relay && it.0 <= time).map(|it| f64::from(it.2))
+        published
+            .iter()
+            .rfind(|descriptor| descriptor.1 == relay && descriptor.0 <= time)
+            .map(|descriptor| f64::from(descriptor.2))
     };
     let values = |time: u32, relay: u8| -> Vec<f64> {
-        let window = published.iter().filter(|it| it.1 == relay && is_in(it.0, time));
+        let window = published
+            .iter()
+            .filter(|descriptor| descriptor.1 == relay && is_in(descriptor.0, time));
         let values: Vec<f64> = window.map(|window| f64::from(window.2)).collect();
         if values.is_empty() { advertised(time, relay).into_iter().collect() } else { values }
     };
@@ -122,37 +127,37 @@ fn naive(world: &World, length: i64, from: i64) -> Naive {
             continue;
         }
         let known: Vec<(u8, f64, f64)> = at(time)
-            .filter_map(|it| Some((it.1, advertised(time, it.1)?, capacity(time, it.1)?)))
+            .filter_map(|row| Some((row.1, advertised(time, row.1)?, capacity(time, row.1)?)))
             .collect();
         let weighted: Vec<(u8, f64, f64)> = known
             .iter()
-            .filter_map(|it| {
-                Some((it.0, f64::from(at(time).find(|other| other.1 == it.0)?.2?), it.2))
+            .filter_map(|row| {
+                Some((row.0, f64::from(at(time).find(|other| other.1 == row.0)?.2?), row.2))
             })
             .collect();
         let (sum_a, sum_c): (f64, f64) =
-            known.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.1, sum.1 + it.2));
+            known.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.1, sum.1 + row.2));
         let (sum_w, sum_wc): (f64, f64) =
-            weighted.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.1, sum.1 + it.2));
+            weighted.iter().fold((0.0, 0.0), |sum, row| (sum.0 + row.1, sum.1 + row.2));
         let nce = (sum_c > 0.0).then(|| 1.0 - sum_a / sum_c);
         let has_weights = sum_w > 0.0 && sum_wc > 0.0;
         let nwe = has_weights.then(|| {
-            weighted.iter().map(|it| (it.1 / sum_w - it.2 / sum_wc).abs()).sum::<f64>() / 2.0
+            weighted.iter().map(|row| (row.1 / sum_w - row.2 / sum_wc).abs()).sum::<f64>() / 2.0
         });
         network.push((unix_s, nce, nwe));
         for (_, relay, _) in at(time) {
             let entry = means.entry(*relay).or_default();
-            if let Some((_, a, c)) = known.iter().find(|it| it.0 == *relay && it.2 > 0.0) {
+            if let Some((_, a, c)) = known.iter().find(|row| row.0 == *relay && row.2 > 0.0) {
                 entry[0].push(1.0 - a / c);
             }
             if let Some((_, w, c)) =
-                weighted.iter().find(|it| it.0 == *relay && it.2 > 0.0 && has_weights)
+                weighted.iter().find(|row| row.0 == *relay && row.2 > 0.0 && has_weights)
             {
                 entry[1].push((w / sum_w) / (c / sum_wc));
             }
             entry[2].extend(rsd(&values(time, *relay)));
-            let past = world.listed.iter().filter(|it| it.1 == *relay && is_in(it.0, time));
-            let shares: Vec<f64> = past.filter_map(|it| share(it.0, *relay)).collect();
+            let past = world.listed.iter().filter(|row| row.1 == *relay && is_in(row.0, time));
+            let shares: Vec<f64> = past.filter_map(|row| share(row.0, *relay)).collect();
             entry[3].extend(rsd(&shares));
         }
     }
@@ -187,10 +192,10 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let dataset = dataset(&world, folder.path());
         let engine = Engine::open(dataset, Limits { threads, memory_mib: 256 }).unwrap();
-        let mut view = View::of("tor");
-        view.periods = ["day", "3d", "year"].iter().map(|it| it.parse().unwrap()).collect();
+        let mut view = View::new("tor");
+        view.periods = ["day", "3d", "year"].iter().map(|period| period.parse().unwrap()).collect();
         let options = ErrorsOptions { view, warm_up: WarmUp::Own, from_unix_s: None, until_unix_s: None };
-        let first = i64::from(BEGIN + world.listed.iter().map(|it| it.0).min().unwrap());
+        let first = i64::from(BEGIN + world.listed.iter().map(|row| row.0).min().unwrap());
         let found = match compute(&engine, &options) {
             Ok(found) => found,
             Err(ArchiveError::Missing(_)) => {

@@ -22,7 +22,10 @@ const LINES_MAX: u64 = 30_000_000;
 
 /// A table of the folder, uncompressed or compressed with xz or gzip.
 pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
-    ["", ".xz", ".gz"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|it| it.is_file())
+    ["", ".xz", ".gz"]
+        .iter()
+        .map(|end| folder.join(format!("{name}{end}")))
+        .find(|path| path.is_file())
 }
 
 /// The rows of a relay in all tables, in order of snapshots.
@@ -71,9 +74,9 @@ impl ChangeTables {
         })?;
         type Runs = fn(&mut History) -> &mut Vec<(u32, u32)>;
         let runs: [(&str, Runs); 3] = [
-            ("presence", |it| &mut it.presence),
-            ("guards", |it| &mut it.guards),
-            ("exits", |it| &mut it.exits),
+            ("presence", |history| &mut history.presence),
+            ("guards", |history| &mut history.guards),
+            ("exits", |history| &mut history.exits),
         ];
         for (name, runs) in runs {
             if table_file(folder, &format!("{name}.csv")).is_some() {
@@ -114,13 +117,17 @@ impl ChangeTables {
         }
         for history in &mut tables.histories {
             history.presence.sort_unstable();
-            if history.presence.windows(2).any(|it| matches!(it, [one, next] if next.0 <= one.1)) {
+            if history
+                .presence
+                .windows(2)
+                .any(|pair| matches!(pair, [one, next] if next.0 <= one.1))
+            {
                 let problem = "presence.csv: runs of a relay overlap".to_owned();
                 return Err(ArchiveError::Source { path: folder.to_owned(), problem });
             }
             history.guards.sort_unstable();
             history.exits.sort_unstable();
-            history.advertised.sort_by_key(|it| it.0);
+            history.advertised.sort_by_key(|advertised| advertised.0);
             history.weights.sort_by_key(|weight| weight.0);
         }
         Ok(tables)
@@ -240,12 +247,12 @@ fn each(
     let header = reader.headers().map_err(|error| wrong(1, error.to_string()))?;
     let mut places = Vec::new();
     for column in columns {
-        let place = header.iter().position(|it| it == *column);
+        let place = header.iter().position(|field| field == *column);
         places.push(place.ok_or_else(|| wrong(1, format!("there is no column {column}")))?);
     }
     let mut record = StringRecord::new();
     let mut cells = vec![String::new(); columns.len()];
-    while reader.read_record(&mut record).map_err(|it| wrong(0, it.to_string()))? {
+    while reader.read_record(&mut record).map_err(|error| wrong(0, error.to_string()))? {
         for (cell, place) in cells.iter_mut().zip(&places) {
             cell.clear();
             cell.push_str(record.get(*place).unwrap_or_default());

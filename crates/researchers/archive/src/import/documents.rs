@@ -279,7 +279,7 @@ fn without_annotations(text: &[u8]) -> (Option<&str>, &[u8]) {
         let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
         let (line, after) = rest.split_at(len);
         if let Some(words) = line.strip_prefix(b"@type ") {
-            let word = words.split(|it| *it == b' ').next().unwrap_or_default();
+            let word = words.split(|byte| *byte == b' ').next().unwrap_or_default();
             kind = std::str::from_utf8(word).ok();
         }
         rest = after.get(1..).unwrap_or_default();
@@ -412,7 +412,7 @@ fn server_descriptor(body: &[u8], places: &Places, relays: &mut Relays, rows: &m
         Some(Err(error)) => return Kind::Damaged(error.to_string()),
         None => return skipped(EMPTY),
     };
-    let number = |it: u64| u32::try_from(it).ok();
+    let number = |value: u64| u32::try_from(value).ok();
     let [rate, burst, observed] = [
         found.bandwidth_avg_bytes_s,
         found.bandwidth_burst_bytes_s,
@@ -542,7 +542,7 @@ mod tests {
             text in "((router |@type |network-status-version |x)[ab ]{0,3}\n?){0,30}", step in 1_usize..50,
         ) {
             let pieces = cut(&text, step);
-            prop_assert_eq!(pieces.iter().map(|(_, it)| it.as_str()).collect::<String>(), &*text);
+            prop_assert_eq!(pieces.iter().map(|(_, piece)| piece.as_str()).collect::<String>(), &*text);
             prop_assert_eq!(pieces, cut(&text, 1000));
         }
 

@@ -83,42 +83,45 @@ fn staged(staging: Staging, relays: &mut Relays, rows: &mut Rows) -> Kind {
     }
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
     let [from_unix_s, until_unix_s] = times.map(|time| time as u32);
-    rows.staged.extend(staging.relays.into_iter().map(|(fingerprint, it)| Staged {
+    rows.staged.extend(staging.relays.into_iter().map(|(fingerprint, relay)| Staged {
         relay: relays.id(fingerprint),
         from_unix_s,
         until_unix_s,
-        weight_share: it.weight,
-        capacity_byte_per_s: it.bandwidth_capacity,
-        rate_byte_per_s: it.bandwidth_rate,
-        burst_byte_per_s: it.bandwidth_burst,
-        running_share: it.running_frequency,
-        guard_share: it.guard_frequency,
-        exit_share: it.exit_frequency,
+        weight_share: relay.weight,
+        capacity_byte_per_s: relay.bandwidth_capacity,
+        rate_byte_per_s: relay.bandwidth_rate,
+        burst_byte_per_s: relay.bandwidth_burst,
+        running_share: relay.running_frequency,
+        guard_share: relay.guard_frequency,
+        exit_share: relay.exit_frequency,
     }));
     Kind::Used("staged network")
 }
 
 fn detailed(details: Details, places: &Places, relays: &mut Relays, rows: &mut Rows) -> Kind {
-    let time = times::parse(&details.relays_published).ok().and_then(|it| u32::try_from(it).ok());
+    let time =
+        times::parse(&details.relays_published).ok().and_then(|time| u32::try_from(time).ok());
     let Some(time_s) = time else {
         return Kind::Damaged("`relays_published` is not a time".to_owned());
     };
-    for it in details.relays.iter().filter(|relay| relay.running) {
-        let relay = relays.id(it.fingerprint);
-        let names = it.flags.iter().filter_map(|name| Flag::from_name(name.as_bytes()));
+    for entry in details.relays.iter().filter(|relay| relay.running) {
+        let relay = relays.id(entry.fingerprint);
+        let names = entry.flags.iter().filter_map(|name| Flag::from_name(name.as_bytes()));
         let mut flags: Flags = names.collect();
         flags.insert(Flag::Running);
         rows.statuses.push(Status {
-            weight_kb_per_s: it.consensus_weight,
+            weight_kb_per_s: entry.consensus_weight,
             ..Status::new(relay, time_s, Origin::Onionoo, flags)
         });
         let address =
-            it.or_addresses.first().and_then(|address| address.parse::<SocketAddr>().ok());
+            entry.or_addresses.first().and_then(|address| address.parse::<SocketAddr>().ok());
         let address: Option<IpAddr> = address.map(|socket| socket.ip());
         let place = address.map(|address| places.find(address)).unwrap_or_default();
-        let country = it.country.as_ref().map(|code| code.to_ascii_uppercase());
-        let number =
-            it.autonomous_system.as_deref().map(|number| number.trim_start_matches("AS").parse());
+        let country = entry.country.as_ref().map(|code| code.to_ascii_uppercase());
+        let number = entry
+            .autonomous_system
+            .as_deref()
+            .map(|number| number.trim_start_matches("AS").parse());
         let texts = &mut rows.texts;
         let mut text = |text: &str| {
             Some(text.trim()).filter(|text| !text.is_empty()).map(|text| texts.shared(text))
@@ -128,18 +131,18 @@ fn detailed(details: Details, places: &Places, relays: &mut Relays, rows: &mut R
             first_seen_unix_s: time_s,
             last_seen_unix_s: time_s,
             origin: Origin::Onionoo,
-            nickname: it.nickname.as_deref().and_then(&mut text),
+            nickname: entry.nickname.as_deref().and_then(&mut text),
             address: address.map(|address| address.to_string()).as_deref().and_then(&mut text),
             country: country.or(place.country).as_deref().and_then(&mut text),
             as_number: number.and_then(Result::ok).or(place.as_number),
-            as_name: it.as_name.as_deref().or(place.as_name.as_deref()).and_then(&mut text),
-            version: it.version.as_deref().and_then(&mut text),
-            platform: it.platform.as_deref().and_then(&mut text),
-            family: text(&it.effective_family.join(" ")),
-            contact: it.contact.as_deref().and_then(&mut text),
+            as_name: entry.as_name.as_deref().or(place.as_name.as_deref()).and_then(&mut text),
+            version: entry.version.as_deref().and_then(&mut text),
+            platform: entry.platform.as_deref().and_then(&mut text),
+            family: text(&entry.effective_family.join(" ")),
+            contact: entry.contact.as_deref().and_then(&mut text),
         };
         rows.see(seen);
-        if let Some(advertised_byte_per_s) = it.advertised_bandwidth {
+        if let Some(advertised_byte_per_s) = entry.advertised_bandwidth {
             rows.descriptors.push(Descriptor {
                 relay,
                 published_unix_s: time_s,

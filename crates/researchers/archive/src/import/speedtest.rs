@@ -52,16 +52,16 @@ pub(super) fn import(
     let all: BTreeSet<Fingerprint> = changes.keys().chain(&measured).copied().collect();
     for fingerprint in all {
         let change = changes.remove(&fingerprint);
-        let share = |it: fn(&Change) -> f64| change.as_ref().map(it);
+        let share = |value: fn(&Change) -> f64| change.as_ref().map(value);
         campaigns.push(Campaign {
             relay: relays.id(fingerprint),
             started_unix_s: STARTED_UNIX_S,
             ended_unix_s: ENDED_UNIX_S,
             is_measured: measured.contains(&fingerprint),
-            weight_share_before: share(|it| it.weight.before),
-            weight_share_after: share(|it| it.weight.after),
-            advertised_before_byte_per_s: share(|it| it.advbw.before).map(bytes),
-            advertised_after_byte_per_s: share(|it| it.advbw.after).map(bytes),
+            weight_share_before: share(|change| change.weight.before),
+            weight_share_after: share(|change| change.weight.after),
+            advertised_before_byte_per_s: share(|change| change.advbw.before).map(bytes),
+            advertised_after_byte_per_s: share(|change| change.advbw.after).map(bytes),
         });
     }
     let hours: BTreeMap<String, Hour> = file(folder, "advbw_over_time.json")?;
@@ -115,5 +115,5 @@ fn file<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T, ArchiveErro
     };
     let text = source::read_all(&path, FILE_MAX).map_err(ArchiveError::file("read", &path))?;
     serde_json::from_slice(&text)
-        .map_err(|it| ArchiveError::Source { path, problem: it.to_string() })
+        .map_err(|error| ArchiveError::Source { path, problem: error.to_string() })
 }

@@ -45,8 +45,8 @@ impl Verifier {
         let certificates: Certificates = self
             .certificates
             .iter()
-            .filter(|(_, it)| is_valid(it.published, it.expires))
-            .map(|(name, it)| (*name, it.clone()))
+            .filter(|(_, certificate)| is_valid(certificate.published, certificate.expires))
+            .map(|(name, certificate)| (*name, certificate.clone()))
             .collect();
         let authorities: BTreeSet<Fingerprint> =
             certificates.keys().map(|(identity, _)| *identity).collect();
@@ -72,8 +72,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("certificates");
         // The format of CollecTor.
-        let annotated =
-            [a, b, c].map(|it| format!("@type dir-key-certificate-3 1.0\n{}", it.certificate));
+        let annotated = [a, b, c]
+            .map(|authority| format!("@type dir-key-certificate-3 1.0\n{}", authority.certificate));
         std::fs::write(&path, annotated.concat()).unwrap();
         let verifier = Verifier::read(&path).unwrap();
         let signed = signed_by(&[a, b]);

@@ -201,7 +201,11 @@ impl Cell for u32 {
     }
 
     fn values(column: &ArrayRef) -> Option<Vec<Self>> {
-        column.as_primitive_opt::<Int64Type>()?.iter().map(|it| Self::try_from(it?).ok()).collect()
+        column
+            .as_primitive_opt::<Int64Type>()?
+            .iter()
+            .map(|value| Self::try_from(value?).ok())
+            .collect()
     }
 
     fn order(&self, other: &Self) -> Ordering {
@@ -224,7 +228,11 @@ impl Cell for Option<u32> {
         let column = column.as_primitive_opt::<Int64Type>()?;
         column
             .iter()
-            .map(|it| it.map(|it| u32::try_from(it).ok()).map_or(Some(None), |it| it.map(Some)))
+            .map(|value| {
+                value
+                    .map(|number| u32::try_from(number).ok())
+                    .map_or(Some(None), |number| number.map(Some))
+            })
             .collect()
     }
 
@@ -289,7 +297,7 @@ impl Cell for Option<f64> {
     }
 
     fn order(&self, other: &Self) -> Ordering {
-        let number = |it: &Self| it.unwrap_or(f64::NEG_INFINITY);
+        let number = |value: &Self| value.unwrap_or(f64::NEG_INFINITY);
         number(self).total_cmp(&number(other))
     }
 }
@@ -308,7 +316,10 @@ impl Cell for Origin {
     fn values(column: &ArrayRef) -> Option<Vec<Self>> {
         let column = cast(column, &DataType::Utf8).ok()?;
         let texts: &StringArray = column.as_string_opt()?;
-        texts.iter().map(|text| Self::ALL.into_iter().find(|it| Some(it.word()) == text)).collect()
+        texts
+            .iter()
+            .map(|text| Self::ALL.into_iter().find(|origin| Some(origin.word()) == text))
+            .collect()
     }
 
     fn order(&self, other: &Self) -> Ordering {

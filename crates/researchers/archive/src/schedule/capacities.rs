@@ -50,7 +50,7 @@ impl<'a> Capacities<'a> {
             months: dataset.parts("descriptors")?.into_iter().map(|part| part.0).collect(),
             loaded: BTreeMap::new(),
             published: Vec::new(),
-            staged: staged.iter().map(|it| (it.relay, of_staged(it))).collect(),
+            staged: staged.iter().map(|row| (row.relay, of_staged(row))).collect(),
         })
     }
 
@@ -69,7 +69,7 @@ impl<'a> Capacities<'a> {
         if wanted.iter().eq(self.loaded.keys()) {
             return Ok(());
         }
-        self.loaded.retain(|it, _| wanted.contains(it));
+        self.loaded.retain(|month, _| wanted.contains(month));
         for month in wanted {
             if !self.loaded.contains_key(&month) {
                 let rows = self.dataset.read(&month, relays)?;
@@ -112,16 +112,19 @@ impl<'a> Capacities<'a> {
     pub(super) fn of(&self, row: &Status) -> Option<Rate> {
         let published = self.published.get(row.relay.0 as usize).map_or(&[][..], Vec::as_slice);
         let now = i64::from(row.valid_after_unix_s);
-        let place = |unix_s: i64| published.partition_point(|it| i64::from(it.unix_s) <= unix_s);
+        let place = |unix_s: i64| {
+            published.partition_point(|descriptor| i64::from(descriptor.unix_s) <= unix_s)
+        };
         // A relay may be listed before its first descriptor in the dataset.
         let in_force = published.get(place(now).saturating_sub(1));
         let around = published.get(place(now - self.around_s - 1)..place(now + self.around_s));
         let around = around.into_iter().flatten().filter(|_| in_force.is_some());
-        let observed = around.chain(in_force).map(|it| it.observed_byte_per_s).max();
-        let limit = in_force.map(|it| it.limit_byte_per_s);
+        let observed =
+            around.chain(in_force).map(|descriptor| descriptor.observed_byte_per_s).max();
+        let limit = in_force.map(|descriptor| descriptor.limit_byte_per_s);
         let of_descriptors = observed.zip(limit).map(|(observed, limit)| observed.min(limit));
         of_descriptors
-            .map(|it| Rate::from_byte_per_s(it.into()))
+            .map(|capacity| Rate::from_byte_per_s(capacity.into()))
             .or_else(|| self.staged.get(&row.relay).copied())
             .or_else(|| Some(Rate::from_byte_per_s(u64::from(row.weight_kb_per_s?) * 1000)))
     }
@@ -129,8 +132,12 @@ impl<'a> Capacities<'a> {
     /// Expected capacity of new relays: the 75th percentile of the bandwidths published in the 30 days before or, if there are none, of
     /// the capacities of the listed relays.
     pub(super) fn of_new_relays(&self, unix_s: i64, present: &[Rate]) -> Rate {
-        let recent = |it: &&Published| (unix_s - RECENT_S..unix_s).contains(&i64::from(it.unix_s));
-        let advertised = |it: &Published| it.observed_byte_per_s.min(it.limit_byte_per_s);
+        let recent = |descriptor: &&Published| {
+            (unix_s - RECENT_S..unix_s).contains(&i64::from(descriptor.unix_s))
+        };
+        let advertised = |descriptor: &Published| {
+            descriptor.observed_byte_per_s.min(descriptor.limit_byte_per_s)
+        };
         let published = self.published.iter().flatten().filter(recent).map(advertised);
         let mut rates: Vec<Rate> =
             published.map(|published| Rate::from_byte_per_s(published.into())).collect();

@@ -115,12 +115,13 @@ impl Replay<'_> {
     fn view(&mut self, unix_s: u32, view: &[Status], relays: &Relays) -> Result<(), ArchiveError> {
         let is_first = self.last_seen_unix_s.iter().all(Option::is_none);
         let is_new = |last: Option<u32>| {
-            let unseen_s = last.map(|it| i64::from(unix_s) - i64::from(it));
+            let unseen_s = last.map(|last| i64::from(unix_s) - i64::from(last));
             !is_first && unseen_s.is_none_or(|unseen_s| unseen_s > self.options.unseen_s)
         };
-        let last_seen = |it: &RelayId| self.last_seen_unix_s.get(it.0 as usize).copied().flatten();
+        let last_seen =
+            |relay: &RelayId| self.last_seen_unix_s.get(relay.0 as usize).copied().flatten();
         let (new, old): (Vec<&Status>, Vec<&Status>) =
-            view.iter().partition(|it| is_new(last_seen(&it.relay)));
+            view.iter().partition(|row| is_new(last_seen(&row.relay)));
         if i64::from(unix_s) >= self.options.from_unix_s {
             if self.day.as_ref().is_none_or(|day| day.bounds.is_over(unix_s.into())) {
                 self.begin_day(unix_s, &old, relays)?;
@@ -129,7 +130,7 @@ impl Replay<'_> {
                 let network = plan(unix_s.into(), &expected, unknown, self.options);
                 self.found.days.push(network);
             }
-            let new: Vec<RsaId> = new.iter().filter_map(|it| id(relays, it.relay)).collect();
+            let new: Vec<RsaId> = new.iter().filter_map(|row| id(relays, row.relay)).collect();
             let arrivals = self.admit(unix_s, &new, &old, relays);
             if !is_first {
                 self.found.arrivals.push(arrivals);
@@ -149,8 +150,8 @@ impl Replay<'_> {
             .iter()
             .filter_map(|row| Some((id(relays, row.relay)?, self.capacities.of(row))))
             .collect();
-        let unknown = known.iter().filter(|it| it.1.is_none()).count();
-        let rates: Vec<Rate> = known.iter().filter_map(|it| it.1).collect();
+        let unknown = known.iter().filter(|relay| relay.1.is_none()).count();
+        let rates: Vec<Rate> = known.iter().filter_map(|relay| relay.1).collect();
         let new = || self.capacities.of_new_relays(unix_s.into(), &rates);
         let guess =
             if unknown == 0 { Rate::ZERO } else { self.options.new_relay.unwrap_or_else(new) };
@@ -173,7 +174,7 @@ impl Replay<'_> {
         let day = Duration::from_secs(DAY_S.unsigned_abs());
         let bounds = Bounds::at(unix_s.into(), day, options.slot_s.into());
         let (expected, _) = self.expected(unix_s, old, relays);
-        let rates: Vec<Rate> = expected.iter().map(|it| it.1).collect();
+        let rates: Vec<Rate> = expected.iter().map(|relay| relay.1).collect();
         let new_relay = options
             .new_relay
             .unwrap_or_else(|| self.capacities.of_new_relays(unix_s.into(), &rates));
@@ -186,10 +187,12 @@ impl Replay<'_> {
         }
         let seed = Seed::from_bytes([0; 32]).of_period(bounds.begin_unix_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
-        let machine = |it: &Expected| Machine::single(it.0, it.1);
+        let machine = |relay: &Expected| Machine::single(relay.0, relay.1);
         // Like the daemon: a relay without a valid estimate is measured in this period.
         let due_by = |relay: &RsaId| {
-            self.measured_unix_s.get(relay).map_or(Some(u32::MAX), |it| bounds.due_by(*it))
+            self.measured_unix_s
+                .get(relay)
+                .map_or(Some(u32::MAX), |began_s| bounds.due_by(*began_s))
         };
         self.day = Some(Day {
             bounds,
@@ -205,7 +208,7 @@ impl Replay<'_> {
                 slots,
                 &teams,
                 options.excess_factor,
-                expected.iter().map(|it| (machine(it), due_by(&it.0))).collect(),
+                expected.iter().map(|relay| (machine(relay), due_by(&relay.0))).collect(),
             ),
             new_relay,
         });
@@ -222,7 +225,8 @@ impl Replay<'_> {
         let passed_s = u64::from(unix_s).saturating_sub(bounds.begin_unix_s);
         let from = u32::try_from(passed_s.div_ceil(bounds.slot_s)).unwrap_or(u32::MAX);
         for row in old {
-            let Some(id) = id(relays, row.relay).filter(|it| first_slots.machine(*it).is_none())
+            let Some(id) =
+                id(relays, row.relay).filter(|relay| first_slots.machine(*relay).is_none())
             else {
                 continue;
             };

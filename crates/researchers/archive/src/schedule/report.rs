@@ -26,25 +26,25 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
     let all = |paper: [f64; 3]| paper.map(Some);
     type Entry = (&'static str, Vec<f64>, [Option<f64>; 3]);
     let entries: [Entry; 9] = [
-        ("relays of a day", days(|it| it.relays as f64), all([6355.0, 6419.0, 6528.0])),
-        ("capacity, Gbit/s", days(|it| it.capacity_gbit_per_s), all([592.0, 608.0, 621.0])),
-        ("largest capacity, Mbit/s", days(|it| it.largest_mbit_per_s), [None, None, Some(998.0)]),
-        ("slots to measure all", days(|it| it.slots.into()), [None, Some(599.0), None]),
-        ("hours to measure all", days(|it| it.hours), all([4.9, 5.0, 5.1])),
-        ("new relays of a view", views(|it| it.new_relays as f64), all([0.0, 3.0, 98.0])),
+        ("relays of a day", days(|day| day.relays as f64), all([6355.0, 6419.0, 6528.0])),
+        ("capacity, Gbit/s", days(|day| day.capacity_gbit_per_s), all([592.0, 608.0, 621.0])),
+        ("largest capacity, Mbit/s", days(|day| day.largest_mbit_per_s), [None, None, Some(998.0)]),
+        ("slots to measure all", days(|day| day.slots.into()), [None, Some(599.0), None]),
+        ("hours to measure all", days(|day| day.hours), all([4.9, 5.0, 5.1])),
+        ("new relays of a view", views(|arrival| arrival.new_relays as f64), all([0.0, 3.0, 98.0])),
         (
             "seconds until all new ones are measured",
-            views(|it| it.measured_after_s.into()),
+            views(|arrival| arrival.measured_after_s.into()),
             all([0.0, 30.0, 780.0]),
         ),
         (
             "seconds until all new ones are measured, daemon's plan",
-            views(|it| it.measured_by_daemon_after_s.into()),
+            views(|arrival| arrival.measured_by_daemon_after_s.into()),
             [None; 3],
         ),
         (
             "seconds until a new relay is measured",
-            series.waits_s.iter().map(|it| f64::from(*it)).collect(),
+            series.waits_s.iter().map(|wait_s| f64::from(*wait_s)).collect(),
             [None; 3],
         ),
     ];
@@ -53,7 +53,7 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
         .filter(|entry| !entry.1.is_empty())
         .map(|(quantity, mut values, paper)| {
             values.sort_by(f64::total_cmp);
-            let here = [0.0, 0.5, 1.0].map(|it| percentile(&values, it).unwrap_or_default());
+            let here = [0.0, 0.5, 1.0].map(|share| percentile(&values, share).unwrap_or_default());
             Line { quantity, here, paper }
         })
         .collect()
@@ -80,8 +80,13 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
         .map(|day| (day.unix_s as f64, f64::from(day.measured_after_s) / 60.0))
         .collect();
     let mut figures = vec![
-        figure("hours", "Time to measure all relays", "hours", days(|it| it.hours)),
-        figure("capacity", "Capacity of the network", "Gbit/s", days(|it| it.capacity_gbit_per_s)),
+        figure("hours", "Time to measure all relays", "hours", days(|day| day.hours)),
+        figure(
+            "capacity",
+            "Capacity of the network",
+            "Gbit/s",
+            days(|day| day.capacity_gbit_per_s),
+        ),
     ];
     if !new.is_empty() {
         figures.push(figure(
@@ -91,7 +96,8 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
             new,
         ));
     }
-    let number = |it: f64| if it.fract() == 0.0 { format!("{it}") } else { format!("{it:.2}") };
+    let number =
+        |value: f64| if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") };
     let cases = lines.iter().map(|line| {
         let names = ["minimum", "median", "maximum"].iter().zip(line.here).zip(line.paper);
         let case = Case::reported(line.quantity, "");
@@ -101,7 +107,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
         })
     });
     let median = |quantity: &str| {
-        let line = lines.iter().find(|it| it.quantity == quantity);
+        let line = lines.iter().find(|line| line.quantity == quantity);
         line.map_or_else(|| "no".to_owned(), |line| number(line.here[1]))
     };
     ExperimentReport {

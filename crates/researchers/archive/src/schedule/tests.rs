@@ -104,7 +104,7 @@ fn new_relays_get_the_first_slots_with_room() {
     );
     // The daemon draws within a 24th of the period.
     let daemon = found.arrivals.iter().map(|arrival| arrival.measured_by_daemon_after_s);
-    assert!(daemon.clone().all(|it| it <= HOUR) && daemon.clone().max() > Some(60));
+    assert!(daemon.clone().all(|after_s| after_s <= HOUR) && daemon.clone().max() > Some(60));
     assert_eq!(found.arrivals.iter().map(|arrival| arrival.put_off_relays).sum::<usize>(), 0);
 }
 
@@ -153,7 +153,11 @@ fn unknown_relays_have_the_expected_capacity_of_new_ones() {
 fn presence() -> impl Strategy<Value = BTreeMap<u32, Vec<u32>>> {
     let day = prop_oneof![0_u32..5, 30_u32..36, 60_u32..70];
     let relays = proptest::collection::btree_set(0_u32..6, 1..6);
-    proptest::collection::btree_map(day, relays.prop_map(|it| it.into_iter().collect()), 1..14)
+    proptest::collection::btree_map(
+        day,
+        relays.prop_map(|relays| relays.into_iter().collect()),
+        1..14,
+    )
 }
 
 proptest! {

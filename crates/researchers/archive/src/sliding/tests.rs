@@ -7,14 +7,20 @@ fn naive(events: &[(i64, Event)], at: usize, length_s: i64) -> Windowed {
     let is_in = |time: i64| time > now - length_s && time <= now;
     let past = &events[..=at];
     let published: Vec<(i64, u32)> =
-        past.iter().filter_map(|(time, it)| Some((*time, it.published()?))).collect();
-    let mut values: Vec<f64> =
-        published.iter().filter(|(time, _)| is_in(*time)).map(|(_, it)| f64::from(*it)).collect();
+        past.iter().filter_map(|(time, event)| Some((*time, event.published()?))).collect();
+    let mut values: Vec<f64> = published
+        .iter()
+        .filter(|(time, _)| is_in(*time))
+        .map(|(_, value)| f64::from(*value))
+        .collect();
     if values.is_empty() {
-        values.extend(published.last().map(|(_, it)| f64::from(*it)));
+        values.extend(published.last().map(|(_, value)| f64::from(*value)));
     }
-    let shares: Vec<f64> =
-        past.iter().filter(|(time, _)| is_in(*time)).filter_map(|(_, it)| it.share()).collect();
+    let shares: Vec<f64> = past
+        .iter()
+        .filter(|(time, _)| is_in(*time))
+        .filter_map(|(_, event)| event.share())
+        .collect();
     let capacity = values.iter().copied().reduce(f64::max);
     Windowed {
         #[expect(clippy::cast_possible_truncation, reason = "it was a u32")]
@@ -82,7 +88,7 @@ proptest! {
                 Event::Published(value) => sliding.published(*time, *value),
                 Event::Listed(share) => {
                     let mut found = Vec::new();
-                    sliding.listed(*time, *share, |_, it| found.push(it));
+                    sliding.listed(*time, *share, |_, windowed| found.push(windowed));
                     for (length, found) in lengths.iter().zip(found) {
                         let wanted = naive(&events, at, *length);
                         prop_assert_eq!(found.capacity_byte_per_s, wanted.capacity_byte_per_s);
@@ -102,7 +108,7 @@ fn a_window_excludes_values_of_exactly_its_length() {
     sliding.published(50, 5);
     let mut capacity = |time| {
         let mut found = None;
-        sliding.listed(time, None, |_, it| found = it.capacity_byte_per_s);
+        sliding.listed(time, None, |_, windowed| found = windowed.capacity_byte_per_s);
         found
     };
     assert_eq!(

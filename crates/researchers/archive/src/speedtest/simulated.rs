@@ -103,15 +103,15 @@ pub fn synthetic_capacities(relays: u32, seed: u64) -> Vec<f64> {
 /// The dataset has neither, or cannot be read.
 pub fn capacities_of(dataset: &Dataset) -> Result<Vec<f64>, ArchiveError> {
     let campaign: Vec<Campaign> = dataset.read_all(&mut Relays::default())?;
-    let larger = |it: &Campaign| {
-        it.advertised_before_byte_per_s.max(it.advertised_after_byte_per_s).map(f64::from)
+    let larger = |row: &Campaign| {
+        row.advertised_before_byte_per_s.max(row.advertised_after_byte_per_s).map(f64::from)
     };
     let mut found: Vec<f64> = campaign.iter().filter_map(larger).collect();
     if found.is_empty() {
         let staged: Vec<Staged> = dataset.read_all(&mut Relays::default())?;
         found = staged.iter().map(Staged::limited_byte_per_s).collect();
     }
-    found.retain(|it| *it >= 1.0);
+    found.retain(|capacity| *capacity >= 1.0);
     if found.is_empty() {
         let problem = "the dataset has neither the authors' speed test nor a staged network; import one of them, or simulate without a dataset";
         return Err(ArchiveError::Missing(problem.to_owned()));
@@ -146,7 +146,7 @@ pub fn simulate(capacities_byte_per_s: &[f64], options: &SimulationOptions) -> S
 /// Figure 5 of a simulated test, and its parameters.
 #[must_use]
 pub fn report(test: &SpeedTest, options: &SimulationOptions) -> ExperimentReport {
-    let percent = |it: f64| format!("{:.0} %", it * 100.0);
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let pair = |name: &str, value: String| (name.to_owned(), value);
     ExperimentReport {
         name: "simulated-speedtest".into(),
@@ -222,8 +222,8 @@ impl<'a> Network<'a> {
             self.relays.iter().map(download).sum::<f64>() / self.relays.len().max(1) as f64;
         let begin = WARM_UP_HOURS + u64::from(options.begins_at_hour);
         let window = match hour {
-            it if it < begin && it + 120 >= begin => Some(0),
-            it if it >= begin && it < begin + 120 => Some(1),
+            now if now < begin && now + 120 >= begin => Some(0),
+            now if now >= begin && now < begin + 120 => Some(1),
             _ => None,
         };
         for relay in &mut self.relays {
@@ -278,7 +278,7 @@ impl<'a> Network<'a> {
 impl Relay {
     fn change(&self) -> Change {
         let [before, after] = self.windows;
-        let share = |it: Window| it.weight_shares / it.hours.max(1.0);
+        let share = |window: Window| window.weight_shares / window.hours.max(1.0);
         Change {
             is_measured: self.tested_at_hour.is_some(),
             weight_share: (Some(share(before)), Some(share(after))),

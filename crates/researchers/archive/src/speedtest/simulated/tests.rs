@@ -24,8 +24,9 @@ fn the_effect_of_a_speed_test_appears_within_two_days_and_lasts_five() {
     assert!((fall - rise - 120.0).abs() < 18.0, "{rise} {fall}");
     // Only the test changes the measured values.
     let begin = options.begins_at_hour as usize;
-    let rest =
-        |test: &SpeedTest| -> Vec<f64> { (begin - 24..begin).map(|it| total(test, it)).collect() };
+    let rest = |test: &SpeedTest| -> Vec<f64> {
+        (begin - 24..begin).map(|hour| total(test, hour)).collect()
+    };
     let longest = rest(&test).into_iter().fold(0.0, f64::max);
     assert!(longest / before < 1.1);
 }
