@@ -4,9 +4,11 @@ use super::config::Config;
 use super::past;
 use cli::Error;
 use coordinator::{History, MeasurerId};
+use onion::Duration;
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use store::{Entry, Past, PathEntry, RelayQuery, Store, StoreError};
 
 /// The maximum number of unwritten entries. A measurement takes some tens of kilobytes, and is one entry once it is
@@ -81,6 +83,18 @@ impl Journal {
             );
         }
         Ok(inner.store.period(period_unix_s)?)
+    }
+
+    /// The beginning for a period of its own: a period is named by the second in which it begins, so a second with results
+    /// of another one would only continue it. Waits for the next second then.
+    pub(super) fn unused_second(&self, mut now_unix_s: impl FnMut() -> u64) -> Result<u64, Error> {
+        loop {
+            let begin_unix_s = now_unix_s();
+            if self.resume(begin_unix_s)?.is_empty() {
+                return Ok(begin_unix_s);
+            }
+            thread::park_timeout(Duration::from_millis(100));
+        }
     }
 
     /// Corrects dates of the future, now that the clock is known to be right.

@@ -102,7 +102,7 @@ pub fn run(
     };
     if is_once {
         config.check_stop_file()?;
-        let begin_unix_s = unix_time_s();
+        let begin_unix_s = journal.unused_second(unix_time_s)?;
         let length_s = config.period.as_secs();
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
         reload_if_asked(common);

@@ -40,11 +40,11 @@ pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
     }
     let relays = |least: f64| rows.iter().filter(move |row| row.running_share >= least);
     Ok(PARTS.map(|(_, least)| {
-        of(relays(least).map(|relay| (relay.weight_share, relay.limited_byte_per_s())))
+        staged_errors(relays(least).map(|relay| (relay.weight_share, relay.limited_byte_per_s())))
     }))
 }
 
-fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
+fn staged_errors(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
     let (weights, capacities) =
         relays.clone().fold((0.0, 0.0), |sum, relay| (sum.0 + relay.0, sum.1 + relay.1));
     let mut sorted: Vec<f64> = relays.clone().map(|relay| relay.1).collect();

@@ -9,7 +9,7 @@ use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::testbed::{self, Testbed};
 use crate::trial::Trial;
-use crate::wan_site::{Relays, patched_tor};
+use crate::wan_site::Relays;
 use clap::Args;
 use coordinator::Params;
 use measurer::free_cores;
@@ -60,7 +60,7 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
     /// A C tor with the patches of this repository (`make tor` prints its path), whose relays are measured by echo instead of ours.
-    #[arg(long, value_name = "PROGRAM", value_parser = patched_tor)]
+    #[arg(long, value_name = "PROGRAM")]
     tor: Option<PathBuf>,
     #[command(flatten)]
     grid: GridOptions,
@@ -159,11 +159,11 @@ struct AccuracyGrid {
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
-    grid::run(&AccuracyGrid::new(options, session.common.quick), options.grid, session)
+    grid::run(&AccuracyGrid::new(options, session.common.quick)?, options.grid, session)
 }
 
 impl AccuracyGrid {
-    fn new(options: &Options, is_quick: bool) -> Self {
+    fn new(options: &Options, is_quick: bool) -> Result<Self> {
         let quick = [Some(10.0), Some(250.0), None].map(Limit);
         let all = [Some(10.0), Some(100.0), Some(250.0), Some(500.0), None].map(Limit);
         // Relays without a limit come last.
@@ -171,14 +171,14 @@ impl AccuracyGrid {
         let mut limits = values_or(&options.limits, is_quick, &quick, &all);
         limits.sort_by(|one, two| order(one).total_cmp(&order(two)));
         limits.dedup();
-        Self {
+        Ok(Self {
             seconds: options.seconds.unwrap_or(if is_quick { 8 } else { 30 }),
             runs: options.runs.unwrap_or(if is_quick { 2 } else { 7 }),
             limits,
             teams: sorted(values_or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
             modes: sorted(values_or_all(&options.modes)),
-            tor: options.tor.clone(),
-        }
+            tor: options.tor.as_deref().map(lab::patched_tor_at).transpose()?,
+        })
     }
 
     fn params(&self) -> Params {
@@ -319,20 +319,20 @@ mod tests {
 
     #[test]
     fn by_default_all_settings_are_run() {
-        let grid = AccuracyGrid::new(&parse_options(""), false);
+        let grid = AccuracyGrid::new(&parse_options(""), false).expect("no tor");
         assert_eq!(
             grid.limits,
             [Some(10.0), Some(100.0), Some(250.0), Some(500.0), None].map(Limit)
         );
         assert_eq!((grid.seconds, grid.teams.as_slice()), (30, &[1, 2, 3][..]));
         assert_eq!(grid.cells().len(), 2 * 5 * 3 * 7);
-        assert!(AccuracyGrid::new(&parse_options(""), true).cells().len() < 30);
+        assert!(AccuracyGrid::new(&parse_options(""), true).expect("no tor").cells().len() < 30);
     }
 
     #[test]
     fn given_values_replace_the_defaults_and_are_sorted() {
         let options = "--limits none,50,5,50 --teams 3,1,3 --modes transit,echo";
-        let grid = AccuracyGrid::new(&parse_options(options), true);
+        let grid = AccuracyGrid::new(&parse_options(options), true).expect("no tor");
         assert_eq!(grid.limits, [Some(5.0), Some(50.0), None].map(Limit));
         assert_eq!(grid.teams, [1, 3]);
         assert_eq!(grid.modes, [Mode::Echo, Mode::Transit]);
@@ -341,7 +341,7 @@ mod tests {
     /// For any first guess, the last round can be conclusive for a relay that keeps to its limit, and needs the whole team.
     #[test]
     fn the_last_round_needs_the_whole_team() {
-        let grid = AccuracyGrid::new(&parse_options(""), false);
+        let grid = AccuracyGrid::new(&parse_options(""), false).expect("no tor");
         let cell = |run| Cell {
             mode: Mode::Echo,
             is_patched: false,

@@ -6,18 +6,16 @@ mod network;
 use crate::common::{Session, values_or};
 use crate::error::{Error, Result};
 use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
-use crate::prober_pool::{PoolHandle, ProberPool};
+use crate::prober_pool::ProberPool;
 use crate::reporting::{list, parameter};
 use clap::Args;
-use client::NetDir;
-use client::probe::{self, ProbePlan, Probed, Subject};
+use client::probe::{self, ProbePlan, Probed};
 use judge::{Point, Step, What};
 use lab::processors::Reading;
 use link::Clock;
 use network::{SharedNetwork, Software};
 use onion::Duration;
 use report::experiment::ExperimentReport;
-use std::sync::Arc;
 use terminal::Interrupt;
 
 /// How much do other users of the same relays slow down a stream, or the set-up of a circuit?
@@ -150,7 +148,10 @@ impl CrossTraffic {
         let mut pool = ProberPool::new();
         for _ in 0..others {
             let (view, plan, path) = (network.view(), their_plan.clone(), theirs.clone());
-            pool.spawn(move |handle| repeat(&view, &plan, &path, handle))?;
+            // Another client: repeats the same circuit.
+            pool.spawn(move |handle| {
+                handle.repeat(&plan, &view, || Ok(vec![path.clone(); BATCH]))
+            })?;
         }
         let is_over = || interrupt.is_requested();
         if !pool.wait_for(others as usize, WARM_UP, is_over) && !is_over() {
@@ -186,19 +187,4 @@ impl CrossTraffic {
             machine,
         })
     }
-}
-
-/// Another client: repeats the same circuit.
-fn repeat(view: &Arc<NetDir>, plan: &ProbePlan, path: &Subject, handle: &PoolHandle) -> Result<()> {
-    while !handle.must_stop() {
-        let subjects = vec![path.clone(); BATCH];
-        probe::run(
-            plan.clone(),
-            subjects,
-            view,
-            |probed| handle.record(probed),
-            || handle.must_stop(),
-        )?;
-    }
-    Ok(())
 }

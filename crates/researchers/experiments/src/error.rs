@@ -18,6 +18,9 @@ pub enum Error {
     /// A lying relay cannot be run.
     #[error(transparent)]
     Liar(#[from] lab::liars::LiarError),
+    /// The cases of the protocol cannot be played.
+    #[error(transparent)]
+    Conformance(#[from] lab::conformance::ConformanceError),
     /// A node or a load generator failed.
     #[error(transparent)]
     Node(#[from] lab::load::NodeError),

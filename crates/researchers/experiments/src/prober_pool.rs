@@ -1,7 +1,8 @@
 //! Probers on separate threads that run until they are stopped.
 
 use crate::error::Result;
-use client::probe::{ProbeError, Probed};
+use client::NetDir;
+use client::probe::{self, ProbeError, ProbePlan, Probed, Subject};
 use link::Clock;
 use onion::{Duration, Instant};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,20 @@ impl PoolHandle {
     pub(crate) fn record(&self, probed: Probed) -> bool {
         self.results().push(probed);
         !self.must_stop()
+    }
+
+    /// Measures one batch of circuits after another until the pool stops.
+    pub(crate) fn repeat(
+        &self,
+        plan: &ProbePlan,
+        view: &NetDir,
+        mut batch: impl FnMut() -> Result<Vec<Subject>>,
+    ) -> Result<()> {
+        while !self.must_stop() {
+            let (record, must_stop) = (|probed| self.record(probed), || self.must_stop());
+            probe::run(plan.clone(), batch()?, view, record, must_stop)?;
+        }
+        Ok(())
     }
 
     fn results(&self) -> MutexGuard<'_, Vec<Probed>> {

@@ -15,7 +15,7 @@ use onion::measure::protocol::CoordinatorKey;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, thread};
 use terminal::Output;
 
@@ -30,15 +30,6 @@ pub(crate) enum Relays {
     Patched(Network),
     /// FlashFlow relays that a testbed's coordinator may measure.
     Own(Vec<OwnRelay>),
-}
-
-/// A path of a C tor with `patches/tor-0.4.9`, in the arguments of a command.
-pub(crate) fn patched_tor(path: &str) -> Result<PathBuf, String> {
-    let tor = Path::new(path).canonicalize().map_err(|error| error.to_string())?;
-    match lab::is_patched(&tor) {
-        true => Ok(tor),
-        false => Err("it has no option FlashFlow; `make tor` builds a tor that has it".to_owned()),
-    }
 }
 
 /// Starts a private network with a C tor relay for each limit.

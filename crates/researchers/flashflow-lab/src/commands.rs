@@ -107,7 +107,7 @@ impl Commands for Command {
             Self::Results(options) => results_command::run(options, output),
             Self::Papers(options) => papers_command::run(options, output, interrupt),
             Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
-            Self::Conformance(options) => conformance_command::run(options, output, interrupt),
+            Self::Conformance(options) => conformance_command::run(options, output),
             Self::Client(options) => client_command::run(options, output, interrupt),
             Self::Probe(options) => probe_command::run(options, output, interrupt),
             Self::Model(options) => model_command::run(&options.action, output, interrupt),

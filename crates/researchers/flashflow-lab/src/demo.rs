@@ -180,14 +180,7 @@ fn patched_relays(
     coordinator: CoordinatorKey,
 ) -> Result<Vec<RelaySpec>, Error> {
     let Some(tor) = &options.tor else { return Ok(Vec::new()) };
-    let file_error = |source| Error::File { what: "find", path: tor.clone(), source };
-    let tor = tor.canonicalize().map_err(file_error)?;
-    if !lab::is_patched(&tor) {
-        let tor = tor.display();
-        let problem =
-            format!("--tor {tor}: it has no option FlashFlow; `make tor` builds a tor that has it");
-        return Err(Error::Usage(problem));
-    }
+    let tor = lab::patched_tor_at(tor)?;
     let relays = network::relays(None, &options.tor_limits)?;
     let patched = (1..).zip(relays).map(|(number, relay)| {
         let relay = RelaySpec { nickname: format!("patched{number}"), ..relay };

@@ -3,16 +3,13 @@
 //!
 //! A [`TransitLiar`] cheats clients and measurers that send through it, as any relay can. An [`EchoLiar`] takes part in
 //! its own measurement and cheats in it. [`TransitLie`] and [`EchoLie`] list the lies and their gain. [`LiarRelay`] runs
-//! an [`EchoLiar`] on real sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a coordinator or
-//! measurer that violates the protocol.
+//! an [`EchoLiar`] on real sockets, for experiments, and [`Forgers`] many in virtual time.
 
-mod caller;
 mod echo;
 mod forgers;
 mod relay;
 mod transit;
 
-pub use caller::Caller;
 pub use echo::{EchoLiar, EchoLie};
 pub use forgers::{ForgerRun, Forgers};
 pub use relay::{LiarError, LiarRelay, LiarSetup};

@@ -3,8 +3,8 @@
 //! `make tor` builds it; without it this test is skipped.
 
 use crate::common::echo_scenario::COORDINATOR;
-use crate::common::stage::{RealSockets, Stage as _};
-use lab::conformance::{self, Row, Subject};
+use lab::conformance::{BREACHES, HONEST, Judge, Subject};
+use link::Clock;
 use onion::Duration;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
@@ -13,6 +13,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
+use std::thread;
 
 /// Longer than tor takes to listen.
 const SOON: Duration = Duration::from_secs(40);
@@ -40,7 +41,7 @@ impl TorRelay {
              Address 127.0.0.1\nORPort {address}\nAssumeReachable 1\nSocksPort 0\nExitRelay 0\n\
              PublishServerDescriptor 0\n__OwningControllerProcess {1}\n\
              DirAuthority none orport=1 no-v2 v3ident={2} 127.0.0.1:1 {2}\n\
-             FlashFlow 1\nFlashFlowCoordinator {key}\nFlashFlowQuota 1000\n\
+             FlashFlow 1\nFlashFlowCoordinator {key}\nFlashFlowQuota 50\n\
              FlashFlowMaxDuration {MAX_DURATION_S} seconds\n",
             path.display(),
             std::process::id(),
@@ -54,16 +55,15 @@ impl TorRelay {
             .stdout(Stdio::null())
             .spawn();
         let mut process = TorProcess(process.expect("tor"));
-        let mut stage = RealSockets::new();
-        let deadline = stage.now() + SOON;
+        let clock = Clock::start();
+        let deadline = clock.now() + SOON;
         let fingerprint = path.join("data/fingerprint");
         let is_ready = || fingerprint.exists() && std::net::TcpStream::connect(address).is_ok();
         while !is_ready() {
             let has_ended = process.0.try_wait().expect("our process").is_some();
             let log = fs::read_to_string(path.join("log")).unwrap_or_default();
-            assert!(!has_ended && stage.now() < deadline, "tor does not listen: {log}");
-            std::thread::yield_now();
-            stage.step();
+            assert!(!has_ended && clock.now() < deadline, "tor does not listen: {log}");
+            thread::park_timeout(Duration::from_millis(20));
         }
         let fingerprint = fs::read_to_string(&fingerprint).expect("written");
         let hex = fingerprint.split_whitespace().last().expect("a fingerprint");
@@ -94,13 +94,13 @@ fn a_patched_tor_conforms() {
     let relay = TorRelay::start(&tor);
     let unix_time_s = link::unix_time_s();
     let subject = Subject { target: relay.target, coordinator: COORDINATOR, unix_time_s };
-    let mut rows: Vec<Row> = Vec::new();
-    let mut keep = |row: &Row| {
-        rows.push(row.clone());
-        true
-    };
-    conformance::judge(subject, &mut keep).expect("this machine");
-    assert_eq!(rows.len(), conformance::cases());
-    let differing: Vec<&Row> = rows.iter().filter(|row| !row.holds()).collect();
+    let mut judge = Judge::new(subject).expect("this machine");
+    let mut differing = Vec::new();
+    for case in HONEST.iter().chain(BREACHES) {
+        let found = judge.play(case).expect("this machine");
+        if found != case.expected {
+            differing.push((case.name, case.expected, found));
+        }
+    }
     assert!(differing.is_empty(), "{differing:#?}");
 }

@@ -33,6 +33,19 @@ fn cancelled_measurements_are_repeated_and_finished_ones_are_not() {
     assert_eq!(pasts[&id(3)].turns, 1, "the next one has another number");
 }
 
+/// As with two runs of `coordinator --once` in one second.
+#[test]
+fn a_period_of_its_own_begins_in_a_second_without_results() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let mut clock = [NOW, NOW, NOW, NOW + 1].into_iter();
+    let mut now = || clock.next().expect("time passes");
+    assert_eq!(journal.unused_second(&mut now).expect("read"), NOW);
+    journal.note(Entry::Started(started(1, 1, None)));
+    journal.note(finished(started(1, 1, None), record(1, measured()), &[]));
+    assert_eq!(journal.unused_second(now).expect("read"), NOW + 1);
+}
+
 #[test]
 fn unwritten_entries_count() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -92,7 +105,7 @@ fn observations_of_paths_follow_their_measurers_to_other_places_in_the_team() {
     assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
     assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200))], "another place, and a new one");
     // On a full disk, the queued entries count, too.
-    let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
+    let path = PathSeen { rtt: Some(Duration::from_millis(50)), ..PathSeen::default() };
     let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
     let paths = vec![PathEntry { relay, measurer, path, seen_unix_s }];
     let Entry::Finished(mut waiting) = finished(started(1, 2, None), record, &[]) else {

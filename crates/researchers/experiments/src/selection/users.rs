@@ -8,7 +8,7 @@ use super::uniform;
 use crate::error::Result;
 use crate::prober_pool::{PoolHandle, ProberPool};
 use client::NetDir;
-use client::probe::{self, ProbePlan, Probed};
+use client::probe::{ProbePlan, Probed};
 use onion::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -71,15 +71,5 @@ fn download(view: &NetDir, server: SocketAddr, mut rng: StdRng, handle: &PoolHan
         download_max: Duration::from_secs(180),
         ..ProbePlan::default()
     };
-    while !handle.must_stop() {
-        let subjects = uniform(view, 3, BATCH, &mut rng)?;
-        probe::run(
-            plan.clone(),
-            subjects,
-            view,
-            |probed| handle.record(probed),
-            || handle.must_stop(),
-        )?;
-    }
-    Ok(())
+    handle.repeat(&plan, view, || uniform(view, 3, BATCH, &mut rng))
 }

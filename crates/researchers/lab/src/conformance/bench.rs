@@ -1,7 +1,7 @@
 //! The parties of a case: a coordinator and measurers, as peers of the relay.
 
-use super::peer::Peer;
 use super::{ConformanceError, Subject};
+use crate::peer::Peer;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, IdentityIssuer};
 use onion::cell::{CircId, Command};
@@ -39,7 +39,7 @@ impl From<DriverError> for Abort {
     }
 }
 
-/// What came of a step.
+/// The result of a step.
 pub(super) type Step<T> = Result<T, Abort>;
 
 /// Refers to a peer of the current case.
@@ -61,7 +61,7 @@ impl Bench {
         Ok(Self { subject, tls, clock: Clock::start(), drivers: Vec::new() })
     }
 
-    /// Plays a case, and closes its links. Returns what came of it.
+    /// Plays a case, and closes its links. Returns its result.
     pub(super) fn play(
         &mut self,
         case: fn(&mut Self) -> Step<String>,
@@ -70,9 +70,9 @@ impl Bench {
         for driver in &mut self.drivers {
             driver.node_mut().close();
         }
-        let is_closed = |driver: &Driver<Peer>| driver.node().is_closed();
+        let has_ended = |driver: &Driver<Peer>| driver.node().ended.is_some();
         let deadline = self.clock.now() + Duration::from_secs(2);
-        while !self.drivers.iter().all(is_closed) && self.clock.now() < deadline {
+        while !self.drivers.iter().all(has_ended) && self.clock.now() < deadline {
             self.step()?;
         }
         self.drivers.clear();
@@ -126,11 +126,10 @@ impl Bench {
         let driver = Driver::new(node, self.clock, self.tls.clone(), Vec::new(), options)?;
         self.drivers.push(driver);
         let peer = PeerId(self.drivers.len() - 1);
-        self.until("a link", |bench| bench.at(peer).is_open() || bench.at(peer).is_closed())?;
-        match self.at(peer) {
-            Peer { problem: Some(problem), .. } => Err(Abort::Relay(format!("no link: {problem}"))),
-            Peer { closed: Some(cause), .. } => Err(Abort::Relay(format!("no link: {cause:?}"))),
-            _ => Ok(peer),
+        self.until("a link", |bench| bench.at(peer).is_open() || bench.at(peer).ended.is_some())?;
+        match &self.at(peer).ended {
+            Some(cause) => Err(Abort::Relay(format!("no link: {cause}"))),
+            None => Ok(peer),
         }
     }
 
@@ -140,7 +139,7 @@ impl Bench {
 
     /// Waits until the relay has closed a link.
     pub(super) fn until_closed(&mut self, peer: PeerId) -> Step<()> {
-        self.until("the end of a link", |bench| bench.at(peer).is_closed())
+        self.until("the end of a link", |bench| bench.at(peer).ended.is_some())
     }
 
     /// The last error that a peer has received.
@@ -177,21 +176,28 @@ impl Bench {
         self.at(peer).send_message(&Message::Order(signed));
     }
 
-    /// A coordinator whose order is accepted, perhaps only after the measurement of the previous case has ended.
+    /// A coordinator whose order is accepted.
     pub(super) fn coordinator(&mut self, order: &Order) -> Step<PeerId> {
+        match self.ask_when_idle(order)? {
+            (peer, answer) if answer == (Message::Accepted { nonce: order.nonce }) => Ok(peer),
+            (_, answer) => Err(Abort::Relay(format!("an order is refused: {answer:?}"))),
+        }
+    }
+
+    /// The answer to an order, perhaps only after the measurement before has ended.
+    pub(super) fn ask_when_idle(&mut self, order: &Order) -> Step<(PeerId, Message)> {
         let deadline = self.now() + SOON;
         loop {
             let peer = self.peer()?;
             self.send_order(peer, order);
             self.until("an answer to an order", |bench| !bench.at(peer).messages().is_empty())?;
             let answer = self.at(peer).messages().swap_remove(0);
-            if answer == (Message::Accepted { nonce: order.nonce }) {
-                return Ok(peer);
-            }
             let is_busy = matches!(answer, Message::Error { code, .. } if code == ErrorCode::BUSY);
             if !is_busy || self.now() >= deadline {
-                return Err(Abort::Relay(format!("an order is refused: {answer:?}")));
+                return Ok((peer, answer));
             }
+            self.drivers.truncate(peer.0);
+            self.pass(Duration::from_millis(200))?;
         }
     }
 

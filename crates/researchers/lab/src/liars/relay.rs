@@ -22,9 +22,6 @@ pub enum LiarError {
     /// Its sockets failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// There is no link to a relay.
-    #[error("no link to the relay: {0}")]
-    NoLink(String),
     /// A measurement in virtual time failed.
     #[error("a measurement in virtual time failed: {0}")]
     Simulation(String),

@@ -235,7 +235,7 @@ fn a_lost_answer_is_no_conflict() {
     let one = remote(&store, here.path());
     one.change(options(), &mut |_| {}, &mut |dataset| add(dataset, 1)).unwrap();
     let published = one.storage.state().unwrap().unwrap().manifest;
-    // The first request of another process would be refused with this answer, and a repeated one of ours.
+    // The store refuses a request of another process with this answer, and also this process's request if it is repeated.
     assert!(one.storage.publish(&published, None).unwrap());
 }
 

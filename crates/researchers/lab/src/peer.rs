@@ -1,4 +1,4 @@
-//! One end of one link, which sends any cells.
+//! One end of one link to a relay, which sends arbitrary cells.
 
 use onion::Instant;
 use onion::cell::msg::CreatedFast;
@@ -9,11 +9,14 @@ use onion::measure::load::Target;
 use onion::measure::protocol::{EXPORTER_LABEL, Message};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 
+/// A relay that sends more than this does not belong to a test of messages. It must not fill the memory.
+const RECEIVED_MAX: usize = 10_000;
+
 /// A received cell.
-pub(super) type ReceivedCell = (CircId, Command, Vec<u8>);
+pub(crate) type ReceivedCell = (CircId, Command, Vec<u8>);
 
 /// A peer that dials a relay once, anonymously.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     target: Target,
     unix_time_s: u64,
     must_dial: bool,
@@ -22,15 +25,14 @@ pub(super) struct Peer {
     is_writable: bool,
     must_close: bool,
     /// What TLS exports for the measurement protocol.
-    pub(super) exported: [u8; 32],
-    pub(super) received: Vec<ReceivedCell>,
-    pub(super) closed: Option<CloseCause>,
-    /// Why the relay's bytes are no cells.
-    pub(super) problem: Option<String>,
+    pub(crate) exported: [u8; 32],
+    pub(crate) received: Vec<ReceivedCell>,
+    /// Why the link has ended, or cannot be used.
+    pub(crate) ended: Option<String>,
 }
 
 impl Peer {
-    pub(super) const fn new(target: Target, unix_time_s: u64) -> Self {
+    pub(crate) const fn new(target: Target, unix_time_s: u64) -> Self {
         Self {
             target,
             unix_time_s,
@@ -41,42 +43,37 @@ impl Peer {
             must_close: false,
             exported: [0; 32],
             received: Vec::new(),
-            closed: None,
-            problem: None,
+            ended: None,
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.channel.as_ref().is_some_and(Channel::is_open)
+    pub(crate) fn is_open(&self) -> bool {
+        self.ended.is_none() && self.channel.as_ref().is_some_and(Channel::is_open)
     }
 
-    pub(super) const fn is_closed(&self) -> bool {
-        self.closed.is_some()
-    }
-
-    pub(super) fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
+    pub(crate) fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         if let Some(channel) = &mut self.channel {
             channel.send(circ_id, command, body);
             self.is_writable = true;
         }
     }
 
-    pub(super) fn send_message(&mut self, message: &Message) {
+    pub(crate) fn send_message(&mut self, message: &Message) {
         self.send(CircId::LINK, Command::MEASURE, &message.encode());
     }
 
-    pub(super) const fn close(&mut self) {
+    pub(crate) const fn close(&mut self) {
         self.must_close = true;
     }
 
     /// The received messages of the measurement protocol; an unreadable one ends them.
-    pub(super) fn messages(&self) -> Vec<Message> {
+    pub(crate) fn messages(&self) -> Vec<Message> {
         let bodies = self.received.iter().filter(|(_, command, _)| *command == Command::MEASURE);
         bodies.map_while(|(_, _, body)| Message::parse(body).ok()).collect()
     }
 
     /// The codes of the errors that it received.
-    pub(super) fn errors(&self) -> Vec<u16> {
+    pub(crate) fn errors(&self) -> Vec<u16> {
         let code = |message| match message {
             Message::Error { code, .. } => Some(code.get()),
             _ => None,
@@ -85,26 +82,39 @@ impl Peer {
     }
 
     /// The keys of a circuit that was created by CREATE_FAST with these bytes, once it is answered.
-    pub(super) fn fast_keys(&self, circ_id: CircId, x: [u8; 20]) -> Option<HopKeys> {
+    pub(crate) fn fast_keys(&self, circ_id: CircId, x: [u8; 20]) -> Option<HopKeys> {
         let is_it =
             |received: &&ReceivedCell| received.0 == circ_id && received.1 == Command::CREATED_FAST;
         let (_, _, body) = self.received.iter().find(is_it)?;
         fast::Client::new(x).finish(&CreatedFast::parse(body).ok()?).ok()
     }
+
+    fn begin(&mut self, tls: &dyn TlsSession) -> Result<Channel, String> {
+        self.exported = tls
+            .export_keying_material(EXPORTER_LABEL, &[])
+            .ok_or("the TLS session cannot export keying material")?;
+        let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
+        // Only AUTHENTICATE contains it, which an anonymous initiator does not send.
+        let random = [9; 24];
+        Channel::initiator(expected, Authentication::Anonymous, tls, random, self.unix_time_s)
+            .map_err(|error| error.to_string())
+    }
+
+    fn end(&mut self, problem: String) {
+        self.ended.get_or_insert(problem);
+        self.must_close = true;
+    }
 }
 
 impl Node for Peer {
     fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
-        self.exported = tls.export_keying_material(EXPORTER_LABEL, &[]).unwrap_or_default();
-        let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
-        let own = Authentication::Anonymous;
-        match Channel::initiator(expected, own, tls, [9; 24], self.unix_time_s) {
+        self.conn = Some(conn);
+        match self.begin(tls) {
             Ok(channel) => {
                 self.channel = Some(channel);
-                self.conn = Some(conn);
                 self.is_writable = true;
             }
-            Err(error) => self.problem = Some(error.to_string()),
+            Err(problem) => self.end(problem),
         }
     }
 
@@ -118,20 +128,19 @@ impl Node for Peer {
             match channel.handle_bytes(&mut plaintext) {
                 Ok(Some(cell)) => {
                     self.received.push((cell.circ_id, cell.command, cell.body.to_vec()));
+                    if self.received.len() >= RECEIVED_MAX {
+                        return self.end(format!("the relay has sent {RECEIVED_MAX} cells"));
+                    }
                 }
                 Ok(None) => break,
-                Err(error) => {
-                    self.problem = Some(error.to_string());
-                    self.must_close = true;
-                    break;
-                }
+                Err(error) => return self.end(error.to_string()),
             }
         }
         self.is_writable |= channel.queued_len() > 0;
     }
 
     fn handle_closed(&mut self, _: Instant, _: ConnId, cause: CloseCause) {
-        self.closed = Some(cause);
+        self.ended.get_or_insert(cause.to_string());
         self.conn = None;
         (self.is_writable, self.must_close) = (false, false);
     }
