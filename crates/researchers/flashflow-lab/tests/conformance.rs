@@ -50,7 +50,7 @@ fn our_relay_conforms_and_differs_for_a_stranger() {
         "a message that is too long",
         "an order without fields",
         "PROVEN from a coordinator",
-        "an order with another signature",
+        "an order of an unknown coordinator",
         "an order for another session",
         "a proof without a measurement",
     ];

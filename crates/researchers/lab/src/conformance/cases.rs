@@ -45,7 +45,7 @@ pub const BREACHES: &[Case] = &[
     case("a message that is too long", |bench| bench.first(&[6; 4097]), "15"),
     case("an order without fields", |bench| bench.first(&[1]), "15"),
     case("PROVEN from a coordinator", |bench| bench.first(&Message::Proven.encode()), "16"),
-    case("an order with another signature", |bench| bench.signed(Wrong::Key), "2"),
+    case("an order of an unknown coordinator", |bench| bench.signed(Wrong::Key), "2"),
     case("an order for another session", |bench| bench.signed(Wrong::Session), "2"),
     case(
         "an order for another relay",
