@@ -9,7 +9,7 @@ use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::testbed::{self, Testbed};
 use crate::trial::Trial;
-use crate::wan_site::Relays;
+use crate::wan_site::{PatchedTor, Relays};
 use clap::Args;
 use coordinator::Params;
 use measurer::free_cores;
@@ -59,9 +59,8 @@ pub(super) struct Options {
     /// Kinds of measurement; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// A C tor with the patches of this repository (`make tor` prints its path), whose relays are measured by echo instead of ours.
-    #[arg(long, value_name = "PROGRAM")]
-    tor: Option<PathBuf>,
+    #[command(flatten)]
+    tor: PatchedTor,
     #[command(flatten)]
     grid: GridOptions,
 }
@@ -177,7 +176,7 @@ impl AccuracyGrid {
             limits,
             teams: sorted(values_or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
             modes: sorted(values_or_all(&options.modes)),
-            tor: options.tor.as_deref().map(lab::patched_tor_at).transpose()?,
+            tor: options.tor.program()?,
         })
     }
 

@@ -11,6 +11,7 @@ use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::measuring::measure;
 use crate::reporting::parameter;
 use crate::testbed::echo_limit;
+use crate::wan_site::PatchedTor;
 use clap::Args;
 use coordinator::{Params, Progress};
 use lab::load::{ClientLoad, ClientTraffic};
@@ -22,6 +23,7 @@ use seen::{Observation, Window};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 
 /// The default shares of clients, in percent.
 const SHARES_PERCENT: [u32; 3] = [10, 25, 50];
@@ -42,11 +44,11 @@ const MEASURERS: usize = 2;
 
 /// Are clients limited to their share while a relay is measured, and counted correctly?
 ///
-/// FlashFlow relays with a rate limit, each a process, constantly carry two client loads of a fifth of the relay's limit each: a
-/// steady load over two links, and downloads of a C tor client in a private network, whose guard is the relay. Two measurer
-/// processes measure the relay by echo, with r = 0.1 and r = 0.25, where clients are throttled, and with r = 0.5, where they are
-/// not. The kernel's counters of their sockets show what measurers, clients and the next relays received. Draws figure 7 of the
-/// paper.
+/// FlashFlow relays, or those of a patched C tor, with a rate limit, each a process, constantly carry two client loads of a fifth of
+/// the relay's limit each: a steady load over two links, and downloads of a C tor client in a private network, whose guard is the
+/// relay. Two measurer processes measure the relay by echo, with r = 0.1 and r = 0.25, where clients are throttled, and with
+/// r = 0.5, where they are not. The kernel's counters of their sockets show what measurers, clients and the next relays received.
+/// Draws figure 7 of the paper.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment ratio --quick --out results")]
 pub(super) struct Options {
@@ -63,6 +65,8 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", default_values_t = SHARES_PERCENT,
         value_parser = clap::value_parser!(u32).range(1..=75))]
     shares: Vec<u32>,
+    #[command(flatten)]
+    tor: PatchedTor,
     #[command(flatten)]
     grid: GridOptions,
 }
@@ -88,6 +92,7 @@ struct RatioGrid {
     limit: Rate,
     /// In percent, sorted, without duplicates.
     shares: Vec<u32>,
+    tor: Option<PathBuf>,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
@@ -96,8 +101,15 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         around: session.or(options.around, 6, 10),
         limit: echo_limit(options.limit)?,
         shares: BTreeSet::from_iter(options.shares.iter().copied()).into_iter().collect(),
+        tor: options.tor.program()?,
     };
     grid::run(&grid, options.grid, session)
+}
+
+impl RatioGrid {
+    const fn relays(&self) -> &'static str {
+        if self.tor.is_some() { "of a patched C tor" } else { "of FlashFlow" }
+    }
 }
 
 impl Grid for RatioGrid {
@@ -113,7 +125,8 @@ impl Grid for RatioGrid {
     }
 
     fn conditions(&self) -> String {
-        format!("{} s each, {} s around, limit {}", self.seconds, self.around, self.limit)
+        let Self { seconds, around, limit, .. } = self;
+        format!("{seconds} s each, {around} s around, limit {limit}, {}", self.relays())
     }
 
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>> {
@@ -134,6 +147,7 @@ impl Grid for RatioGrid {
     fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
         report.answer = answer(report);
         report.parameters = vec![
+            parameter("relays", self.relays()),
             parameter("limit of the relay", self.limit),
             parameter("steady clients", self.limit.scaled(STEADY)),
             parameter("downloads of a C tor client", self.limit.scaled(C_TOR_CLIENT)),
@@ -157,7 +171,7 @@ fn observe(
     let (testbed, relay) = (&network.testbed, network.relay(percent)?);
     let clock = testbed.clock();
     output.doing(format!("r = {r}: starting the relay's clients"));
-    let from = relay.process.pid();
+    let from = relay.pid;
     let of = |by: Vec<u32>| Count::Received { by, from };
     // Requests of the relay's client to its own directory do not leave the process.
     let others = [&testbed.measurer_pids()[..], &[from]].concat();
@@ -177,11 +191,11 @@ fn observe(
         return Ok(None);
     }
     let params = Params { seconds: grid.seconds, ratio: r, ..Params::default() };
-    let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
-    let mut cpu = (None, None);
+    let reading = || lab::cpu_time(relay.pid).map(|used| (clock.now(), used));
+    let (mut cpu, mut started) = ((None, None), None);
     let mut progress = |progress: Progress| match progress {
         Progress::Preparing { .. } => {}
-        Progress::Started { .. } => cpu = (reading(), None),
+        Progress::Started { .. } => (cpu, started) = ((reading(), None), Some(clock.now())),
         Progress::Second { round, index, of, measured } => {
             cpu.1 = reading();
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
@@ -205,8 +219,9 @@ fn observe(
     if let Some(problem) = problem {
         return Err(Error::Clients(problem));
     }
-    let Some(began) = seen::beginning(relay, clock, grid.seconds) else {
-        return Err(Error::Failed("the relay has not reported each of its seconds".to_owned()));
+    let began = started.and_then(|started| seen::beginning(&witness, started, grid.limit));
+    let Some(began) = began else {
+        return Err(Error::Failed("the measurers have received nothing".to_owned()));
     };
     let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
@@ -227,7 +242,7 @@ fn answer(report: &ExperimentReport) -> String {
     };
     format!(
         "{held} of {all} claims held. Reported traffic divided by what was forwarded according to the kernel: {}, of clients \
-         alone: {}; clients divided by their share: {}; estimate divided by limit: {}.",
+         alone: {}; clients divided by their share: {}; estimate divided by what was forwarded in the median second: {}.",
         ratios_of(judge::SUM),
         ratios_of(judge::CLIENTS),
         ratios_of(judge::HELD),

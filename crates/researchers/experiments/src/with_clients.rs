@@ -7,7 +7,7 @@ use crate::mode::Mode;
 use crate::reporting::parameter;
 use crate::testbed::{self, Testbed};
 use crate::trial::{self, Trial, TrialResult};
-use crate::wan_site::Relays;
+use crate::wan_site::{PatchedTor, Relays};
 use clap::Args;
 use coordinator::{Params, PastEstimate};
 use lab::RelayReports;
@@ -63,9 +63,8 @@ pub(super) struct Options {
     /// Rate limit of the first relay in Mbit/s.
     #[arg(long, default_value_t = 50.0, value_name = "MBIT", value_parser = mbit)]
     limit: f64,
-    /// A C tor with the patches of this repository (`make tor` prints its path).
-    #[arg(long, value_name = "PROGRAM")]
-    tor: Option<PathBuf>,
+    #[command(flatten)]
+    tor: PatchedTor,
     #[command(flatten)]
     grid: GridOptions,
 }
@@ -186,7 +185,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         demands_percent,
         circuits: options.circuits,
         limit: Rate::from_mbit_per_s(options.limit),
-        tor: options.tor.as_deref().map(lab::patched_tor_at).transpose()?,
+        tor: options.tor.program()?,
     };
     grid::run(&experiment, options.grid, session)
 }

@@ -75,8 +75,8 @@ fn clients_and_a_measurement_share_a_relay() {
         assert!(number(clients, "downloads") >= 2.0, "no C tor client: {clients}");
         // Without the ratio, clients would have several times their share. They must also have some service.
         assert_ratio(&summary, &named("clients held to their share"), (0.3, 1.25));
-        let estimate = named("estimate as the limit");
-        assert_eq!(case(&summary, &estimate)["truth_mbit_per_s"], 40.0);
+        let estimate = named("estimate as forwarded");
+        assert_eq!(number(case(&summary, &estimate), "limit_mbit_per_s"), 40.0);
         assert_ratio(&summary, &estimate, (0.6, 1.15));
     }
 }
@@ -122,10 +122,10 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
         "a client lowers what is called conclusive: {starved}"
     );
     assert_eq!(of_kind("relay").count(), 4);
-    assert_eq!(of_kind("party").count(), 13);
+    assert!(of_kind("party").count() > 25);
     for party in of_kind("party") {
         assert_eq!(text(party, "verdict"), "refused", "{party}");
-        assert_eq!(party.get("error"), party.get("expected_error"), "{party}");
+        assert_eq!(text(party, "errors"), text(party, "expected_errors"), "{party}");
     }
     // Independent of the machine, because of fixed seeds.
     let evasions: Vec<_> =

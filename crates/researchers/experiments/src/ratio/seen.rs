@@ -1,9 +1,7 @@
 //! Observations of a measured relay with clients: by the measurers, by the relay, and by the kernel.
 
 use coordinator::Estimate;
-use lab::OwnRelay;
 use lab::witness::{Witness, mbit};
-use link::Clock;
 use onion::{Duration, Instant, Rate};
 
 /// The places of the witness's counts: what measurers and clients received from the relay, and what the relay wrote to its sockets
@@ -15,22 +13,13 @@ pub(super) const HANDED: usize = 2;
 /// Time after the start of all clients' traffic that does not count, while queues fill.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// When the last measurement of a relay began, from its reports of all seconds. Reports may be late on a busy machine, but contain
-/// the end of each second.
-pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
-    let now = clock.now();
-    let mut ends: Vec<Instant> = Vec::new();
-    while let Some((_, value)) = relay.process.next_output(now) {
-        match value["type"].as_str() {
-            Some("accepted") => ends.clear(),
-            Some("second") => ends.push(clock.at_unix_us(value["ended_unix_us"].as_u64()?)),
-            _ => {}
-        }
-    }
-    let is_complete = ends.len() == seconds as usize;
-    let length = Duration::from_secs(u64::from(seconds));
-    let last = ends.last().filter(|_| is_complete)?;
-    Some(Instant::ORIGIN + (*last - Instant::ORIGIN).saturating_sub(length))
+/// When the load of a measurement that was started at `started` reached the measurers again: the first of these steps in which
+/// they received a twentieth of `limit`.
+pub(super) fn beginning(witness: &Witness, started: Instant, limit: Rate) -> Option<Instant> {
+    const STEP: Duration = Duration::from_millis(20);
+    let least = limit.scaled(0.05).as_mbit_per_s() * STEP.as_secs_f64();
+    let mut steps = (0..500).map(|step| started + STEP * step);
+    steps.find(|begin| mbit(witness.bytes_between(MEASURERS, *begin, *begin + STEP)) >= least)
 }
 
 /// A finished measurement, and clients that continue.

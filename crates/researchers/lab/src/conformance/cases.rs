@@ -152,6 +152,9 @@ impl Bench {
             }
             _ => false,
         };
+        // On another link than the measurer's end, so perhaps later.
+        let is_second = |message: &Message| matches!(message, Message::ClientSecond(..));
+        self.until("a report", |bench| bench.at(coordinator).messages().iter().any(is_second))?;
         let messages = self.at(coordinator).messages();
         let reports = messages.iter().filter(|message| is_report(message)).count();
         let next = self.order()?;
