@@ -115,6 +115,17 @@ impl Journal {
         Ok(self.inner().store.lower_bound_causes()?)
     }
 
+    /// The number of measurements that ended since then, and of those that failed for no reason of the relay.
+    pub(super) fn attempts(&self, since_unix_s: u64) -> Result<(u64, u64), Error> {
+        let (mut attempts, mut failures) = (0, 0);
+        self.inner().store.each_measurement(since_unix_s, None, |measurement| {
+            attempts += 1;
+            failures += u64::from(!measurement.state.has_result() && !measurement.is_about_relay());
+            true
+        })?;
+        Ok((attempts, failures))
+    }
+
     /// The mean round-trip time from the measurers to each relay, in milliseconds.
     pub(super) fn mean_round_trips_ms(&self) -> Result<BTreeMap<RsaId, f64>, Error> {
         Ok(self.inner().store.mean_round_trips_ms()?)

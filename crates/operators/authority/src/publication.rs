@@ -17,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+/// The last days of the header (bandwidth-file-spec.txt, section 2.1).
+const RECENT_S: u64 = 5 * 24 * 3600;
+
 /// Makes the folder of bandwidth files, and of the stop file.
 pub(super) fn make_folder(out: &Path) -> Result<(), Error> {
     let failed = |source| Error::File { what: "make the folder", path: out.to_owned(), source };
@@ -53,6 +56,12 @@ pub(super) fn publish(
         Err(error) => return Err(error.into()),
     };
     file.header.other.extend(config.header.iter().cloned());
+    let (attempts, failures) = journal.attempts(now.saturating_sub(RECENT_S))?;
+    let counts = [("attempt", attempts), ("failure", failures)];
+    let line = |(what, count): (&str, u64)| {
+        (format!("recent_measurement_{what}_count"), count.to_string())
+    };
+    file.header.other.extend(counts.map(line));
     let out = &config.out;
     make_folder(out)?;
     let passes = match &config.gate {

@@ -9,7 +9,7 @@ use lab::{NetworkSpec, RelaySpec};
 use path::PathOptions;
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
 
@@ -44,6 +44,9 @@ pub(crate) enum LabAction {
         /// Make the relays exits that allow all destinations, including this machine.
         #[arg(long)]
         exits: bool,
+        /// Address of all nodes, on loopback or private: that of a host of `lab path`, for example.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = private)]
+        address: Ipv4Addr,
     },
     /// Show the nodes of a network, their addresses, and whether they run.
     #[command(after_help = "Example:\n  flashflow-lab lab status --dir /tmp/net")]
@@ -64,6 +67,14 @@ Exit status: 0 done; 1 failed; 2 wrong arguments.")]
     Path(Box<PathOptions>),
 }
 
+fn private(text: &str) -> Result<Ipv4Addr, String> {
+    let address: Ipv4Addr = text.parse().map_err(|_| "not an IPv4 address".to_owned())?;
+    match address.is_loopback() || address.is_private() {
+        true => Ok(address),
+        false => Err("neither on loopback nor private".to_owned()),
+    }
+}
+
 pub(crate) fn run(
     action: &LabAction,
     output: &Output,
@@ -71,14 +82,18 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         LabAction::Path(options) => path::run(options, output, interrupt),
-        LabAction::Up { dir, relays, limits, exits } => {
+        LabAction::Up { dir, relays, limits, exits, address } => {
             let mut relays = network::relays(*relays, limits)?;
             if *exits {
                 let open = |relay: RelaySpec| relay.exiting_to("accept *:*");
                 relays = relays.into_iter().map(open).collect();
             }
-            let spec =
-                NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
+            let spec = NetworkSpec {
+                dir: Some(dir.clone()),
+                detached: true,
+                address: *address,
+                ..NetworkSpec::new(relays)
+            };
             let network = network::start(&spec, output)?;
             output.quiet();
             let nodes: Vec<LabNode> = network.nodes().iter().map(LabNode::new).collect();

@@ -47,6 +47,25 @@ fn a_period_of_its_own_begins_in_a_second_without_results() {
 }
 
 #[test]
+fn failures_for_no_reason_of_the_relay_are_counted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let failed =
+        |reason, measurer| coordinator::End::Failed { reason, measurer, round: 1, second: None };
+    let ends = [
+        measured(),
+        failed(Failure::MeasurerLost { detail: String::new() }, Some(MeasurerId(0))),
+        failed(Failure::ContentCheck { detail: String::new() }, Some(MeasurerId(0))),
+    ];
+    for (relay, end) in (1..).zip(ends) {
+        journal.note(Entry::Started(started(relay, 1, None)));
+        journal.note(finished(started(relay, 1, None), record(relay, end), &[]));
+    }
+    assert_eq!(journal.attempts(NOW).expect("read"), (3, 1));
+    assert_eq!(journal.attempts(NOW + 41).expect("read"), (0, 0));
+}
+
+#[test]
 fn unwritten_entries_count() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
