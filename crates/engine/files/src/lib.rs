@@ -37,14 +37,27 @@ const LINKS_MAX: usize = 40;
 /// one. [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::InvalidInput`] for a secret that
 /// would be written into a FIFO or a device.
 pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
+    replace_with(path, access, |file| file.write_all(content))
+}
+
+/// As [`replace`], with the content that `write` writes piece by piece. If it fails, the previous
+/// regular file is unchanged.
+///
+/// # Errors
+/// Those of `write`, and as for [`replace`].
+pub fn replace_with<T, E: From<io::Error>>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     if is_special(path)? {
         if access == Access::Owner {
             let problem = "it is a FIFO or a device, into which no secret is written";
-            return Err(io::Error::new(ErrorKind::InvalidInput, problem));
+            return Err(io::Error::new(ErrorKind::InvalidInput, problem).into());
         }
-        return OpenOptions::new().append(true).open(path)?.write_all(content);
+        return write(&mut OpenOptions::new().append(true).open(path)?);
     }
-    replace_entry(&target(path)?, content, access)
+    replace_entry_with(&target(path)?, access, write)
 }
 
 /// Writes a file with this content at a name, and replaces anything but a folder there. Links are
@@ -53,11 +66,21 @@ pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
 /// # Errors
 /// As for [`replace`].
 pub fn replace_entry(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
+    replace_entry_with(path, access, |file| file.write_all(content))
+}
+
+fn replace_entry_with<T, E: From<io::Error>>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(ErrorKind::IsADirectory.into());
+        return Err(io::Error::from(ErrorKind::IsADirectory).into());
     }
-    saved(path, content, access)?.persist(path).map_err(|error| error.error)?;
-    save_folder(path)
+    let (file, written) = saved(path, access, write)?;
+    file.persist(path).map_err(|error| error.error)?;
+    save_folder(path)?;
+    Ok(written)
 }
 
 /// Creates a file with this content, through symbolic links. It appears under its name only when it
@@ -67,7 +90,8 @@ pub fn replace_entry(path: &Path, content: &[u8], access: Access) -> io::Result<
 /// [`ErrorKind::AlreadyExists`] if the name exists, which is then unchanged; else the I/O error.
 pub fn create(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let path = target(path)?;
-    saved(&path, content, access)?.persist_noclobber(&path).map_err(|error| error.error)?;
+    let (file, ()) = saved(&path, access, |file| file.write_all(content))?;
+    file.persist_noclobber(&path).map_err(|error| error.error)?;
     save_folder(&path)
 }
 
@@ -109,20 +133,24 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many levels of symbolic links"))
 }
 
-/// A temporary file next to `path` with this content, synced to disk.
-fn saved(path: &Path, content: &[u8], access: Access) -> io::Result<tempfile::NamedTempFile> {
+/// A temporary file next to `path` with what `write` writes, synced to disk.
+fn saved<T, E: From<io::Error>>(
+    path: &Path,
+    access: Access,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<(tempfile::NamedTempFile, T), E> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".flashflow-").suffix(".tmp");
     if access == Access::Umask {
         builder.permissions(Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder_of(path))?;
-    file.write_all(content)?;
+    let written = write(file.as_file_mut())?;
     if access == Access::Everyone {
         file.as_file().set_permissions(Permissions::from_mode(0o644))?;
     }
     file.as_file().sync_all()?;
-    Ok(file)
+    Ok((file, written))
 }
 
 /// Syncs the folder, whose entries are stored separately from the files.
@@ -144,6 +172,22 @@ mod tests {
 
     fn count(folder: &Path) -> usize {
         fs::read_dir(folder).expect("a folder").count()
+    }
+
+    #[test]
+    fn content_that_cannot_be_written_to_its_end_leaves_the_previous_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("export");
+        replace(&path, b"yesterday", Access::Umask).expect("written");
+        let failed = replace_with(&path, Access::Umask, |file| {
+            file.write_all(b"a part")?;
+            Err::<(), _>(io::Error::other("the store is damaged"))
+        });
+        assert!(failed.is_err());
+        assert_eq!(fs::read(&path).expect("there"), b"yesterday");
+        let rows = replace_with(&path, Access::Umask, |file| file.write_all(b"today").map(|()| 1));
+        assert_eq!((rows.expect("written"), fs::read(&path).expect("there")), (1, b"today".into()));
+        assert_eq!(count(folder.path()), 1);
     }
 
     #[test]

@@ -23,16 +23,21 @@ pub(super) struct Seeds {
     path: PathBuf,
     /// Our last contribution.
     offer_path: PathBuf,
-    agreed: Mutex<BTreeMap<u64, Agreed>>,
+    agreed: Mutex<Agreements>,
     /// The shared random value of the newest consensus.
     shared_random: Mutex<Option<[u8; 32]>>,
 }
+
+/// The agreements by the beginnings of their periods, in Unix seconds, and their lengths, in seconds. A period of another
+/// length has another seed.
+type Agreements = BTreeMap<(u64, u64), Agreed>;
 
 /// A line of the file: a period's agreement.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     period_unix_s: u64,
+    length_s: u64,
     seed: String,
     shared_random: Option<String>,
     own: usize,
@@ -44,6 +49,7 @@ struct Line {
 #[serde(deny_unknown_fields)]
 struct Offered {
     period_unix_s: u64,
+    length_s: u64,
     shared_random: Option<String>,
     capacity_bit_per_s: u64,
     at_once_max: u32,
@@ -81,34 +87,42 @@ impl Seeds {
         if seed_file.exists() { Self::open(seed_file).map(drop) } else { Ok(()) }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Agreed>> {
+    fn all(&self) -> MutexGuard<'_, Agreements> {
         // No code that holds the lock panics.
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Our contribution to the seed of the period that begins at this time, with the team's capacity and the newest
-    /// consensus' shared random value. It is on the disk before it is returned, and does not change afterwards.
-    pub(super) fn offer(&self, begin_unix_s: u64, room: TeamRoom) -> Result<Offer, Error> {
-        let contribution = self.master.contribution(begin_unix_s);
+    /// Our contribution to the seed of the period that begins at this time and has this length, with the team's capacity
+    /// and the newest consensus' shared random value. It is on the disk before it is returned, and does not change
+    /// afterwards.
+    pub(super) fn offer(
+        &self,
+        begin_unix_s: u64,
+        length_s: u64,
+        room: TeamRoom,
+    ) -> Result<Offer, Error> {
+        let contribution = self.master.contribution(begin_unix_s, length_s);
         if let Some(text) = seed::read_secret(&self.offer_path, FILE_MAX)? {
             // A different contribution would be a lie to the others.
             let past = serde_json::from_str(&text).ok();
             let past = past.and_then(|offered: Offered| {
-                Some((offered.period_unix_s, offered.offer(contribution)?))
+                let offer = offered.offer(contribution)?;
+                Some((offered.period_unix_s, offered.length_s, offer))
             });
-            let (period_unix_s, offer) = past.ok_or_else(|| Error::Config {
+            let (period_unix_s, period_length_s, offer) = past.ok_or_else(|| Error::Config {
                 path: self.offer_path.clone(),
                 problem: "not in this program's format; remove it once the next period is over: until then this \
                           coordinator uses its own seed"
                     .to_owned(),
             })?;
-            if period_unix_s == begin_unix_s {
+            if (period_unix_s, period_length_s) == (begin_unix_s, length_s) {
                 return Ok(offer);
             }
         }
         let shared_random = self.shared_random();
         let offered = Offered {
             period_unix_s: begin_unix_s,
+            length_s,
             shared_random: shared_random.map(hex::encode),
             capacity_bit_per_s: room.capacity.as_bit_per_s(),
             at_once_max: room.at_once_max,
@@ -120,13 +134,13 @@ impl Seeds {
 
     /// The seed of the period's slots: the agreed one, or our own. The measurers' reports replace the capacity of our
     /// own team.
-    pub(super) fn of_period(&self, begin_unix_s: u64) -> SlotSeed {
-        match self.agreed(begin_unix_s) {
+    pub(super) fn of_period(&self, begin_unix_s: u64, length_s: u64) -> SlotSeed {
+        match self.agreed(begin_unix_s, length_s) {
             Some(Agreed { seed, teams, own, .. }) => {
                 SlotSeed { seed, teams: teams.into_iter().map(|(_, room)| room).collect(), own }
             }
             None => SlotSeed {
-                seed: self.own(begin_unix_s),
+                seed: self.own(begin_unix_s, length_s),
                 teams: vec![TeamRoom::of(Rate::ZERO)],
                 own: 0,
             },
@@ -134,24 +148,31 @@ impl Seeds {
     }
 
     /// Our own seed of the period.
-    pub(super) fn own(&self, begin_unix_s: u64) -> Seed {
-        self.master.of_period(begin_unix_s)
+    pub(super) fn own(&self, begin_unix_s: u64, length_s: u64) -> Seed {
+        self.master.of_period(begin_unix_s, length_s)
     }
 
     /// The agreement for the period.
-    pub(super) fn agreed(&self, begin_unix_s: u64) -> Option<Agreed> {
-        self.all().get(&begin_unix_s).cloned()
+    pub(super) fn agreed(&self, begin_unix_s: u64, length_s: u64) -> Option<Agreed> {
+        self.all().get(&(begin_unix_s, length_s)).cloned()
     }
 
     /// Stores an agreement. It is used even if it cannot be written.
-    pub(super) fn keep(&self, begin_unix_s: u64, agreed: Agreed) -> Result<(), Error> {
+    pub(super) fn keep(
+        &self,
+        begin_unix_s: u64,
+        length_s: u64,
+        agreed: Agreed,
+    ) -> Result<(), Error> {
         let mut all = self.all();
-        all.insert(begin_unix_s, agreed);
+        all.insert((begin_unix_s, length_s), agreed);
         while all.len() > KEPT {
             all.pop_first();
         }
-        let lines = all.iter().map(|(begin_unix_s, agreed)| line(*begin_unix_s, agreed) + "\n");
-        seed::replace_secret(&self.path, &lines.collect::<String>())
+        let line = |((begin_unix_s, length_s), agreed): (&(u64, u64), &Agreed)| {
+            line(*begin_unix_s, *length_s, agreed) + "\n"
+        };
+        seed::replace_secret(&self.path, &all.iter().map(line).collect::<String>())
     }
 
     /// Sets the shared random value of the newest consensus.
@@ -164,7 +185,7 @@ impl Seeds {
     }
 }
 
-fn line(period_unix_s: u64, agreed: &Agreed) -> String {
+fn line(period_unix_s: u64, length_s: u64, agreed: &Agreed) -> String {
     let team = |(key, room): &(AuthorityKey, TeamRoom)| Team {
         key: key.to_string(),
         capacity_bit_per_s: room.capacity.as_bit_per_s(),
@@ -172,6 +193,7 @@ fn line(period_unix_s: u64, agreed: &Agreed) -> String {
     };
     let line = Line {
         period_unix_s,
+        length_s,
         seed: hex::encode(agreed.seed.as_bytes()),
         shared_random: agreed.shared_random.map(hex::encode),
         own: agreed.own,
@@ -197,7 +219,7 @@ impl Offered {
     }
 }
 
-fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
+fn parse(text: &str) -> Option<Agreements> {
     let agreed = |line: &str| {
         let line: Line = serde_json::from_str(line).ok()?;
         let team = |team: &Team| {
@@ -212,7 +234,7 @@ fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
             None => None,
         };
         let seed = Seed::from_bytes(bytes(&line.seed)?);
-        Some((line.period_unix_s, Agreed { seed, teams, own, shared_random }))
+        Some(((line.period_unix_s, line.length_s), Agreed { seed, teams, own, shared_random }))
     };
     text.lines().map(agreed).collect()
 }
@@ -222,6 +244,8 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
+
+    const DAY_S: u64 = 24 * 3600;
 
     fn agreed(byte: u8) -> Agreed {
         let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
@@ -238,15 +262,15 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("schedule.seed");
         let seeds = Seeds::open(&path).expect("made");
-        assert_eq!(seeds.agreed(1), None);
+        assert_eq!(seeds.agreed(1, DAY_S), None);
         for begin in 0..70u8 {
-            seeds.keep(begin.into(), agreed(begin)).expect("kept");
+            seeds.keep(begin.into(), DAY_S, agreed(begin)).expect("kept");
         }
         let again = Seeds::open(&path).expect("read");
-        assert_eq!(again.own(5), seeds.own(5));
-        assert_eq!(again.agreed(69), Some(agreed(69)));
-        assert_eq!(again.agreed(6), Some(agreed(6)));
-        assert_eq!(again.agreed(5), None, "too old");
+        assert_eq!(again.own(5, DAY_S), seeds.own(5, DAY_S));
+        assert_eq!(again.agreed(69, DAY_S), Some(agreed(69)));
+        assert_eq!(again.agreed(6, DAY_S), Some(agreed(6)));
+        assert_eq!(again.agreed(5, DAY_S), None, "too old");
         let file = folder.path().join("schedule.agreed");
         assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
@@ -258,6 +282,31 @@ mod tests {
         assert!(error.contains("remove it"), "{error}");
     }
 
+    /// When the seed of the shorter period is published, the longer one with its beginning goes on.
+    #[test]
+    fn a_period_of_another_length_has_another_seed_and_another_offer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("schedule.seed");
+        let seeds = Seeds::open(&path).expect("made");
+        seeds.keep(1, DAY_S, agreed(7)).expect("kept");
+        for seeds in [&seeds, &Seeds::open(&path).expect("read")] {
+            assert_eq!(seeds.of_period(1, DAY_S).seed, agreed(7).seed);
+            assert_eq!(seeds.agreed(1, 2 * DAY_S), None);
+            let longer = seeds.of_period(1, 2 * DAY_S);
+            assert_eq!((longer.seed, longer.teams.len()), (seeds.own(1, 2 * DAY_S), 1));
+            assert_ne!(seeds.own(1, 2 * DAY_S), seeds.own(1, DAY_S));
+        }
+        seeds.keep(1, 2 * DAY_S, agreed(8)).expect("kept");
+        let found = [DAY_S, 2 * DAY_S].map(|length_s| seeds.agreed(1, length_s));
+        assert_eq!(found, [Some(agreed(7)), Some(agreed(8))]);
+
+        let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
+        let first = seeds.offer(1, DAY_S, room(10.0)).expect("kept");
+        let longer = seeds.offer(1, 2 * DAY_S, room(20.0)).expect("kept");
+        assert_ne!(longer.contribution, first.contribution);
+        assert_eq!(longer.room, room(20.0), "a new offer");
+    }
+
     #[test]
     fn an_offer_is_unchanged_after_a_restart() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -265,16 +314,16 @@ mod tests {
         let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
         let seeds = Seeds::open(&path).expect("made");
         seeds.set_shared_random(Some([7; 32]));
-        let first = seeds.offer(100, room(10.0)).expect("kept");
+        let first = seeds.offer(100, DAY_S, room(10.0)).expect("kept");
         assert_eq!((first.shared_random, first.room), (Some([7; 32]), room(10.0)));
         // After the restart there is no consensus yet, and another team.
         let seeds = Seeds::open(&path).expect("read");
-        let again = seeds.offer(100, room(20.0)).expect("read");
+        let again = seeds.offer(100, DAY_S, room(20.0)).expect("read");
         assert_eq!((again.shared_random, again.room), (first.shared_random, first.room));
         assert_eq!(again.contribution, first.contribution);
-        let next = seeds.offer(200, room(20.0)).expect("kept");
+        let next = seeds.offer(200, DAY_S, room(20.0)).expect("kept");
         assert_eq!((next.shared_random, next.room), (None, room(20.0)));
-        assert_ne!(next.contribution, *seeds.own(200).as_bytes());
+        assert_ne!(next.contribution, *seeds.own(200, DAY_S).as_bytes());
         // An unreadable line may be another contribution for the same period.
         let file = folder.path().join("schedule.offered");
         let text = fs::read_to_string(&file).expect("there");
@@ -282,7 +331,8 @@ mod tests {
         let random = text.replace("null", "\"7\"");
         for bad in [later.as_str(), torn, random.as_str()] {
             fs::write(&file, bad).expect("ours");
-            let error = seeds.offer(200, room(20.0)).map(drop).expect_err("unread").to_string();
+            let error =
+                seeds.offer(200, DAY_S, room(20.0)).map(drop).expect_err("unread").to_string();
             assert!(error.contains("schedule.offered"), "{error}");
         }
     }

@@ -105,13 +105,17 @@ impl<'env> Party<'env> {
         is_over.load(Ordering::Relaxed) || self.common.interrupt.is_requested()
     }
 
+    /// The length of all periods.
+    fn period_s(&self) -> u64 {
+        self.common.config.period.as_secs().max(1)
+    }
+
     /// The start of the agreement for the first period after this time that has none.
     fn next(&self, unix_s: u64) -> Timetable {
-        let config = self.common.config;
-        let period_s = config.period.as_secs().max(1);
+        let (config, period_s) = (self.common.config, self.period_s());
         let mut begin_unix_s = unix_s - unix_s % period_s + period_s;
         // After the clock was set back, some have one.
-        while self.seeds.agreed(begin_unix_s).is_some() {
+        while self.seeds.agreed(begin_unix_s, period_s).is_some() {
             begin_unix_s += period_s;
         }
         let round_s = config.authorities.as_ref().map_or(1, |authorities| authorities.round_s);
@@ -124,7 +128,7 @@ impl<'env> Party<'env> {
         // The measurers' reports before the current period.
         let at_once_max = self.common.team.at_once_max(self.common.config.at_once_max);
         let room = TeamRoom { capacity: self.capacity, at_once_max };
-        let offer = match self.seeds.offer(begin_unix_s, room) {
+        let offer = match self.seeds.offer(begin_unix_s, self.period_s(), room) {
             Ok(offer) => offer,
             Err(error) => {
                 // A different contribution after a restart would be a lie.
@@ -205,7 +209,7 @@ impl<'env> Party<'env> {
             ),
         }
         if let Some(agreed) = agreed
-            && let Err(error) = self.seeds.keep(begin_unix_s, agreed)
+            && let Err(error) = self.seeds.keep(begin_unix_s, self.period_s(), agreed)
         {
             // It is known until the process ends.
             super::log_error(&error, self.common.output);

@@ -1,7 +1,7 @@
 //! Jumps of the calendar clock.
 
-use super::Common;
 use super::lines::Line;
+use super::{Common, reload_if_asked};
 use link::Clock;
 use onion::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn has_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
     jump.is_some()
 }
 
-/// Waits, at most until the operator requests the end or the clock is set.
+/// Waits, at most until the operator requests the end or the clock is set. Reloads what the operator asks for meanwhile.
 pub(super) fn wait(common: Common<'_>, longest: Duration) {
     let clock = Clock::start();
     let end = clock.now() + longest;
@@ -27,5 +27,6 @@ pub(super) fn wait(common: Common<'_>, longest: Duration) {
         if common.interrupt.wait(left.min(CLOCK_LOOK)) {
             return;
         }
+        reload_if_asked(common);
     }
 }

@@ -107,6 +107,16 @@ impl Schedule {
             Self::Greedy => Timing::Greedy,
         }
     }
+
+    /// The longest period in which each relay is measured again before its estimate expires. In the paper's plan, nearly
+    /// two periods may lie between the slots of a relay.
+    fn period_max(self) -> Duration {
+        match self {
+            Self::Randomised => HistoryPolicy::PERIOD_MAX,
+            Self::Paper => HistoryPolicy::PERIOD_MAX / 2,
+            Self::Greedy => Duration::MAX,
+        }
+    }
 }
 
 /// A measurer of the team.
@@ -248,6 +258,13 @@ impl Config {
         if slot_s == 0 || slot_s > period_s {
             let problem = format!("a slot of {slot_s} s, but a period of {period_s} s");
             return Err(bad(format!("{problem}: `slot_s` is 1 or more, and `period_s` not less")));
+        }
+        let period_max_s = file.schedule.period_max().as_secs();
+        if period_s > period_max_s {
+            return Err(bad(format!(
+                "`period_s` is {period_s}, and at most {period_max_s} with this `schedule`: in a longer period, estimates of \
+                 relays expire before the next measurement. Lower it; if relays do not fit then, add measurers"
+            )));
         }
         let out = resolve(&file.out);
         let opt_in = file.opt_in.as_deref().map(resolve);
@@ -458,6 +475,17 @@ mod tests {
     }
 
     #[test]
+    fn a_period_may_be_as_long_as_estimates_are_kept() {
+        let days = |schedule: &str, days: u64| {
+            let text = format!("schedule = \"{schedule}\"\nperiod_s = {}\n{SAMPLE}", days * 86_400);
+            read(&text).is_ok()
+        };
+        assert_eq!([1, 2, 3].map(|count| days("randomised", count)), [true, true, false]);
+        assert_eq!([1, 2].map(|count| days("paper", count)), [true, false]);
+        assert!(days("greedy", 7));
+    }
+
+    #[test]
     fn a_measurer_without_a_configured_capacity_is_refused() {
         let config = read(SAMPLE).expect("valid");
         let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
@@ -484,6 +512,8 @@ mod tests {
             ("authority =", "secnds = 3\nauthority =", "`secnds`"),
             ("authority =", "at_once_max = 0\nauthority =", "nonzero"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
+            ("authority =", "period_s = 172801\nauthority =", "at most 172800"),
+            ("authority =", "schedule = \"paper\"\nperiod_s = 86401\nauthority =", "at most 86400"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
             ("authority =", "together = [[\"AB\"]]\nauthority =", "AB is not a fingerprint"),
             ("authority =", "together = [[]]\nauthority =", "two relays or more"),

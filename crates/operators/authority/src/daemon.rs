@@ -40,6 +40,8 @@ pub(super) struct Daemon<'scope, 'env> {
     pub(super) repeats: bool,
     /// Whether the clock was set, so that results of this period may have wrong dates.
     pub(super) has_clock_jumped: bool,
+    /// Whether a planned relay was not measured, or a bandwidth file could not be written.
+    pub(super) is_incomplete: bool,
 }
 
 impl Observer<Network> for Daemon<'_, '_> {
@@ -55,7 +57,9 @@ impl Observer<Network> for Daemon<'_, '_> {
                 super::log_error(&error, self.common.output);
             }
         }
-        let seed = self.seeds.map(|seed| seed.of_period(self.begin_unix_s));
+        let seed = self
+            .seeds
+            .map(|seed| seed.of_period(self.begin_unix_s, self.common.config.period.as_secs()));
         let view = network.view.clone();
         self.network = Some(network);
         (view, seed)
@@ -77,7 +81,10 @@ impl Observer<Network> for Daemon<'_, '_> {
         let Common { config, journal, .. } = self.common;
         match publish(config, journal, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
-            Err(error) => super::log_error(&error, self.common.output),
+            Err(error) => {
+                self.is_incomplete = true;
+                super::log_error(&error, self.common.output);
+            }
         }
         self.common.journal.tidy(self.common.config, self.is_clock_right().then(unix_time_s));
     }
@@ -88,6 +95,7 @@ impl Observer<Network> for Daemon<'_, '_> {
             Event::Planned { relays, .. } => Some(relays),
             _ => None,
         };
+        self.is_incomplete |= matches!(event, Event::LeftOut(..) | Event::NotMeasured(_));
         events::show(period, event, |measurer| team.address(measurer), output);
         match (planned, self.seeds) {
             (Some(_), Some(_)) => self.look_for_suspects(period),

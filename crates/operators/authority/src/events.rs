@@ -84,6 +84,14 @@ pub fn show(
                 show_line!(output, warn, [relay,], "{name} is not measured now: {reason}");
             }
         }
+        Event::ConsensusRefused(reason) => {
+            show_line!(
+                output,
+                warn,
+                [],
+                "the newer consensus is not used, and the previous one stays: {reason}"
+            );
+        }
         Event::NotMeasured(left) => {
             show_line!(output, error, [], "no measurer is left: {left} relays are not measured");
         }

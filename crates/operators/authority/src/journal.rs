@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::past;
 use cli::Error;
+use coordinator::journal::PastTurn;
 use coordinator::{History, MeasurerId};
 use onion::Duration;
 use onion::identity::RsaId;
@@ -76,13 +77,11 @@ impl Journal {
     pub(super) fn resume(&self, period_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, Error> {
         let mut inner = self.inner();
         inner.flush();
-        let interrupted = inner.store.close_unfinished()?;
-        if interrupted > 0 {
-            tracing::warn!(
-                "{interrupted} measurements were interrupted when the coordinator ended"
-            );
-        }
-        Ok(inner.store.period(period_unix_s)?)
+        let closed = inner.store.close_unfinished();
+        inner.log_interrupted(closed)?;
+        let mut pasts = inner.store.period(period_unix_s)?;
+        inner.add_unwritten(period_unix_s, &mut pasts);
+        Ok(pasts)
     }
 
     /// The beginning for a period of its own: a period is named by the second in which it begins, so a second with results
@@ -136,11 +135,12 @@ impl Journal {
         self.inner().note(entry);
     }
 
-    /// Publishes the seeds of finished periods that are not published yet.
+    /// Publishes the seeds of finished periods that are not published yet. `seed_of` returns the seed of the period that
+    /// begins at a time and has a length: a longer one with the same beginning may be running.
     pub(super) fn publish_seeds(
         &self,
         now_unix_s: u64,
-        seed_of: impl Fn(u64) -> Option<[u8; 32]>,
+        seed_of: impl Fn(u64, u64) -> Option<[u8; 32]>,
     ) -> Result<(), Error> {
         /// Earlier seeds were published before.
         const LAST: usize = 40;
@@ -149,7 +149,7 @@ impl Journal {
             let period = summary.period;
             let is_over = period.begin_unix_s.saturating_add(period.length_s) <= now_unix_s;
             if is_over && period.seed.is_none() && period.slot_s > 0 {
-                let seed = seed_of(period.begin_unix_s);
+                let seed = seed_of(period.begin_unix_s, period.length_s);
                 inner.note(Entry::Period(store::PeriodEntry { seed, ..period }));
             }
         }
@@ -218,6 +218,44 @@ impl Inner {
             self.lost += 1;
         }
         self.pending.push_back(entry);
+    }
+
+    /// Logs how many measurements were interrupted. On a full disk they stay unfinished in the store until the next period
+    /// begins, and measuring continues.
+    fn log_interrupted(&mut self, closed: Result<usize, StoreError>) -> Result<(), StoreError> {
+        match closed {
+            Ok(0) => Ok(()),
+            Ok(interrupted) => {
+                tracing::warn!(
+                    "{interrupted} measurements were interrupted when the coordinator ended"
+                );
+                Ok(())
+            }
+            Err(error) if error.is_temporary() => {
+                self.log_once(&error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds the queued measurements of a period to the progress of its relays. Otherwise they would be repeated with the same
+    /// numbers, and the store would ignore the second results.
+    fn add_unwritten(&self, period_unix_s: u64, pasts: &mut BTreeMap<RsaId, Past>) {
+        for entry in &self.pending {
+            let (begun, is_final, follows, record) = match entry {
+                Entry::Started(begun) => (begun, false, None, None),
+                Entry::Finished(closed) => {
+                    (&closed.begun, closed.is_final, closed.follows, Some(closed.record.clone()))
+                }
+                _ => continue,
+            };
+            if begun.period_unix_s == period_unix_s {
+                let past = pasts.remove(&begun.relay()).unwrap_or_default();
+                let turn = PastTurn { number: begun.number, is_final, follows, record };
+                pasts.insert(begun.relay(), past.then(turn));
+            }
+        }
     }
 
     /// Writes the queued entries. On an error they stay queued: measuring continues, and nothing is lost.

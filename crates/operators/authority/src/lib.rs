@@ -262,7 +262,7 @@ fn play(
         knowledge: Knowledge { history, pasts },
         key_seed: config.secret.seed(),
     };
-    let (end, written, is_clock_right) = thread::scope(|scope| {
+    let (end, written, is_incomplete, is_clock_right) = thread::scope(|scope| {
         let mut daemon = Daemon {
             scope,
             common,
@@ -276,16 +276,18 @@ fn play(
             written: None,
             repeats: matches!(occurrence, Occurrence::Repeated(_)),
             has_clock_jumped: false,
+            is_incomplete: false,
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt.requested())?;
         let is_clock_right = daemon.is_clock_right();
-        Ok::<_, Error>((end, daemon.written, is_clock_right))
+        Ok::<_, Error>((end, daemon.written, daemon.is_incomplete, is_clock_right))
     })?;
     journal.tidy(config, is_clock_right.then(unix_time_s));
     if end.is_interrupted {
         return Ok(Exit::Interrupted);
     }
-    Ok(show_result(&end.records, written.as_ref(), output))
+    let exit = show_result(&end.records, written.as_ref(), output);
+    Ok(if is_incomplete { Exit::Failed } else { exit })
 }
 
 /// Records the seeds of finished periods, so that anyone can verify the plan. A seed that was drawn in the middle of a
@@ -293,12 +295,12 @@ fn play(
 fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
     let drawn = fs::metadata(&config.seed).and_then(|metadata| metadata.modified()).ok();
     let drawn = drawn.and_then(|drawn| drawn.duration_since(UNIX_EPOCH).ok());
-    journal.publish_seeds(unix_time_s(), |begin_unix_s| {
-        if let Some(agreed) = seeds.agreed(begin_unix_s) {
+    journal.publish_seeds(unix_time_s(), |begin_unix_s, length_s| {
+        if let Some(agreed) = seeds.agreed(begin_unix_s, length_s) {
             return Some(*agreed.seed.as_bytes());
         }
         let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
-        is_of_it.then(|| *seeds.own(begin_unix_s).as_bytes())
+        is_of_it.then(|| *seeds.own(begin_unix_s, length_s).as_bytes())
     })
 }
 

@@ -200,11 +200,14 @@ fn unmeasured(
     Ok(lines)
 }
 
-/// Removes old files: all files of the last day stay, and one of each earlier day.
+/// Removes old files: as many as a day has stay, and one of each earlier day.
 fn tidy(config: &Config) -> Result<(), Error> {
-    const OF_A_DAY: usize = 24;
-    bwfile::remove_superseded(&config.out, OF_A_DAY)?;
-    bwfile::remove_old(&config.out, config.keep_files.saturating_add(OF_A_DAY))?;
+    const DAY_S: u64 = 24 * 3600;
+    let of_a_day = DAY_S.div_ceil(config.refresh.as_secs().max(1));
+    // A shorter interval is for tests.
+    let of_a_day = usize::try_from(of_a_day).unwrap_or(usize::MAX).clamp(24, 24 * 60);
+    bwfile::remove_superseded(&config.out, of_a_day)?;
+    bwfile::remove_old(&config.out, config.keep_files.saturating_add(of_a_day))?;
     Ok(())
 }
 

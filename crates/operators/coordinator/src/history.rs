@@ -27,8 +27,8 @@ pub struct HistoryPolicy {
     /// cannot be doubled. Not in the paper.
     pub least: Rate,
     /// The time for which a relay that could not be measured again keeps its weight. A slot can be at the beginning of
-    /// one period and at the end of the next, so this is more than two periods. The limit prevents a relay from keeping
-    /// an old estimate by declining every time. C tor, too, drops it after three days. Not in the paper.
+    /// one period and at the end of the next, so this is more than two periods of up to a day. The limit prevents a relay
+    /// from keeping an old estimate by declining every time. C tor, too, drops it after three days. Not in the paper.
     pub kept_for: Duration,
     /// Declines of a relay ([`Failure::is_decline`]) that are less than this apart count as one, since a path that is
     /// broken for an hour may cost several measurements. The first in a row since the last estimate has no effect, the
@@ -54,6 +54,11 @@ impl Default for HistoryPolicy {
 }
 
 impl HistoryPolicy {
+    /// The longest period in which a randomised plan measures each relay before its estimate expires
+    /// ([`Bounds::due_by`](crate::period::Bounds::due_by)). An estimate from the beginning of a period must be kept until
+    /// the first quarter of the next one is over.
+    pub const PERIOD_MAX: Duration = Duration::from_secs(48 * 3600);
+
     /// The default policy if each relay is measured once in a period of this length. [`kept_for`](Self::kept_for) is
     /// two periods and six hours, at most three days; [`declines_apart`](Self::declines_apart) is a quarter of a
     /// period.

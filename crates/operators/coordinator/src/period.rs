@@ -40,7 +40,8 @@ use crate::record::Record;
 use crate::slot_schedule::{Counts, SlotSchedule};
 use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use groups::Groups;
@@ -308,6 +309,17 @@ impl Period {
         match self.phase {
             Phase::Beginning => self.end(ending),
             Phase::Measuring => {
+                let reason = match ending {
+                    Ending::NoConsent(error) | Ending::NoRelay(_, Some(error)) => error.to_string(),
+                    Ending::NoRelay(consensus, None) => {
+                        format!("no relay of {consensus} may be measured")
+                    }
+                    // The shell has the reason.
+                    _ => String::new(),
+                };
+                if !reason.is_empty() {
+                    self.event(Event::ConsensusRefused(reason));
+                }
                 self.refreshed(now);
                 self.advance(now);
             }

@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use cli::Error;
+use files::Access;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use report::rows::{write_csv, write_json_lines};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -104,13 +104,11 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
     let lines = match &options.out {
         None => write(options, &reader, io::stdout()),
         Some(path) => {
-            let failed = |source| file_error(path, source);
             if is_same_file(path, &options.store) {
                 let problem = "--out names the store itself, which would be overwritten";
                 return Err(Error::Usage(problem.to_owned()));
             }
-            let file = File::create(path).map_err(failed)?;
-            write(options, &reader, file)
+            files::replace_with(path, Access::Umask, |file| write(options, &reader, file))
         }
     };
     let lines = match lines {

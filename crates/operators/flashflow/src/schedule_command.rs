@@ -9,6 +9,7 @@ use authority::shell;
 use clap::Args;
 use cli::Error;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
+use files::Access;
 use link::Clock;
 use network::Network;
 use newcomers::{Newcomers, NewcomersLine};
@@ -16,9 +17,9 @@ use onion::Rate;
 use schemars::JsonSchema;
 use serde::Serialize;
 use settings::Settings;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::{fmt, fs};
 use terminal::{Exit, Output};
 
 /// Plan when each relay of a consensus is measured, and by which team.
@@ -291,7 +292,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     if let Some(path) = &options.svg {
         let svg = picture::figure(&filled, slot_s, is_greedy).to_svg();
         let failed = |source| Error::File { what: "write the chart", path: path.clone(), source };
-        fs::write(path, svg).map_err(failed)?;
+        files::replace(path, svg.as_bytes(), Access::Umask).map_err(failed)?;
     }
     let newcomers = match &options.next {
         Some(path) => Some(Newcomers::admit(&mut plan, &network, path, &settings)?),

@@ -4,6 +4,7 @@ use crate::error::StoreError;
 use crate::open::Reader;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 impl Reader {
@@ -25,6 +26,10 @@ impl Reader {
         let room = room.map_err(failed("make a folder next to"))?;
         let unfinished = room.path().join("copy");
         let name = unfinished.to_string_lossy();
+        // Before it has any content, since SQLite would let everybody read it: it names the relays that are being measured.
+        let mut private = File::options();
+        private.write(true).create_new(true).mode(0o600);
+        private.open(&unfinished).map_err(failed("make"))?;
         // One consistent state of the store, and pages without gaps.
         let copied = self.db.execute("VACUUM INTO ?1", [&*name]);
         copied.map_err(|source| StoreError::of(target, source))?;
@@ -42,6 +47,7 @@ impl Reader {
 mod tests {
     use crate::testing::{NOW, Scratch, closed, relay};
     use crate::{Entry, Reader, Store, StoreError};
+    use std::os::unix::fs::MetadataExt as _;
 
     #[test]
     fn a_backup_is_a_store_with_all_that_was_written_before_it() {
@@ -59,7 +65,8 @@ mod tests {
         let reader = Reader::open(&scratch.store).expect("there");
         let size = reader.back_up(&target).expect("room");
         write(&mut store, 20..30);
-        assert_eq!(size, std::fs::metadata(&target).expect("there").len());
+        let metadata = std::fs::metadata(&target).expect("there");
+        assert_eq!((size, metadata.mode() & 0o777), (metadata.len(), 0o600));
         let error = reader.back_up(&target).expect_err("taken");
         assert!(matches!(error, StoreError::Exists { .. }), "{error}");
         let copy = Store::open(&target).expect("a store");

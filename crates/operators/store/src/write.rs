@@ -77,11 +77,15 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
     }
 }
 
+/// If the length of periods was changed, two of them may have the same beginning: the longer one counts, and a seed only
+/// with its own length.
 fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
     let PeriodEntry { begin_unix_s, length_s, slot_s, seed } = period;
     let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (begin_unix_s) DO UPDATE SET
-               slot_s = max(slot_s, excluded.slot_s), seed = coalesce(seed, excluded.seed)";
+               length_s = max(length_s, excluded.length_s), slot_s = max(slot_s, excluded.slot_s),
+               seed = CASE WHEN excluded.length_s > length_s THEN excluded.seed
+               WHEN excluded.length_s < length_s THEN seed ELSE coalesce(seed, excluded.seed) END";
     let seed = seed.as_ref().map(|seed| &seed[..]);
     let values = params![int(*begin_unix_s), int(*length_s), int(*slot_s), seed];
     db.prepare_cached(sql)?.execute(values).map(drop)

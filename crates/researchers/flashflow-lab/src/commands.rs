@@ -104,7 +104,7 @@ impl Commands for Command {
             Self::Demo(options) => demo::run(options, output, interrupt),
             Self::Lab(options) => lab_command::run(&options.action, output, interrupt),
             Self::Bench(options) => Ok(bench::run(options, output, interrupt)?),
-            Self::Results(options) => results_command::run(options, output),
+            Self::Results(options) => results_command::run(options, output, interrupt),
             Self::Papers(options) => papers_command::run(options, output, interrupt),
             Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
             Self::Conformance(options) => conformance_command::run(options, output),

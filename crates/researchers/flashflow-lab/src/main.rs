@@ -3,6 +3,7 @@
 
 mod anonymity_command;
 mod authorities;
+mod child;
 mod choosing;
 mod client_command;
 mod commands;

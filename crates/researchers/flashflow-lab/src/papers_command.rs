@@ -7,6 +7,7 @@ mod items;
 mod page;
 mod recorded;
 
+use crate::child;
 use clap::{Args, Subcommand};
 use cli::Error;
 use items::{Item, Paper};
@@ -16,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use terminal::{Exit, Interrupt, Output};
 
 /// A line of the command.
@@ -189,7 +190,9 @@ fn record(
                 Some(text) => text.clone(),
                 None => {
                     output.doing(format!("{}: {}", item.id, item.commands.join("; ")));
-                    let text = perform(item, &run.data)?;
+                    let Some(text) = perform(item, &run.data, interrupt)? else {
+                        return Ok(output.interrupted());
+                    };
                     printed.insert(&item.commands, text.clone());
                     text
                 }
@@ -243,8 +246,8 @@ fn choose<'i>(run: &RunOptions, items: &'i [Item]) -> Result<Vec<&'i Item>, Erro
     Ok(chosen.filter(|(place, _)| place % of == part - 1).map(|(_, item)| item).collect())
 }
 
-/// Runs the commands of an item in a temporary folder. Returns what the last one printed with `--json`.
-fn perform(item: &Item, data: &Path) -> Result<String, Error> {
+/// Runs the commands of an item in a temporary folder. Returns what the last one printed with `--json`; `None` if the user has interrupted.
+fn perform(item: &Item, data: &Path, interrupt: &Interrupt) -> Result<Option<String>, Error> {
     let own = std::env::current_exe()?;
     let folder = tempfile::tempdir()?;
     let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
@@ -253,30 +256,28 @@ fn perform(item: &Item, data: &Path) -> Result<String, Error> {
         let mut words = command.split(' ');
         let program = own.with_file_name(words.next().unwrap_or_default());
         let arguments = words.map(|word| word.replace("DATA", &data.to_string_lossy()));
-        let ended = Command::new(&program)
-            .args(arguments)
-            .arg("--json")
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(file_error("run", &program))?;
-        printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let mut child = Command::new(&program);
+        child.args(arguments).arg("--json").current_dir(folder.path());
+        let (status, text) = child::run(&mut child, interrupt)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        printed = text;
         // A claim that does not hold is a result, too; a preparation that fails is none.
         let is_last = place + 1 == item.commands.len();
-        let is_result = match ended.status.code() {
+        let is_result = match status.code() {
             Some(0) => true,
             Some(1 | 3) => is_last,
             _ => false,
         };
         if !is_result {
             return Err(Error::Failed(format!(
-                "{}: `{command}` ended with {}, so there is nothing to record",
-                item.id, ended.status
+                "{}: `{command}` ended with {status}, so there is nothing to record",
+                item.id
             )));
         }
     }
-    Ok(printed)
+    Ok(Some(printed))
 }
 
 fn report(

@@ -6,6 +6,7 @@
 mod outcome;
 mod page;
 
+use crate::child;
 use clap::{Args, Subcommand};
 use cli::Error;
 use link::unix_time_s;
@@ -18,8 +19,8 @@ use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use terminal::{Exit, Output, times};
+use std::process::Command;
+use terminal::{Exit, Interrupt, Output, times};
 
 /// A line of the command.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -80,10 +81,14 @@ enum ResultsAction {
     },
 }
 
-pub(crate) fn run(options: &ResultsOptions, output: &Output) -> Result<Exit, Error> {
+pub(crate) fn run(
+    options: &ResultsOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
     match &options.action {
         ResultsAction::Record { claim, conditions, command } => {
-            record(&options.folder, claim, conditions.clone(), command, output)
+            record(&options.folder, claim, conditions.clone(), command, output, interrupt)
         }
         ResultsAction::Pages { check } => pages(&options.folder, *check, output),
     }
@@ -95,6 +100,7 @@ fn record(
     conditions: Option<String>,
     command: &[String],
     output: &Output,
+    interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     if claim.is_empty()
         || !claim.chars().all(|character| character.is_ascii_alphanumeric() || character == '-')
@@ -104,15 +110,11 @@ fn record(
         )));
     }
     let program = env::current_exe()?;
-    let ended = Command::new(&program)
-        .args(command)
-        .arg("--json")
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .map_err(file_error("run", &program))?;
-    let status = ended.status;
-    let printed = String::from_utf8_lossy(&ended.stdout);
+    let (status, printed) =
+        child::run(Command::new(&program).args(command).arg("--json"), interrupt)?;
+    if interrupt.is_requested() {
+        return Ok(output.interrupted());
+    }
     let date = times::readable(unix_time_s()).chars().take(10).collect();
     let outcome = Outcome {
         command: format!("flashflow-lab {}", command.join(" ")),

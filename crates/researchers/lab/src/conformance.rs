@@ -7,7 +7,7 @@ mod bench;
 mod cases;
 
 use bench::Bench;
-pub use cases::{BREACHES, Case, HONEST};
+pub use cases::{BREACHES, Case, all_cases};
 use link::{DriverError, IdentityIssuer};
 use onion::measure::load::Target;
 

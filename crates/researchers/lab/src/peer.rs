@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     /// What TLS exports for the measurement protocol.
     pub(crate) exported: [u8; 32],
     pub(crate) received: Vec<ReceivedCell>,
-    /// Why the link has ended, or cannot be used.
+    /// Why the link has ended although this side has not closed it, or why it cannot be used.
     pub(crate) ended: Option<String>,
 }
 
@@ -49,6 +49,11 @@ impl Peer {
 
     pub(crate) fn is_open(&self) -> bool {
         self.ended.is_none() && self.channel.as_ref().is_some_and(Channel::is_open)
+    }
+
+    /// Whether the connection is over, whichever side has closed it.
+    pub(crate) const fn is_closed(&self) -> bool {
+        !self.must_dial && self.conn.is_none()
     }
 
     pub(crate) fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) {

@@ -3,7 +3,7 @@
 //! `make tor` builds it; without it this test is skipped.
 
 use crate::common::echo_scenario::COORDINATOR;
-use lab::conformance::{BREACHES, HONEST, Judge, Subject};
+use lab::conformance::{Judge, Subject, all_cases};
 use link::Clock;
 use onion::Duration;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -96,7 +96,7 @@ fn a_patched_tor_conforms() {
     let subject = Subject { target: relay.target, coordinator: COORDINATOR, unix_time_s };
     let mut judge = Judge::new(subject).expect("this machine");
     let mut differing = Vec::new();
-    for case in HONEST.iter().chain(BREACHES) {
+    for case in all_cases() {
         let found = judge.play(case).expect("this machine");
         if found != case.expected {
             differing.push((case.name, case.expected, found));

@@ -78,7 +78,7 @@ pub fn lacking() -> Option<String> {
 }
 
 /// The commands of `flashflow-lab`.
-const LAB_COMMANDS: [&str; 12] = [
+const LAB_COMMANDS: [&str; 13] = [
     "demo",
     "conformance",
     "lab",
@@ -91,6 +91,7 @@ const LAB_COMMANDS: [&str; 12] = [
     "anonymity",
     "archive",
     "papers",
+    "results",
 ];
 
 /// The program of this name (`flashflow` or `flashflow-lab`), as built with this test.

@@ -77,6 +77,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         body: &S::Body,
     ) -> Result<(), Violation> {
         let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
+        // Whatever the circuit ID, and also during a shutdown: the attempt is the violation, as in C tor.
+        let is_clients = command == Command::CREATE || command == Command::CREATE2;
+        if is_clients && link.role == Role::Measurer {
+            return Err(Violation::NotAMeasurementCircuit);
+        }
         if command == Command::PADDING_NEGOTIATE {
             self.padder.negotiate(at.conn, link, body.bytes());
             return self.note_padding(at.conn, 1);
@@ -98,9 +103,6 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                 self.refuse(at, DestroyReason::HIBERNATING);
             }
             (Command::CREATE_FAST, None) => return self.create_fast(at, body),
-            (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
-                return Err(Violation::NotAMeasurementCircuit);
-            }
             (Command::CREATE2, None) => self.create2(at, body),
             (Command::CREATE_FAST | Command::CREATE2, Some((index, _))) => {
                 self.destroy(index, DestroyReason::PROTOCOL, None);

@@ -84,8 +84,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         exported: &[u8; 32],
         proof: &crate::measure::protocol::Proof,
     ) -> Result<(), Refusal> {
-        // Circuits of a client would be counted for the measurement.
-        if self.conns.link(id).is_some_and(|link| link.circuits.len() > 0) {
+        // Circuits of a client would be counted for the measurement, also those that begin when the computation of
+        // their handshake completes.
+        let has_circuits = self.conns.link(id).is_some_and(|link| link.circuits.len() > 0);
+        if has_circuits || self.handshakes.has_any_of(id) {
             return Err(Refusal::new(ErrorCode::OUT_OF_ORDER));
         }
         self.target.handle_proof(id, exported, proof)
@@ -96,7 +98,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             link.role = role;
             self.padder.consider(id, link);
         }
-        if role != Role::Ordinary {
+        if role == Role::Measurer {
             self.reading.exempt(&mut self.conns, id);
         }
     }
@@ -215,3 +217,6 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.outputs.wake_held(&mut self.conns, usize::MAX);
     }
 }
+
+#[cfg(test)]
+mod tests;

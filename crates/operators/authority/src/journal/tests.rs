@@ -1,6 +1,7 @@
 use super::testing::{NOW, finished, id, measured, record, seen_by, started};
 use super::*;
-use coordinator::{Failure, HistoryPolicy, PathSeen, Record};
+use coordinator::journal::MeasurementStarted;
+use coordinator::{Failure, HistoryPolicy, PathSeen, Record, Suspicion};
 use onion::Rate;
 use store::State;
 
@@ -31,6 +32,46 @@ fn cancelled_measurements_are_repeated_and_finished_ones_are_not() {
     let is_done = |number| pasts[&id(number)].is_done;
     assert_eq!([1, 2, 3].map(is_done), [true, false, false]);
     assert_eq!(pasts[&id(3)].turns, 1, "the next one has another number");
+}
+
+#[test]
+fn a_full_disk_does_not_end_a_period_and_a_damaged_store_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let path = folder.path().join("store.db");
+    let full = || Err(StoreError::Full { path: path.clone() });
+    assert!(journal.inner().log_interrupted(full()).is_ok());
+    assert!(journal.inner().is_error_logged, "once");
+    let damaged = StoreError::Damaged { path: path.clone(), problem: String::new() };
+    assert!(journal.inner().log_interrupted(Err(damaged)).is_err());
+}
+
+#[test]
+fn unwritten_entries_count_when_a_period_continues() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    for relay in [1, 2, 3] {
+        journal.note(Entry::Started(started(relay, 1, Some(3))));
+    }
+    // As with a full disk: the store refuses the first of the entries, so it takes none.
+    let (relays, by_chance) = ((id(1), id(2)), f64::NAN);
+    journal.note(Entry::Suspicions(vec![Suspicion { relays, moves: 0, alike: 0, by_chance }]));
+    // The second relay's measurement was interrupted twice, the third one's belongs to another period.
+    let earlier = MeasurementStarted { period_unix_s: NOW - 100, ..started(3, 2, Some(7)) };
+    journal.note(finished(started(1, 1, Some(3)), record(1, measured()), &[]));
+    journal.note(Entry::Started(started(2, 2, Some(5))));
+    journal.note(finished(earlier, record(3, measured()), &[]));
+    journal.note(finished(started(4, 1, Some(5)), record(4, measured()), &[]));
+    let pasts = journal.resume(NOW).expect("read");
+    let progress = |number| (pasts[&id(number)].turns, pasts[&id(number)].is_done);
+    assert_eq!([1, 2, 3, 4].map(progress), [(1, true), (2, false), (1, false), (1, true)]);
+    assert!(pasts[&id(1)].record.is_some() && pasts[&id(2)].record.is_none());
+    // They are the same once they can be written.
+    let mut inner = journal.inner();
+    inner.pending.pop_front();
+    inner.flush();
+    assert_eq!(inner.pending.len(), 0);
+    assert_eq!(inner.store.period(NOW).expect("read"), pasts);
 }
 
 /// As with two runs of `coordinator --once` in one second.
@@ -143,16 +184,44 @@ fn only_seeds_of_finished_periods_are_published() {
         let period = store::PeriodEntry { begin_unix_s, length_s: 100, slot_s: 10, seed: None };
         journal.note(Entry::Period(period));
     }
-    journal.publish_seeds(NOW + 150, |begin| Some([u8::from(begin == NOW); 32])).expect("read");
-    let seeds: Vec<Option<[u8; 32]>> = journal
-        .inner()
-        .store
-        .periods(9)
-        .expect("read")
-        .iter()
-        .map(|period| period.period.seed)
-        .collect();
-    assert_eq!(seeds, [None, Some([1; 32])]);
+    journal.publish_seeds(NOW + 150, |begin, _| Some([u8::from(begin == NOW); 32])).expect("read");
+    assert_eq!(published(&journal), [None, Some([1; 32])]);
+}
+
+/// The published seeds, those of the latest periods first.
+fn published(journal: &Journal) -> Vec<Option<[u8; 32]>> {
+    let periods = journal.inner().store.periods(9).expect("read");
+    periods.iter().map(|period| period.period.seed).collect()
+}
+
+#[test]
+fn the_seed_of_a_period_that_was_lengthened_is_published_at_its_new_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let period =
+        |length_s| store::PeriodEntry { begin_unix_s: NOW, length_s, slot_s: 10, seed: None };
+    let seed_of = |begin, length_s| {
+        let byte = if length_s == 100 { 1 } else { 2 };
+        (begin == NOW).then_some([byte; 32])
+    };
+    journal.note(Entry::Period(period(100)));
+    // The operator has changed the length, and restarted the coordinator.
+    journal.note(Entry::Period(period(200)));
+    journal.publish_seeds(NOW + 150, seed_of).expect("read");
+    assert_eq!(published(&journal), [None]);
+    journal.publish_seeds(NOW + 200, seed_of).expect("read");
+    assert_eq!(published(&journal), [Some([2; 32])]);
+    // The seed of the shorter period is already public.
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = self::journal(folder.path());
+    journal.note(Entry::Period(period(100)));
+    journal.publish_seeds(NOW + 150, seed_of).expect("read");
+    assert_eq!(published(&journal), [Some([1; 32])]);
+    journal.note(Entry::Period(period(200)));
+    journal.publish_seeds(NOW + 150, seed_of).expect("read");
+    assert_eq!(published(&journal), [None]);
+    journal.publish_seeds(NOW + 200, seed_of).expect("read");
+    assert_eq!(published(&journal), [Some([2; 32])]);
 }
 
 #[test]

@@ -102,8 +102,9 @@ impl Session {
         mut jumped: watch::Receiver<Option<ClockJump>>,
     ) -> Result<(), End> {
         tracing::info!("session with {} started", self.peer);
-        let end = match self.greet() {
-            Ok(()) => self.carry_out_all(orders, &mut stopped, &mut jumped).await,
+        let takes_opt_in = self.takes_opt_in();
+        let end = match self.greet(takes_opt_in) {
+            Ok(()) => self.carry_out_all(takes_opt_in, orders, &mut stopped, &mut jumped).await,
             Err(end) => Err(end),
         };
         let (left, peer) = (self.rounds.len(), self.peer);
@@ -119,19 +120,25 @@ impl Session {
         end
     }
 
-    fn greet(&self) -> Result<(), End> {
+    fn greet(&self, takes_opt_in: bool) -> Result<(), End> {
         self.send(FromMeasurer::Hello(Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             capacity: self.resources.capacity(),
             rounds_max: ROUNDS_MAX,
             sockets_max: self.resources.sockets_max(),
-            takes_opt_in: self.in_force.borrow().rules.handed != HandedList::Ignored,
+            takes_opt_in,
             unix_time_s: Some(link::unix_time_s()),
         }))
     }
 
+    /// Whether the coordinator's opt-in list counts, by the rules of now.
+    fn takes_opt_in(&self) -> bool {
+        self.in_force.borrow().rules.handed != HandedList::Ignored
+    }
+
     async fn carry_out_all(
         &mut self,
+        takes_opt_in: bool,
         orders: &mut Incoming<FromCoordinator>,
         stopped: &mut watch::Receiver<bool>,
         jumped: &mut watch::Receiver<Option<ClockJump>>,
@@ -143,6 +150,11 @@ impl Session {
                 let reason =
                     "the measurer's operator has removed this coordinator from `coordinators`";
                 return Err(End::lasting(reason));
+            }
+            // The coordinator hands over its list when a session begins, to those that take it.
+            if !takes_opt_in && self.takes_opt_in() {
+                let reason = "the measurer now takes the coordinator's opt-in list".to_owned();
+                return Err(End { reason, is_transient: true });
             }
             tokio::select! {
                 order = orders.next() => match order {

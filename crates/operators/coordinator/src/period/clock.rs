@@ -77,22 +77,30 @@ impl Bounds {
         self.begin_unix_s + slot as u64 * self.slot_s
     }
 
-    /// The slot by which a relay with an estimate of this time must be measured; `None` if the estimate is valid until
-    /// the next period, since it was made in the previous period. An estimate is valid for at least two periods and a
-    /// quarter ([`HistoryPolicy`](crate::HistoryPolicy)).
+    /// The slot by which a relay must be measured, if its estimate was made at this time and is
+    /// [kept](crate::HistoryPolicy::kept_for) for this time; `None` if the estimate is valid until the first quarter of
+    /// the next period is over, since the relay can be measured there.
+    ///
+    /// The slot is a quarter of a period before the estimate expires, but at least a quarter of the period is left for the
+    /// draw, so that the time is secret. An estimate that is kept for longer than two periods and a quarter counts as one
+    /// that expires then.
     #[must_use]
-    pub fn due_by(&self, measured_unix_s: u64) -> Option<u32> {
-        if measured_unix_s + self.length_s >= self.begin_unix_s {
+    pub fn due_by(&self, measured_unix_s: u64, kept_for: Duration) -> Option<u32> {
+        let quarter_s = self.length_s / 4;
+        let kept_s = kept_for.as_secs().min(2 * self.length_s + quarter_s);
+        let expires_unix_s = measured_unix_s + kept_s;
+        if expires_unix_s >= self.end_unix_s() + quarter_s {
             return None;
         }
-        let by = measured_unix_s + 2 * self.length_s;
-        Some(self.slot(by.max(self.begin_unix_s + self.length_s / 4)))
+        let by = expires_unix_s.saturating_sub(quarter_s);
+        Some(self.slot(by.max(self.begin_unix_s + quarter_s)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HistoryPolicy;
 
     #[test]
     fn all_times_within_a_period_give_the_same_bounds() {
@@ -107,10 +115,37 @@ mod tests {
         assert_eq!(at.slot(0), 0, "a clock that was set back");
         // Measured in this period, at the beginning and just before that of the last one, and a day before that.
         let ago = [0, 86_400, 86_401, 129_600, 172_800];
-        let due_by = ago.map(|ago| at.due_by(at.begin_unix_s - ago));
+        let kept_for = HistoryPolicy::default().kept_for;
+        let due_by = ago.map(|ago| at.due_by(at.begin_unix_s - ago, kept_for));
         assert_eq!(due_by, [None, None, Some(1216), Some(608), Some(304)]);
         let begin = at.begin_unix_s;
         let over = [begin - 72, begin - 71, begin, begin + 86_399, begin + 86_400];
         assert_eq!(over.map(|now| at.is_over(now)), [true, false, false, false, true]);
+    }
+
+    /// In periods of more than a day, estimates are kept for less than two periods and a quarter.
+    #[test]
+    fn each_relay_is_measured_before_its_estimate_expires_whatever_the_length_of_periods() {
+        const BEGIN: u64 = 1_800_057_600;
+        let day_s = HistoryPolicy::PERIOD_MAX.as_secs() / 2;
+        for length_s in [3600, day_s, day_s + 3600, day_s * 3 / 2, 2 * day_s] {
+            let kept_for = HistoryPolicy::over(Duration::from_secs(length_s)).kept_for;
+            let at = |begin_unix_s| Bounds { begin_unix_s, length_s, slot_s: 33 };
+            let (last, current) = (at(BEGIN - length_s), at(BEGIN));
+            for measured in (BEGIN - 2 * length_s..current.end_unix_s()).step_by(300) {
+                if measured < last.begin_unix_s && last.due_by(measured, kept_for).is_some() {
+                    // There is a newer estimate.
+                    continue;
+                }
+                let by = match current.due_by(measured, kept_for) {
+                    Some(slot) => current.slot_begins_unix_s(slot),
+                    // The end of the first quarter of the next period.
+                    None => current.end_unix_s() + length_s / 4,
+                };
+                let expires = measured + kept_for.as_secs();
+                assert!(by <= expires, "{length_s}: {measured}, by {by}, expires {expires}");
+                assert!(measured < BEGIN || by > current.end_unix_s(), "measured in this period");
+            }
+        }
     }
 }

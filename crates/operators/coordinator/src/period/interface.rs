@@ -223,6 +223,8 @@ pub enum Event {
     RelayDone(Box<Record>),
     /// The plan had a measurement of this relay now, but consent or a policy does not permit it, for this reason.
     LeftOut(RelayIndex, String),
+    /// A newer consensus cannot be used, for this reason: the known one stays in use.
+    ConsensusRefused(String),
     /// No measurer is left; the number of relays that are not measured.
     NotMeasured(usize),
 }

@@ -63,9 +63,10 @@ impl Period {
     /// A measurement that an earlier process began and did not end, or that was to follow, is still to be done.
     pub(super) fn arrivals(&self, now: Now) -> Vec<Arrival> {
         // A relay without a valid estimate is to be measured in this period.
+        let (bounds, policy) = (self.config.bounds, &self.config.policy);
         let due_by = |relay: &Relay| {
-            let kept = self.history.kept(&self.config.policy, relay.id(), None, now.unix_s());
-            kept.map_or(Some(u32::MAX), |kept| self.config.bounds.due_by(kept.measured_unix_s))
+            let kept = self.history.kept(policy, relay.id(), None, now.unix_s());
+            kept.map_or(Some(u32::MAX), |kept| bounds.due_by(kept.measured_unix_s, policy.kept_for))
         };
         let arrival = |relay: &Relay| {
             let past = self.pasts.get(&relay.id());

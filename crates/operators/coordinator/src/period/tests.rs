@@ -348,3 +348,14 @@ fn a_relay_whose_consent_is_withdrawn_is_no_longer_measured() {
     assert!(before > 0, "some were measured while they were listed");
     assert_eq!(public(&world), before);
 }
+
+#[test]
+fn a_newer_consensus_without_a_relay_to_measure_is_refused_with_the_reason() {
+    let mut world = World::new(&WorldOptions::undisturbed(11));
+    world.run_until(PERIOD_S / 2);
+    let empty = NetworkView { routers: Vec::new(), ..world.view() };
+    world.period.handle_network(world.time(), empty, None);
+    world.run_period();
+    let [reason] = &world.refused[..] else { panic!("{:?}", world.refused) };
+    assert!(reason.contains("may be measured"), "{reason}");
+}

@@ -23,17 +23,18 @@ impl Seed {
         &self.0
     }
 
-    /// The seed of the period that begins at this time, in Unix seconds.
+    /// The seed of the period that begins at this time, in Unix seconds, and has this length. A longer period with the
+    /// same beginning has another seed, so it stays secret when that of the shorter one is published.
     #[must_use]
-    pub fn of_period(&self, begin_unix_s: u64) -> Self {
-        Self(self.derive(&[b"flashflow plan: period", &begin_unix_s.to_be_bytes()]))
+    pub fn of_period(&self, begin_unix_s: u64, length_s: u64) -> Self {
+        Self(self.derive_for(b"flashflow plan: period", begin_unix_s, length_s))
     }
 
     /// The contribution of a coordinator with this master seed to the common seed of the period that begins at this time,
-    /// in Unix seconds. It is the same after a restart: two different contributions would be a lie.
+    /// in Unix seconds, and has this length. It is the same after a restart: two different contributions would be a lie.
     #[must_use]
-    pub fn contribution(&self, begin_unix_s: u64) -> [u8; 32] {
-        self.derive(&[b"flashflow plan: contribution", &begin_unix_s.to_be_bytes()])
+    pub fn contribution(&self, begin_unix_s: u64, length_s: u64) -> [u8; 32] {
+        self.derive_for(b"flashflow plan: contribution", begin_unix_s, length_s)
     }
 
     /// A public identifier of the seed, for comparison, which reveals nothing else about it.
@@ -41,6 +42,14 @@ impl Seed {
     pub fn mark(&self) -> [u8; 8] {
         let hash = self.derive(&[b"flashflow plan: mark"]);
         core::array::from_fn(|place| hash[place])
+    }
+
+    /// Only periods of another length than the usual one have theirs in it.
+    fn derive_for(&self, purpose: &[u8], begin_unix_s: u64, length_s: u64) -> [u8; 32] {
+        const DAY_S: u64 = 24 * 3600;
+        let (begin, length) = (begin_unix_s.to_be_bytes(), length_s.to_be_bytes());
+        let parts: [&[u8]; 3] = [purpose, &begin, &length];
+        self.derive(if length_s == DAY_S { &parts[..2] } else { &parts })
     }
 
     /// HMAC-SHA256 with the seed as its key.

@@ -335,6 +335,13 @@ fn two_teams_fill_their_places_although_no_machine_is_measured_by_both_at_once()
 }
 
 #[test]
+fn periods_of_different_lengths_have_different_seeds_and_contributions() {
+    let (begin, master) = (1_800_057_600, seed(7));
+    assert_ne!(master.of_period(begin, 86_400), master.of_period(begin, 172_800));
+    assert_ne!(master.contribution(begin, 86_400), master.contribution(begin, 172_800));
+}
+
+#[test]
 fn the_same_seed_gives_the_same_plan_on_every_machine() {
     // A change of the derivation would make coordinators of different versions disagree.
     let machines: Vec<Machine> = (0..50).map(|number| single(number, f64::from(number))).collect();
@@ -343,8 +350,10 @@ fn the_same_seed_gives_the_same_plan_on_every_machine() {
         bytes.iter().map(|byte| std::format!("{byte:02x}")).collect::<std::string::String>()
     };
     assert_eq!(shown(&plan.fingerprint()[..8]), "7ff9948026278d8f");
-    let of_period = seed(7).of_period(1_800_057_600);
+    let of_period = seed(7).of_period(1_800_057_600, 86_400);
     assert_eq!(shown(&of_period.as_bytes()[..8]), "9203e218b5644091");
-    assert_ne!(of_period, seed(7).of_period(1_800_144_000));
+    assert_ne!(of_period, seed(7).of_period(1_800_144_000, 86_400));
+    let longer = seed(7).of_period(1_800_057_600, 172_800);
+    assert_eq!(shown(&longer.as_bytes()[..8]), "defe1512bff9876d");
     assert_eq!(std::format!("{of_period:?} {plan:?}").matches("secret").count(), 2);
 }

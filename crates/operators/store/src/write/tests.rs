@@ -311,6 +311,26 @@ fn a_seed_is_recorded_once_its_period_is_over_and_never_changes() {
 }
 
 #[test]
+fn of_two_periods_with_the_same_beginning_the_longer_one_is_stored_with_its_seed() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let mut stored_after = |length_s, seed: Option<u8>| {
+        let seed = seed.map(|byte| [byte; 32]);
+        let period = PeriodEntry { begin_unix_s: NOW, length_s, slot_s: 71, seed };
+        store.write([&Entry::Period(period)]).expect("room");
+        let found = store.periods(9).expect("read");
+        let [summary] = &found[..] else { panic!("{found:?}") };
+        (summary.period.length_s, summary.period.seed.map(|seed| seed[0]))
+    };
+    assert_eq!(stored_after(DAY, Some(7)), (DAY, Some(7)));
+    // The operator has lengthened the period, which is not over.
+    assert_eq!(stored_after(2 * DAY, None), (2 * DAY, None));
+    assert_eq!(stored_after(DAY, None), (2 * DAY, None));
+    assert_eq!(stored_after(DAY, Some(7)), (2 * DAY, None), "not the seed of the longer one");
+    assert_eq!(stored_after(2 * DAY, Some(8)), (2 * DAY, Some(8)));
+}
+
+#[test]
 fn only_changes_of_a_measurers_state_are_counted() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");

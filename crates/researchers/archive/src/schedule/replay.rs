@@ -6,9 +6,9 @@ use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Origin, RelayId, Relays, Status};
 use crate::times::{DAY_S, minute};
-use coordinator::Priority;
 use coordinator::period::Bounds;
 use coordinator::plan::{Admission, Machine, Plan, Seed};
+use coordinator::{HistoryPolicy, Priority};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use std::collections::BTreeMap;
@@ -185,14 +185,15 @@ impl Replay<'_> {
                 minute(unix_s.into())
             )));
         }
-        let seed = Seed::from_bytes([0; 32]).of_period(bounds.begin_unix_s);
+        let seed = Seed::from_bytes([0; 32]).of_period(bounds.begin_unix_s, bounds.length_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
         let machine = |relay: &Expected| Machine::single(relay.0, relay.1);
         // Like the daemon: a relay without a valid estimate is measured in this period.
+        let kept_for = HistoryPolicy::over(day).kept_for;
         let due_by = |relay: &RsaId| {
             self.measured_unix_s
                 .get(relay)
-                .map_or(Some(u32::MAX), |began_s| bounds.due_by(*began_s))
+                .map_or(Some(u32::MAX), |began_s| bounds.due_by(*began_s, kept_for))
         };
         self.day = Some(Day {
             bounds,

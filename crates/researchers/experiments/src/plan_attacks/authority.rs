@@ -64,9 +64,12 @@ impl Authority {
             turn: if is_confirmed { first.with_recent(guess.recent) } else { first },
             is_done: false,
             is_pending: false,
-            due_by: kept.map_or(Some(u32::MAX), |estimate| bounds.due_by(estimate.measured_unix_s)),
+            due_by: kept.map_or(Some(u32::MAX), |estimate| {
+                bounds.due_by(estimate.measured_unix_s, policy.kept_for)
+            }),
         };
-        let (seed, factor) = (self.seed.of_period(begin_unix_s), params.excess_factor());
+        let seed = self.seed.of_period(begin_unix_s, bounds.length_s);
+        let factor = params.excess_factor();
         let plan = match world.plan {
             PlanKind::Paper => SlotSchedule::among,
             PlanKind::Memoryless | PlanKind::Unconfirmed => SlotSchedule::memoryless,

@@ -4,17 +4,20 @@ use super::{ConformanceError, Subject};
 use crate::peer::Peer;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, IdentityIssuer};
+use onion::Duration;
 use onion::cell::{CircId, Command};
 use onion::crypto::Keystream;
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order, Proof,
 };
-use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng as _, SeedableRng as _};
 
-/// Longer than any wait of a case.
-const SOON: Duration = Duration::from_secs(40);
+/// Longer than the longest measurement that a relay may permit: 120 seconds (`FFMaxMeasurementDuration`).
+const SOON: Duration = Duration::from_secs(130);
+
+/// Longer than an error on one link takes to follow an answer on another.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// The secret keys of the measurers that orders name.
 pub(super) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
@@ -70,9 +73,9 @@ impl Bench {
         for driver in &mut self.drivers {
             driver.node_mut().close();
         }
-        let has_ended = |driver: &Driver<Peer>| driver.node().ended.is_some();
+        let is_closed = |driver: &Driver<Peer>| driver.node().is_closed();
         let deadline = self.clock.now() + Duration::from_secs(2);
-        while !self.drivers.iter().all(has_ended) && self.clock.now() < deadline {
+        while !self.drivers.iter().all(is_closed) && self.clock.now() < deadline {
             self.step()?;
         }
         self.drivers.clear();
@@ -106,16 +109,26 @@ impl Bench {
         Ok(())
     }
 
+    /// Waits for what a peer receives. The end of its link ends the case.
+    pub(super) fn until_peer(
+        &mut self,
+        peer: PeerId,
+        what: &str,
+        has_it: impl Fn(&Peer) -> bool,
+    ) -> Step<()> {
+        self.until(what, |bench| has_it(bench.at(peer)) || bench.at(peer).ended.is_some())?;
+        if has_it(self.at(peer)) {
+            return Ok(());
+        }
+        Err(Abort::Relay(format!("no {what}, but the end of the link, error {}", self.error(peer))))
+    }
+
     pub(super) fn pass(&mut self, time: Duration) -> Step<()> {
         let end = self.clock.now() + time;
         while self.clock.now() < end {
             self.step()?;
         }
         Ok(())
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        self.clock.now()
     }
 
     /// Opens a link to the relay.
@@ -142,16 +155,30 @@ impl Bench {
         self.until("the end of a link", |bench| bench.at(peer).ended.is_some())
     }
 
-    /// The last error that a peer has received.
-    pub(super) fn error(&mut self, peer: PeerId) -> String {
-        self.at(peer).errors().last().map_or_else(|| "-".to_owned(), u16::to_string)
+    /// The relay must not have closed this link, nor be about to.
+    pub(super) fn require_open(&mut self, peer: PeerId) -> Step<()> {
+        self.pass(MOMENT)?;
+        match self.at(peer).is_open() && self.at(peer).errors().is_empty() {
+            true => Ok(()),
+            false => Err(Abort::Relay(format!("another link ends, error {}", self.error(peer)))),
+        }
     }
 
-    /// The errors of both parties, once their links are closed.
+    /// The first error that a peer has received: the reason for the end of its link.
+    pub(super) fn error(&mut self, peer: PeerId) -> String {
+        self.at(peer).errors().first().map_or_else(|| "-".to_owned(), u16::to_string)
+    }
+
+    /// The errors that both parties have received so far.
+    pub(super) fn both(&mut self, coordinator: PeerId, peer: PeerId) -> String {
+        format!("{} {}", self.error(coordinator), self.error(peer))
+    }
+
+    /// The errors of both parties, once the relay has closed their links.
     pub(super) fn errors(&mut self, coordinator: PeerId, measurer: PeerId) -> Step<String> {
         self.until_closed(coordinator)?;
         self.until_closed(measurer)?;
-        Ok(format!("{} {}", self.error(coordinator), self.error(measurer)))
+        Ok(self.both(coordinator, measurer))
     }
 
     pub(super) fn order(&self) -> Step<Order> {
@@ -184,16 +211,26 @@ impl Bench {
         }
     }
 
-    /// The answer to an order, perhaps only after the measurement before has ended.
+    /// The answer to an order.
     pub(super) fn ask_when_idle(&mut self, order: &Order) -> Step<(PeerId, Message)> {
-        let deadline = self.now() + SOON;
+        // The measurement of the case before may not have ended.
+        self.ask_until_not(ErrorCode::BUSY, |bench, peer| bench.send_order(peer, order))
+    }
+
+    /// The answer to what new peers `send`, one after the other until the answer is not this error.
+    pub(super) fn ask_until_not(
+        &mut self,
+        passing: ErrorCode,
+        send: impl Fn(&mut Self, PeerId),
+    ) -> Step<(PeerId, Message)> {
+        let deadline = self.clock.now() + SOON;
         loop {
             let peer = self.peer()?;
-            self.send_order(peer, order);
-            self.until("an answer to an order", |bench| !bench.at(peer).messages().is_empty())?;
+            send(self, peer);
+            self.until_peer(peer, "answer", |peer| !peer.messages().is_empty())?;
             let answer = self.at(peer).messages().swap_remove(0);
-            let is_busy = matches!(answer, Message::Error { code, .. } if code == ErrorCode::BUSY);
-            if !is_busy || self.now() >= deadline {
+            let is_passing = matches!(answer, Message::Error { code, .. } if code == passing);
+            if !is_passing || self.clock.now() >= deadline {
                 return Ok((peer, answer));
             }
             self.drivers.truncate(peer.0);
@@ -212,29 +249,42 @@ impl Bench {
         self.at(peer).send_message(&Message::Proof(proof));
     }
 
-    /// A measurer that has proved itself.
-    pub(super) fn measurer(&mut self, order: &Order) -> Step<PeerId> {
-        let peer = self.peer()?;
+    /// Sends a correct proof.
+    pub(super) fn prove(&mut self, peer: PeerId, order: &Order, seed: &[u8; 32]) {
         let exported = self.at(peer).exported;
-        self.send_proof(peer, &MEASURERS[0], order.nonce, &exported);
-        self.until("PROVEN", |bench| bench.at(peer).messages() == [Message::Proven])?;
+        self.send_proof(peer, seed, order.nonce, &exported);
+    }
+
+    /// The link of a measurer that has proved itself.
+    pub(super) fn proven(&mut self, order: &Order, seed: &[u8; 32]) -> Step<PeerId> {
+        let peer = self.peer()?;
+        self.prove(peer, order, seed);
+        self.until_peer(peer, "PROVEN", |peer| peer.messages() == [Message::Proven])?;
         Ok(peer)
+    }
+
+    /// The links of the coordinator and a measurer of this order.
+    pub(super) fn parties_of(&mut self, order: &Order) -> Step<(PeerId, PeerId)> {
+        Ok((self.coordinator(order)?, self.proven(order, &MEASURERS[0])?))
     }
 
     pub(super) fn parties(&mut self) -> Step<(PeerId, PeerId)> {
         let order = self.order()?;
-        Ok((self.coordinator(&order)?, self.measurer(&order)?))
+        self.parties_of(&order)
     }
 
-    /// Creates a circuit and returns the keystream of its cells.
-    pub(super) fn circuit(&mut self, measurer: PeerId) -> Step<(CircId, Keystream)> {
-        let (circ_id, x) = (CircId::of_initiator(1), [1; 20]);
+    /// The measurement of this order must still run: the coordinator's link is open, and another measurer can prove itself.
+    pub(super) fn require_running(&mut self, coordinator: PeerId, order: &Order) -> Step<()> {
+        self.proven(order, &MEASURERS[1])?;
+        self.require_open(coordinator)
+    }
+
+    /// Creates the circuit with this number, and returns its ID and the keystream of its cells.
+    pub(super) fn circuit(&mut self, measurer: PeerId, number: u32) -> Step<(CircId, Keystream)> {
+        let (circ_id, x) = (CircId::of_initiator(number), [1; 20]);
         self.at(measurer).send(circ_id, Command::CREATE_FAST, &x);
-        let mut keys = None;
-        self.until("CREATED_FAST", |bench| {
-            keys = bench.at(measurer).fast_keys(circ_id, x);
-            keys.is_some()
-        })?;
+        self.until_peer(measurer, "CREATED_FAST", |peer| peer.fast_keys(circ_id, x).is_some())?;
+        let keys = self.at(measurer).fast_keys(circ_id, x);
         let keys = keys.ok_or_else(|| Abort::Relay("no keys of a circuit".to_owned()))?;
         Ok((circ_id, Keystream::new(&keys.key_forward)))
     }

@@ -154,6 +154,18 @@ impl<S: CellModel> Handshakes<S> {
         self.known.contains_key(&at)
     }
 
+    /// Whether any circuit of a link has a queued or outstanding handshake.
+    pub(crate) fn has_any_of(&self, conn: ConnId) -> bool {
+        self.of_link(conn).next().is_some()
+    }
+
+    /// The circuits of a link that have a queued or outstanding handshake.
+    fn of_link(&self, conn: ConnId) -> impl Iterator<Item = OnLink> {
+        let first = OnLink { conn, circ_id: CircId::LINK };
+        let from_there = self.known.range(first..).map(|(at, _)| *at);
+        from_there.take_while(move |at| at.conn == conn)
+    }
+
     /// Queues a handshake. If the queue is full, returns the circuit to refuse: the newest of the requester
     /// that has most.
     pub(crate) fn add(
@@ -221,9 +233,7 @@ impl<S: CellModel> Handshakes<S> {
 
     /// A link is closed.
     pub(crate) fn cancel_link(&mut self, conn: ConnId) {
-        let first = OnLink { conn, circ_id: CircId::LINK };
-        let all = self.known.range(first..).map(|(at, _)| *at);
-        let of_link: Vec<_> = all.take_while(|at| at.conn == conn).collect();
+        let of_link: Vec<_> = self.of_link(conn).collect();
         for at in of_link {
             self.known.remove(&at);
         }

@@ -19,7 +19,8 @@
 //!
 //! # Measurements
 //! Links of measurers are always read: otherwise a stranger who sends would lower the estimate. Their cells
-//! count when they are echoed, without the clients' share of them, which remains for reading clients' links.
+//! count when they are echoed, without the clients' share of them, which remains for reading clients' links. A
+//! coordinator's link waits like that of a client.
 
 use super::link::{Link, Role};
 use crate::cell::CELL_LEN;
@@ -275,7 +276,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         // A link that is about to be closed needs no more data.
         let Some(link) = self.conns.link(id) else { return 0 };
         let Link { role, read_turn, .. } = link;
-        if *role != Role::Ordinary {
+        if *role == Role::Measurer {
             return usize::MAX;
         }
         if read_turn.waits_as.is_some() {
@@ -311,10 +312,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let prepaid_bytes = match conn {
             None => core::mem::take(&mut limit.handshakes_prepaid_bytes),
             Some(id) => match self.conns.link_mut(id) {
-                Some(link) if link.role == Role::Ordinary => {
-                    core::mem::take(&mut link.read_turn.prepaid_bytes)
-                }
-                Some(_) => return,
+                Some(link) if link.role == Role::Measurer => return,
+                Some(link) => core::mem::take(&mut link.read_turn.prepaid_bytes),
                 None => 0,
             },
         };

@@ -29,7 +29,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::format;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::string::ToString as _;
 use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
@@ -131,6 +130,8 @@ pub(super) struct World {
     /// The end of the newest load, and the times between loads.
     last_end: Instant,
     pub(super) gaps: Vec<Duration>,
+    /// Why consensuses were not used.
+    pub(super) refused: Vec<String>,
 }
 
 impl World {
@@ -184,6 +185,7 @@ impl World {
             ended: None,
             last_end: Instant::ORIGIN,
             gaps: Vec::new(),
+            refused: Vec::new(),
         };
         for (second, happening) in options.happenings.clone() {
             this.later(Duration::from_secs(second), Event::Happening(happening));
@@ -191,7 +193,7 @@ impl World {
         this
     }
 
-    fn time(&self) -> Now {
+    pub(super) fn time(&self) -> Now {
         let passed = self.now.saturating_since(Instant::ORIGIN);
         let unix = Duration::from_secs(BEGIN) + passed;
         let skew = Duration::from_secs(self.skew_s.unsigned_abs());
@@ -289,6 +291,7 @@ impl World {
             Action::Event(Happened::MeasurerBack(MeasurerId(place), _)) => {
                 self.failed.remove(&place);
             }
+            Action::Event(Happened::ConsensusRefused(reason)) => self.refused.push(reason),
             Action::Event(_) => {}
             // The shell tries again after a minute.
             Action::Ended(Ending::NoNetwork | Ending::NoMeasurer) => {

@@ -32,8 +32,8 @@ fn advantage(right: usize, guesses: usize) -> f64 {
 #[test]
 fn an_adversary_without_the_seed_guesses_no_better_than_chance() {
     let master = Seed::from_bytes([9; 32]);
-    let periods: Vec<Vec<Option<u32>>> =
-        (0..2 * PERIODS as u64).map(|day| slots_of(&master.of_period(day * 86_400))).collect();
+    let day = |day: u64| slots_of(&master.of_period(day * 86_400, 86_400));
+    let periods: Vec<Vec<Option<u32>>> = (0..2 * PERIODS as u64).map(day).collect();
     let (seen, later) = periods.split_at(PERIODS);
     let all = later.iter().flatten().count();
     assert!(all > later.len() * usize::from(RELAYS) * 9 / 10, "nearly all have a slot: {all}");
@@ -78,7 +78,7 @@ fn no_slot_is_likelier_than_another() {
     {
         let mut counts = vec![0u32; SLOTS as usize];
         for day in 0..PERIODS as u64 {
-            let slots = slots_of(&Seed::from_bytes([5; 32]).of_period(day));
+            let slots = slots_of(&Seed::from_bytes([5; 32]).of_period(day, 1));
             let Some(slot) = slots[usize::from(relay)] else { continue };
             counts[slot as usize] += 1;
         }

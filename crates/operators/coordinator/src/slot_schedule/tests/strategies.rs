@@ -70,7 +70,7 @@ fn simulate_years(strategy: Strategy, rules: Rules) -> Gain {
         let others =
             (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Priority::Known) });
         let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
-        let seed = Seed::from_bytes([7; 32]).of_period(begin);
+        let seed = Seed::from_bytes([7; 32]).of_period(begin, DAY_S);
         let teams = [team()];
         let mut schedule = match rules {
             Rules::Before => SlotSchedule::among(&seed, DAY, &teams, 0, F, &arrivals, 0),
@@ -254,7 +254,7 @@ fn after_a_measurement_the_next_one_is_equally_likely_in_each_hour() {
         let begin = day * DAY_S;
         let due_by = last.filter(|at| at + DAY_S < begin).and_then(|at| due_slot(at, begin));
         let arrivals = [Arrival { due_by, ..arrival(1, Priority::Known) }];
-        let seed = Seed::from_bytes([8; 32]).of_period(begin);
+        let seed = Seed::from_bytes([8; 32]).of_period(begin, DAY_S);
         let mut schedule = SlotSchedule::memoryless(&seed, DAY, &[team()], 0, F, &arrivals, 0);
         for slot in 0..DAY {
             for due in schedule.poll_due(slot) {

@@ -6,7 +6,7 @@ use crate::plan_attacks::authorities::PlanKind;
 use coordinator::period::Bounds;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::policy::{Prefix, network_of};
-use coordinator::{Arrival, Attempt, Params, Percentile, Priority, SlotSchedule};
+use coordinator::{Arrival, Attempt, HistoryPolicy, Params, Percentile, Priority, SlotSchedule};
 use onion::Rate;
 use onion::identity::RsaId;
 use rand::rngs::StdRng;
@@ -129,7 +129,7 @@ impl Network {
             PlanKind::Paper => SlotSchedule::among,
             PlanKind::Memoryless | PlanKind::Unconfirmed => SlotSchedule::memoryless,
         };
-        let (seed, teams) = (self.seed.of_period(begin_unix_s), [self.team]);
+        let (seed, teams) = (self.seed.of_period(begin_unix_s, DAY_S), [self.team]);
         let mut schedule =
             plan(&seed, SLOTS, &teams, 0, self.factor, &self.arrivals(bounds, at(0)), 0);
         for slot in 0..SLOTS {
@@ -156,6 +156,7 @@ impl Network {
 
     /// The relays that are there at this time. Old ones have been measured before the first day.
     fn arrivals(&self, bounds: Bounds, now: u64) -> Vec<Arrival> {
+        let kept_for = HistoryPolicy::default().kept_for;
         let is_here = |relay: &&RsaId| self.comes.get(*relay).is_none_or(|comes| *comes <= now);
         let arrival = |relay: &RsaId| {
             let last_unix_s = self.last.get(relay).map(|slot| BEGIN_UNIX_S + slot * SLOT_S);
@@ -171,7 +172,7 @@ impl Network {
                 turn: Attempt::first(if is_known { capacity } else { self.new_guess }, 12),
                 is_done: last_unix_s.is_some_and(|at| at >= bounds.begin_unix_s),
                 is_pending: false,
-                due_by: last_unix_s.map_or(Some(u32::MAX), |at| bounds.due_by(at)),
+                due_by: last_unix_s.map_or(Some(u32::MAX), |at| bounds.due_by(at, kept_for)),
             }
         };
         self.capacities.keys().filter(is_here).map(arrival).collect()

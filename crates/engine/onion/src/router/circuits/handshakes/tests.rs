@@ -106,6 +106,10 @@ proptest! {
             prop_assert_eq!(counts.iter().map(|(count, _)| count).sum::<usize>(), handshakes.len());
             prop_assert!(model.iter().all(|circuit| handshakes.contains(*circuit)));
             prop_assert_eq!(model.len(), handshakes.known.len());
+            for conn in (0..4).map(ConnId) {
+                let has_any = model.iter().any(|circuit| circuit.conn == conn);
+                prop_assert_eq!(handshakes.has_any_of(conn), has_any);
+            }
         }
         while next(&mut handshakes).is_some() {}
         prop_assert_eq!(handshakes.len(), 0);

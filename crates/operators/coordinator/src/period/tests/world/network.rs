@@ -79,7 +79,7 @@ pub(super) fn consent(options: &WorldOptions) -> Consent {
 }
 
 impl World {
-    pub(super) fn view(&self) -> NetworkView {
+    pub(in super::super) fn view(&self) -> NetworkView {
         let router = |relay: &SimRelay| Router {
             ids: relay.ids,
             nickname: format!("relay{}", relay.ids.rsa.0[0]),

@@ -98,7 +98,7 @@ pub(super) fn config(bounds: Bounds, options: &WorldOptions, process: u8) -> Per
         bounds,
         timing: options.timing,
         params: Params { seconds: options.seconds, may_have_clients: false, ..Params::default() },
-        policy: HistoryPolicy::over(Duration::from_secs(PERIOD_S)),
+        policy: HistoryPolicy::over(Duration::from_secs(options.length_s)),
         measurers: (0..MEASURERS).map(measurer).collect(),
         at_once_max: None,
         echo_rounds: 4,

@@ -1,0 +1,48 @@
+//! Commands that other commands run and record.
+
+use cli::Error;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use terminal::Interrupt;
+
+/// Interval at which the end of a command is looked for.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Runs a command to its end, and returns its status and standard output. An interrupt is passed on to it, so that it stops what it has
+/// started; the caller then returns.
+///
+/// # Errors
+/// The command cannot be run, or its output cannot be kept.
+pub(crate) fn run(
+    command: &mut Command,
+    interrupt: &Interrupt,
+) -> Result<(ExitStatus, String), Error> {
+    let mut output = tempfile::tempfile()?;
+    let file = |output: &File| output.try_clone().map(Stdio::from);
+    let child = command.stdin(Stdio::null()).stdout(file(&output)?).stderr(Stdio::inherit());
+    interrupt.wind_up_in_order();
+    let mut child = child.spawn()?;
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if interrupt.wait(LOOK) => {
+                pass_on(&child);
+                break child.wait()?;
+            }
+            None => {}
+        }
+    };
+    let mut text = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut text)?;
+    Ok((status, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// A terminal sends the signal to both, and then the command is ending already.
+fn pass_on(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let _ended = pid.map(|pid| kill_process(pid, Signal::INT));
+}
