@@ -37,6 +37,7 @@ type Agreements = BTreeMap<(u64, u64), Agreed>;
 #[serde(deny_unknown_fields)]
 struct Line {
     period_unix_s: u64,
+    #[serde(default = "day")]
     length_s: u64,
     seed: String,
     shared_random: Option<String>,
@@ -49,6 +50,7 @@ struct Line {
 #[serde(deny_unknown_fields)]
 struct Offered {
     period_unix_s: u64,
+    #[serde(default = "day")]
     length_s: u64,
     shared_random: Option<String>,
     capacity_bit_per_s: u64,
@@ -61,6 +63,11 @@ struct Team {
     key: String,
     capacity_bit_per_s: u64,
     at_once_max: u32,
+}
+
+/// The length of the periods of files that do not name it, in seconds.
+const fn day() -> u64 {
+    24 * 3600
 }
 
 impl Seeds {

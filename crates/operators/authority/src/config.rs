@@ -112,9 +112,8 @@ impl Schedule {
     /// two periods may lie between the slots of a relay.
     fn period_max(self) -> Duration {
         match self {
-            Self::Randomised => HistoryPolicy::PERIOD_MAX,
+            Self::Randomised | Self::Greedy => HistoryPolicy::PERIOD_MAX,
             Self::Paper => HistoryPolicy::PERIOD_MAX / 2,
-            Self::Greedy => Duration::MAX,
         }
     }
 }
@@ -262,7 +261,7 @@ impl Config {
         let period_max_s = file.schedule.period_max().as_secs();
         if period_s > period_max_s {
             return Err(bad(format!(
-                "`period_s` is {period_s}, and at most {period_max_s} with this `schedule`: in a longer period, estimates of \
+                "`period_s` is {period_s}, but must be at most {period_max_s} with this `schedule`: in a longer period, estimates of \
                  relays expire before the next measurement. Lower it; if relays do not fit then, add measurers"
             )));
         }
@@ -482,7 +481,7 @@ mod tests {
         };
         assert_eq!([1, 2, 3].map(|count| days("randomised", count)), [true, true, false]);
         assert_eq!([1, 2].map(|count| days("paper", count)), [true, false]);
-        assert!(days("greedy", 7));
+        assert_eq!([2, 3].map(|count| days("greedy", count)), [true, false]);
     }
 
     #[test]

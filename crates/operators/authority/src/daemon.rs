@@ -40,8 +40,10 @@ pub(super) struct Daemon<'scope, 'env> {
     pub(super) repeats: bool,
     /// Whether the clock was set, so that results of this period may have wrong dates.
     pub(super) has_clock_jumped: bool,
-    /// Whether a planned relay was not measured, or a bandwidth file could not be written.
+    /// Whether a planned relay was not measured.
     pub(super) is_incomplete: bool,
+    /// Whether the last bandwidth file could not be written.
+    pub(super) is_unpublished: bool,
 }
 
 impl Observer<Network> for Daemon<'_, '_> {
@@ -79,12 +81,11 @@ impl Observer<Network> for Daemon<'_, '_> {
         };
         let listed = period.listed(unix_time_s());
         let Common { config, journal, .. } = self.common;
-        match publish(config, journal, network, relays, &listed, self.generator_started) {
+        let published = publish(config, journal, network, relays, &listed, self.generator_started);
+        self.is_unpublished = published.is_err();
+        match published {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
-            Err(error) => {
-                self.is_incomplete = true;
-                super::log_error(&error, self.common.output);
-            }
+            Err(error) => super::log_error(&error, self.common.output),
         }
         self.common.journal.tidy(self.common.config, self.is_clock_right().then(unix_time_s));
     }

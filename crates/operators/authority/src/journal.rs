@@ -84,8 +84,8 @@ impl Journal {
         Ok(pasts)
     }
 
-    /// The beginning for a period of its own: a period is named by the second in which it begins, so a second with results
-    /// of another one would only continue it. Waits for the next second then.
+    /// A second in which no period with results began; waits for the next one if necessary. A period is named by the second
+    /// in which it begins, so a run that begins in the second of another one would only continue it.
     pub(super) fn unused_second(&self, mut now_unix_s: impl FnMut() -> u64) -> Result<u64, Error> {
         loop {
             let begin_unix_s = now_unix_s();
@@ -116,13 +116,7 @@ impl Journal {
 
     /// The number of measurements that ended since then, and of those that failed for no reason of the relay.
     pub(super) fn attempts(&self, since_unix_s: u64) -> Result<(u64, u64), Error> {
-        let (mut attempts, mut failures) = (0, 0);
-        self.inner().store.each_measurement(since_unix_s, None, |measurement| {
-            attempts += 1;
-            failures += u64::from(!measurement.state.has_result() && !measurement.is_about_relay());
-            true
-        })?;
-        Ok((attempts, failures))
+        Ok(self.inner().store.attempts(since_unix_s)?)
     }
 
     /// The mean round-trip time from the measurers to each relay, in milliseconds.

@@ -277,10 +277,12 @@ fn play(
             repeats: matches!(occurrence, Occurrence::Repeated(_)),
             has_clock_jumped: false,
             is_incomplete: false,
+            is_unpublished: false,
         };
         let end = shell::play(scope, &common, &mut daemon, beginning, interrupt.requested())?;
         let is_clock_right = daemon.is_clock_right();
-        Ok::<_, Error>((end, daemon.written, daemon.is_incomplete, is_clock_right))
+        let is_incomplete = daemon.is_incomplete || daemon.is_unpublished;
+        Ok::<_, Error>((end, daemon.written, is_incomplete, is_clock_right))
     })?;
     journal.tidy(config, is_clock_right.then(unix_time_s));
     if end.is_interrupted {

@@ -200,11 +200,11 @@ fn unmeasured(
     Ok(lines)
 }
 
-/// Removes old files: as many as a day has stay, and one of each earlier day.
+/// Keeps the newest files, as many as are written in a day, and one of each earlier day.
 fn tidy(config: &Config) -> Result<(), Error> {
     const DAY_S: u64 = 24 * 3600;
     let of_a_day = DAY_S.div_ceil(config.refresh.as_secs().max(1));
-    // A shorter interval is for tests.
+    // Intervals below a minute are for tests.
     let of_a_day = usize::try_from(of_a_day).unwrap_or(usize::MAX).clamp(24, 24 * 60);
     bwfile::remove_superseded(&config.out, of_a_day)?;
     bwfile::remove_old(&config.out, config.keep_files.saturating_add(of_a_day))?;

@@ -310,14 +310,17 @@ impl Period {
             Phase::Beginning => self.end(ending),
             Phase::Measuring => {
                 let reason = match ending {
-                    Ending::NoConsent(error) | Ending::NoRelay(_, Some(error)) => error.to_string(),
+                    Ending::NoConsent(error) | Ending::NoRelay(_, Some(error)) => {
+                        Some(error.to_string())
+                    }
                     Ending::NoRelay(consensus, None) => {
-                        format!("no relay of {consensus} may be measured")
+                        Some(format!("no relay of {consensus} may be measured"))
                     }
                     // The shell has the reason.
-                    _ => String::new(),
+                    Ending::NoNetwork => None,
+                    Ending::Complete | Ending::Interrupted | Ending::NoMeasurer => None,
                 };
-                if !reason.is_empty() {
+                if let Some(reason) = reason {
                     self.event(Event::ConsensusRefused(reason));
                 }
                 self.refreshed(now);

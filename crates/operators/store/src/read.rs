@@ -370,6 +370,23 @@ impl Reader {
         Ok(())
     }
 
+    /// The number of turns that ended since then, and of those that failed for no reason of the relay.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn attempts(&self, since_unix_s: u64) -> Result<(u64, u64), StoreError> {
+        let sql = "SELECT state, blame, cause, count(*) FROM measurement WHERE ended_unix_s >= ?1 GROUP BY 1, 2, 3";
+        let group = |row: &Row<'_>| {
+            let (blame, cause): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
+            let has_result = state(row, 0)?.is_some_and(State::has_result);
+            let failed = !has_result && !is_about_relay(blame.as_deref(), cause.as_deref());
+            Ok((time(row, 3)?, failed))
+        };
+        let groups = self.all(sql, [int(since_unix_s)], group)?;
+        let failures = groups.iter().filter(|(_, failed)| *failed).map(|(count, _)| count).sum();
+        Ok((groups.iter().map(|(count, _)| count).sum(), failures))
+    }
+
     /// A number that changes with every write of another connection.
     ///
     /// # Errors

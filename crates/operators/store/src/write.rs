@@ -78,7 +78,7 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
 }
 
 /// If the length of periods was changed, two of them may have the same beginning: the longer one counts, and a seed only
-/// with its own length.
+/// with its own length. The plan of a shorter one cannot be verified then.
 fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
     let PeriodEntry { begin_unix_s, length_s, slot_s, seed } = period;
     let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)

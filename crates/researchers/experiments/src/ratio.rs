@@ -227,8 +227,16 @@ fn observe(
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
     });
     let (around, downloads) = (grid.around, downloads.completed());
-    let seen =
-        Observation { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
+    let seen = Observation {
+        witness: &witness,
+        flowing,
+        ordered,
+        began,
+        around,
+        cpu_share,
+        downloads,
+        keeps_to_limit: grid.tor.is_none(),
+    };
     Ok(Some(seen.window(r, grid.limit, estimate)))
 }
 

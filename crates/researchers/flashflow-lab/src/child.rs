@@ -4,6 +4,8 @@ use cli::Error;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use terminal::Interrupt;
@@ -11,8 +13,8 @@ use terminal::Interrupt;
 /// Interval at which the end of a command is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Runs a command to its end, and returns its status and standard output. An interrupt is passed on to it, so that it stops what it has
-/// started; the caller then returns.
+/// Runs a command to its end, and returns its status and standard output. An interrupt is passed on to it once, so that it stops what it
+/// has started; the caller then returns.
 ///
 /// # Errors
 /// The command cannot be run, or its output cannot be kept.
@@ -22,9 +24,16 @@ pub(crate) fn run(
 ) -> Result<(ExitStatus, String), Error> {
     let mut output = tempfile::tempfile()?;
     let file = |output: &File| output.try_clone().map(Stdio::from);
-    let child = command.stdin(Stdio::null()).stdout(file(&output)?).stderr(Stdio::inherit());
+    // In a group of its own: otherwise a terminal's signal would reach it as well, and a second one ends it at once.
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(file(&output)?)
+        .stderr(Stdio::inherit())
+        .process_group(0);
     interrupt.wind_up_in_order();
-    let mut child = child.spawn()?;
+    let spawned = child.spawn();
+    let path = PathBuf::from(command.get_program());
+    let mut child = spawned.map_err(|source| Error::File { what: "run", path, source })?;
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
@@ -41,7 +50,6 @@ pub(crate) fn run(
     Ok((status, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// A terminal sends the signal to both, and then the command is ending already.
 fn pass_on(child: &Child) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let _ended = pid.map(|pid| kill_process(pid, Signal::INT));

@@ -57,7 +57,7 @@ fn clients_and_a_measurement_share_a_relay() {
     let ended = scratch.run(&[&arguments[..], &small].concat());
     eprintln!("it took {:?}", ended.took);
     let summary = summary(&scratch, &ended, "ratio");
-    assert_eq!(cases(&summary).len(), 12);
+    assert_eq!(cases(&summary).len(), 14);
     for r in ["0.1", "0.5"] {
         let figure = format!("ratio-figure-7-r-{}", r.replace('.', "-"));
         let points = fs::read_to_string(scratch.path("out").join(format!("{figure}.csv")));

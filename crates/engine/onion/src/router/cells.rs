@@ -78,8 +78,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     ) -> Result<(), Violation> {
         let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
         // Whatever the circuit ID, and also during a shutdown: the attempt is the violation, as in C tor.
-        let is_clients = command == Command::CREATE || command == Command::CREATE2;
-        if is_clients && link.role == Role::Measurer {
+        let creates_client_circuit = matches!(command, Command::CREATE | Command::CREATE2);
+        if creates_client_circuit && link.role == Role::Measurer {
             return Err(Violation::NotAMeasurementCircuit);
         }
         if command == Command::PADDING_NEGOTIATE {

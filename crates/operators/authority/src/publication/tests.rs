@@ -5,7 +5,7 @@ use crate::network;
 use control::keys::SecretKey;
 use coordinator::PastEstimate;
 use documents::gate::CheckVerdict;
-use onion::Rate;
+use onion::{Duration, Rate};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -162,4 +162,19 @@ fn a_lower_bound_has_its_cause() {
     let has =
         |estimate: &bwfile::Estimate| estimate.extra.iter().any(|(key, _)| key == documents::CAUSE);
     assert_eq!(estimates.each_ref().map(has), [true, false, false]);
+}
+
+#[test]
+fn all_files_of_a_day_stay_however_often_they_are_written() {
+    let mut coordinator = Coordinator::new("");
+    coordinator.config.refresh = Duration::from_secs(1800);
+    for number in 0..60 {
+        let (day, hour, minute) = (1 + number / 48, number / 2 % 24, number % 2 * 30);
+        let name = format!("202001{day:02}-{hour:02}{minute:02}00.v3bw");
+        fs::write(coordinator.out().join(name), "").expect("space");
+    }
+    tidy(&coordinator.config).expect("removed");
+    let files = fs::read_dir(coordinator.out()).expect("there");
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    assert_eq!(names.filter(|name| name.ends_with("00.v3bw")).count(), 48);
 }

@@ -131,7 +131,7 @@ impl Session {
         }))
     }
 
-    /// Whether the coordinator's opt-in list counts, by the rules of now.
+    /// Whether the coordinator's opt-in list counts, by the current rules.
     fn takes_opt_in(&self) -> bool {
         self.in_force.borrow().rules.handed != HandedList::Ignored
     }
@@ -151,8 +151,8 @@ impl Session {
                     "the measurer's operator has removed this coordinator from `coordinators`";
                 return Err(End::lasting(reason));
             }
-            // The coordinator hands over its list when a session begins, to those that take it.
-            if !takes_opt_in && self.takes_opt_in() {
+            // The coordinator hands over its list when a session begins, to those that take it. Running rounds continue to their end.
+            if !takes_opt_in && self.rounds.is_empty() && self.takes_opt_in() {
                 let reason = "the measurer now takes the coordinator's opt-in list".to_owned();
                 return Err(End { reason, is_transient: true });
             }

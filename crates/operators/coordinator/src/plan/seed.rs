@@ -44,7 +44,7 @@ impl Seed {
         core::array::from_fn(|place| hash[place])
     }
 
-    /// Only periods of another length than the usual one have theirs in it.
+    /// The length is part of the input, unless it is a day.
     fn derive_for(&self, purpose: &[u8], begin_unix_s: u64, length_s: u64) -> [u8; 32] {
         const DAY_S: u64 = 24 * 3600;
         let (begin, length) = (begin_unix_s.to_be_bytes(), length_s.to_be_bytes());

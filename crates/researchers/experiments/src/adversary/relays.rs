@@ -118,7 +118,7 @@ pub(super) fn start(
 }
 
 /// Random bytes.
-pub(super) fn random() -> Result<[u8; 32]> {
+fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
     Ok(bytes)

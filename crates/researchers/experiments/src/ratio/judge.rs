@@ -12,6 +12,7 @@ pub(super) const CLIENTS: &str = "clients as forwarded";
 pub(super) const HELD: &str = "clients held to their share";
 const GRANTED: &str = "clients have their share";
 const BACK_SOON: &str = "clients recover";
+const FORWARDED: &str = "forwarded as the limit";
 pub(super) const ESTIMATE: &str = "estimate as forwarded";
 
 /// The tolerance of reported over counted traffic, and of clients over their share. The kernel also counts TLS: 0.1 % with full
@@ -46,7 +47,7 @@ impl Window {
             self.back(),
             self.estimated(),
         ];
-        cases.to_vec()
+        cases.into_iter().chain(self.forwarded()).collect()
     }
 
     fn name(&self, what: &str) -> String {
@@ -143,6 +144,15 @@ impl Window {
             .column("back_after_s", self.back_after_s)
     }
 
+    /// Claims that our relay forwards what its limit permits, in the median second.
+    fn forwarded(&self) -> Option<Case> {
+        let forwarded = self.median_of(|second| second.returned + second.handed);
+        let case = || {
+            Case::judged(self.name(FORWARDED), self.limit, Some(forwarded), 0.9..=1.0 + TOLERANCE)
+        };
+        self.keeps_to_limit.then(case)
+    }
+
     /// Claims that the estimate is what the relay forwarded in the median second. C tor forwards less than its limit.
     fn estimated(&self) -> Case {
         let truth = self.median_of(|second| second.returned + second.handed);
@@ -237,6 +247,7 @@ mod tests {
         Window {
             ratio: 0.1,
             limit: 200.0,
+            keeps_to_limit: false,
             estimate: 200.0,
             alone: vec![40.0; 5],
             before: vec![40.0; 6],
@@ -259,6 +270,10 @@ mod tests {
         assert_eq!(figure.name, "figure-7-r-0-1");
         assert_eq!(figure.series[0].points.len(), 6 + 10 + 5 + 1);
         assert_eq!(figure.series[0].points[6], (0.0, 200.0));
+        let ours = Window { keeps_to_limit: true, ..window() };
+        assert_eq!(verdicts(&ours), [CaseVerdict::Held; 7]);
+        let slow = Window { limit: 250.0, ..ours };
+        assert_eq!(verdicts(&slow).last(), Some(&CaseVerdict::Missed));
     }
 
     #[test]

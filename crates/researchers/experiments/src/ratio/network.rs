@@ -125,14 +125,16 @@ impl RatioNetwork {
 /// A network with one exit, in which the measured relays can be guards at once: those of a patched tor are part of it.
 fn spec(grid: &RatioGrid, testbed: &Testbed) -> NetworkSpec {
     let key = CoordinatorKey::of_seed(&testbed.key().seed());
-    let patched = |(percent, tor): (&u32, &PathBuf)| {
-        let relay = RelaySpec::new(&nickname(*percent)).limited_to(grid.limit);
+    let patched = |percent: u32, tor: &PathBuf| {
+        let relay = RelaySpec::new(&nickname(percent)).limited_to(grid.limit);
         let mut relay = relay.measured_by_echo(tor, key);
         relay.extra_torrc.push(format!("FlashFlowClientShare {percent}"));
         relay
     };
-    let patched =
-        grid.shares.iter().flat_map(|percent| Some(patched((percent, grid.tor.as_ref()?))));
+    let patched = grid
+        .tor
+        .iter()
+        .flat_map(|tor| grid.shares.iter().map(move |percent| patched(*percent, tor)));
     let relays = [RelaySpec::open_exit(EXIT)].into_iter().chain(patched).collect();
     NetworkSpec {
         // Clients choose only stable guards, and all relays have just started.

@@ -37,6 +37,8 @@ pub(super) struct Observation<'w> {
     pub(super) cpu_share: Option<f64>,
     /// Completed downloads of the C tor client.
     pub(super) downloads: u64,
+    /// As [`Window::keeps_to_limit`].
+    pub(super) keeps_to_limit: bool,
 }
 
 /// One second of a measurement, in Mbit/s.
@@ -59,6 +61,8 @@ pub(super) struct Window {
     /// *r*.
     pub(super) ratio: f64,
     pub(super) limit: f64,
+    /// Whether the relay forwards what its limit permits. C tor forwards up to a sixth less.
+    pub(super) keeps_to_limit: bool,
     pub(super) estimate: f64,
     /// What clients received in the seconds before the measurement was requested.
     pub(super) alone: Vec<f64>,
@@ -109,6 +113,7 @@ impl Observation<'_> {
         let mut window = Window {
             ratio,
             limit: limit.as_mbit_per_s(),
+            keeps_to_limit: self.keeps_to_limit,
             estimate: estimate.capacity.as_mbit_per_s(),
             alone: clients(first, alone),
             before: clients(Instant::ORIGIN + begin, before),

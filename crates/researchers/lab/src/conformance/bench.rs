@@ -220,7 +220,7 @@ impl Bench {
     /// The answer to what new peers `send`, one after the other until the answer is not this error.
     pub(super) fn ask_until_not(
         &mut self,
-        passing: ErrorCode,
+        temporary: ErrorCode,
         send: impl Fn(&mut Self, PeerId),
     ) -> Step<(PeerId, Message)> {
         let deadline = self.clock.now() + SOON;
@@ -229,8 +229,8 @@ impl Bench {
             send(self, peer);
             self.until_peer(peer, "answer", |peer| !peer.messages().is_empty())?;
             let answer = self.at(peer).messages().swap_remove(0);
-            let is_passing = matches!(answer, Message::Error { code, .. } if code == passing);
-            if !is_passing || self.clock.now() >= deadline {
+            let is_temporary = matches!(answer, Message::Error { code, .. } if code == temporary);
+            if !is_temporary || self.clock.now() >= deadline {
                 return Ok((peer, answer));
             }
             self.drivers.truncate(peer.0);
