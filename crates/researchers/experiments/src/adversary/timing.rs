@@ -188,7 +188,7 @@ fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
     let fast = usual.scaled(2.0);
     let (mut known, mut sum, mut hits) = (None, Rate::ZERO, 0u32);
     for period in 0..PERIODS {
-        let slot = slot_of_the_first(&master.of_period(u64::from(period), 1), usual);
+        let slot = slot_of_the_first(&master.of_period(u64::from(period), 86_400), usual);
         let is_hit = known.is_some() && slot == known;
         hits += u32::from(is_hit);
         sum = sum + if is_hit { fast } else { usual };

@@ -63,7 +63,7 @@ pub(super) fn row(relays: u8, knowledge: Knowledge, settings: &Settings) -> Resu
     let (mut last, mut sums, mut joint): (BTreeMap<RsaId, f64>, Vec<f64>, u32) = Default::default();
     for day in 0..settings.days {
         let arrivals = arrivals(relays, knowledge);
-        let seed = seed.of_period(u64::from(day), 1);
+        let seed = seed.of_period(u64::from(day), 86_400);
         let mut schedule = SlotSchedule::memoryless(&seed, SLOTS, &teams, 0, factor, &arrivals, 0);
         let mut is_joint = false;
         for slot in 0..SLOTS {
