@@ -161,9 +161,9 @@ fn a_measurer_accepts_the_next_relay_before_the_load_of_the_last_one_ends() {
 
 #[test]
 fn a_greedy_coordinator_that_is_killed_measures_only_the_relays_without_a_result() {
-    const WEEK_S: u64 = 7 * 24 * 3600;
+    const TWO_DAYS_S: u64 = 2 * 24 * 3600;
     let scratch = Scratch::new();
-    let (network, measurer) = two_relays_by_plan(&scratch, WEEK_S);
+    let (network, measurer) = two_relays_by_plan(&scratch, TWO_DAYS_S);
     let config = scratch.path("c.toml");
     let text = fs::read_to_string(&config).expect("a configuration");
     let text = format!("schedule = \"greedy\"\nat_once_max = 1\n{text}");
