@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use authority::RemoteTeam;
 use authority::one_relay::Request;
+use clap::Args;
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
@@ -15,6 +16,7 @@ use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use terminal::Output;
 
@@ -261,4 +263,19 @@ pub(crate) fn echo_limit(mbit: f64) -> Result<Rate> {
         return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));
     }
     Ok(Rate::from_mbit_per_s(mbit))
+}
+
+/// The option for relays of a patched C tor.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PatchedTor {
+    /// A C tor with the patches of this repository (`make tor` prints its path), whose relays are then measured by echo.
+    #[arg(long = "tor", value_name = "PROGRAM")]
+    program: Option<PathBuf>,
+}
+
+impl PatchedTor {
+    /// The program, if it is given and has the patches.
+    pub(crate) fn program(&self) -> Result<Option<PathBuf>> {
+        Ok(self.program.as_deref().map(lab::patched_tor_at).transpose()?)
+    }
 }

@@ -7,7 +7,6 @@ use crate::testbed::Testbed;
 use crate::trial::{Trial, TrialResult};
 use authority::one_relay::Request;
 use authority::shell::Team;
-use clap::Args;
 use coordinator::{Defences, Params};
 use lab::wan::{Host, Wan, WanPath};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
@@ -16,27 +15,12 @@ use onion::measure::protocol::CoordinatorKey;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{fs, thread};
 use terminal::Output;
 
 /// Slightly below the priority of the emulated paths (`lab::wan`), whose packets must not be late.
 const PRIORITY: i32 = -14;
-
-/// The option for relays of a patched C tor.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct PatchedTor {
-    /// A C tor with the patches of this repository (`make tor` prints its path), whose relays are then measured by echo.
-    #[arg(long = "tor", value_name = "PROGRAM")]
-    program: Option<PathBuf>,
-}
-
-impl PatchedTor {
-    /// The program, if it is given and has the patches.
-    pub(crate) fn program(&self) -> Result<Option<PathBuf>> {
-        Ok(self.program.as_deref().map(lab::patched_tor_at).transpose()?)
-    }
-}
 
 /// Relays of one kind in the network namespace of this thread.
 pub(crate) enum Relays {

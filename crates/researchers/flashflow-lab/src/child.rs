@@ -13,8 +13,8 @@ use terminal::Interrupt;
 /// Interval at which the end of a command is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Runs a command to its end, and returns its status and standard output. An interrupt is passed on to it once, so that it stops what it
-/// has started; the caller then returns.
+/// Runs a command of this project to its end, and returns its status and standard output. An interrupt is passed on to it once, so that
+/// it stops what it has started; the caller then returns. If this process is killed, the command stops as well.
 ///
 /// # Errors
 /// The command cannot be run, or its output cannot be kept.
@@ -26,7 +26,8 @@ pub(crate) fn run(
     let file = |output: &File| output.try_clone().map(Stdio::from);
     // In a group of its own: otherwise a terminal's signal would reach it as well, and a second one ends it at once.
     let child = command
-        .stdin(Stdio::null())
+        .arg("--tied")
+        .stdin(Stdio::piped())
         .stdout(file(&output)?)
         .stderr(Stdio::inherit())
         .process_group(0);
@@ -34,6 +35,8 @@ pub(crate) fn run(
     let spawned = child.spawn();
     let path = PathBuf::from(command.get_program());
     let mut child = spawned.map_err(|source| Error::File { what: "run", path, source })?;
+    // Held, since the command ends with its input: waiting would close it.
+    let _input = child.stdin.take();
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,

@@ -151,17 +151,19 @@ fn liars_are_detected_or_gain_no_more_than_the_formula() {
 
 /// The signal reaches the recording command only, as from `kill`.
 #[test]
-fn an_interrupted_recording_ends_its_experiment_and_records_nothing() {
-    let scratch = Scratch::new();
-    let results = ["results", "--folder", "results", "record", "experiment-ratio", "--"];
-    let experiment = ["experiment", "ratio", "--out", "out"];
-    let mut running = scratch.start(&[&results[..], &experiment].concat());
-    running.wait_for_error("its measurers", |line| line.starts_with("2 measurers"));
-    running.signal(Signal::INT);
-    let ended = running.end();
-    assert_eq!(ended.code, Some(130), "{ended:?}");
-    scratch.assert_clean();
-    assert!(!scratch.path("results/data").exists());
+fn an_interrupted_or_killed_recording_ends_its_experiment_and_records_nothing() {
+    for (signal, code) in [(Signal::INT, Some(130)), (Signal::KILL, None)] {
+        let scratch = Scratch::new();
+        let results = ["results", "--folder", "results", "record", "experiment-ratio", "--"];
+        let experiment = ["experiment", "ratio", "--out", "out"];
+        let mut running = scratch.start(&[&results[..], &experiment].concat());
+        running.wait_for_error("its measurers", |line| line.starts_with("2 measurers"));
+        running.signal(signal);
+        let ended = running.end();
+        assert_eq!(ended.code, code, "{ended:?}");
+        scratch.wait_until_clean();
+        assert!(!scratch.path("results/data").exists());
+    }
 }
 
 #[test]

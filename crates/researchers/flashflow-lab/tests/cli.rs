@@ -29,6 +29,10 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["demo", "--sockets", "0"], &["--sockets", "0"]),
         (&["lab", "up", "--dir", "net", "--limits", "x"], &["--limits", "x"]),
         (&["lab", "up", "--dir", "net", "--relays", "0"], &["--relays", "0"]),
+        (
+            &["lab", "up", "--dir", "net", "--address", "192.0.2.1"],
+            &["neither on loopback nor private"],
+        ),
         (&["lab", "up"], &["--dir"]),
         (&["bench", "measurer", "--runs", "0"], &["--runs", "0"]),
         (&["client", "--authority", "127.0.0.1:1", "--socks", "192.0.2.1:9"], &["--allow-others"]),

@@ -155,6 +155,12 @@ impl Bench {
         self.until("the end of a link", |bench| bench.at(peer).ended.is_some())
     }
 
+    /// The error of a link, once the relay has closed it.
+    pub(super) fn error_at_end(&mut self, peer: PeerId) -> Step<String> {
+        self.until_closed(peer)?;
+        Ok(self.error(peer))
+    }
+
     /// The relay must not have closed this link, nor be about to.
     pub(super) fn require_open(&mut self, peer: PeerId) -> Step<()> {
         self.pass(MOMENT)?;

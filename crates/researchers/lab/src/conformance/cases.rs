@@ -160,8 +160,7 @@ impl Bench {
     fn first(&mut self, body: &[u8]) -> Step<String> {
         let peer = self.peer()?;
         self.at(peer).send(CircId::LINK, Command::MEASURE, body);
-        self.until_closed(peer)?;
-        Ok(self.error(peer))
+        self.error_at_end(peer)
     }
 
     /// Cells with numbers from 0, some of which are RELAY_EARLY.
@@ -236,8 +235,7 @@ impl Bench {
         let peer = self.peer()?;
         let exported = self.at(peer).exported;
         self.send_proof(peer, &MEASURERS[0], Nonce([0xee; 32]), &exported);
-        self.until_closed(peer)?;
-        Ok(self.error(peer))
+        self.error_at_end(peer)
     }
 
     /// The error upon an order with this change. What an earlier case left running must not matter.
@@ -246,8 +244,7 @@ impl Bench {
         change(&mut order);
         let peer = self.peer()?;
         self.send_order(peer, &order);
-        self.until_closed(peer)?;
-        Ok(self.error(peer))
+        self.error_at_end(peer)
     }
 
     /// The error upon an order whose signature is by another key, or for another session.
@@ -256,8 +253,7 @@ impl Bench {
         let exported = if wrong == Wrong::Session { [0; 32] } else { self.at(peer).exported };
         let signed = order.sign(if wrong == Wrong::Key { &[9; 32] } else { &right }, &exported);
         self.at(peer).send_message(&Message::Order(signed));
-        self.until_closed(peer)?;
-        Ok(self.error(peer))
+        self.error_at_end(peer)
     }
 
     fn replay(&mut self) -> Step<String> {
@@ -266,8 +262,7 @@ impl Bench {
         self.at(coordinator).close();
         let peer = self.peer()?;
         self.send_order(peer, &order);
-        self.until_closed(peer)?;
-        Ok(self.error(peer))
+        self.error_at_end(peer)
     }
 
     /// Orders measurements, and calls them off, until one is refused.

@@ -202,7 +202,7 @@ impl World {
         Self::new(|config| config.limit = Some(RateLimit { rate, burst_bytes: 100_000 }))
     }
 
-    /// A client sends so much that the limit is used up for nine seconds.
+    /// A client sends a megabyte, which uses up the limit for nine seconds.
     fn use_up_the_read_limit(&mut self) {
         let client = self.link();
         self.relay.handle_read(self.now, Some(client), 1_000_000);
