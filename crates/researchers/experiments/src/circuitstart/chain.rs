@@ -3,6 +3,7 @@
 use super::Begin;
 use onion::{Duration, Instant};
 use sim::star::{Star, StarCircuit, StarNode, optimal_window_cells};
+use std::ops::{RangeBounds, RangeInclusive};
 
 /// The payload of a cell, as on the paper's axes.
 pub(super) const CELL_KB: f64 = 0.512;
@@ -15,6 +16,9 @@ pub(super) const WIDE_MBIT: f64 = 100.0;
 
 /// Cells that the windows permit to queue at the next hop.
 const QUEUED_CELLS: f64 = 4.0;
+
+/// The tolerance within which a window counts as settled at the optimum.
+pub(super) const SETTLED: f64 = 0.10;
 
 /// The changes of a window: the time of each, and the new size in cells.
 pub(super) type Sizes = Vec<(Instant, u32)>;
@@ -50,6 +54,16 @@ impl Chain {
     /// Queued cells that are permitted in addition to the optimum.
     pub(super) fn queued_cells(&self) -> f64 {
         QUEUED_CELLS + self.grain.as_secs_f64() * self.narrow_cells_per_s
+    }
+
+    /// The sizes of a settled window with this optimum: within 10 % of it, plus the permitted queued cells.
+    pub(super) fn settled_at_optimum(&self, optimal_cells: f64) -> RangeInclusive<f64> {
+        optimal_cells * (1.0 - SETTLED)..=optimal_cells * (1.0 + SETTLED) + self.queued_cells()
+    }
+
+    /// The sizes of a settled window in the model.
+    pub(super) fn settled_cells(&self) -> RangeInclusive<f64> {
+        self.settled_at_optimum(self.optimal_cells())
     }
 
     /// The chain with twice the rate of its bottleneck.
@@ -89,14 +103,11 @@ impl Chain {
     }
 }
 
-/// The time from which a window stays within a tolerance of the optimum, plus the permitted queued cells.
+/// The time from which a window stays at these sizes.
 pub(super) fn settled_at(
     sizes: &[(Instant, u32)],
-    optimal: f64,
-    queued: f64,
-    tolerance: f64,
+    settled: &RangeInclusive<f64>,
 ) -> Option<Instant> {
-    let settled = optimal * (1.0 - tolerance)..=optimal * (1.0 + tolerance) + queued;
     let last_outside = sizes.iter().rposition(|(_, size)| !settled.contains(&f64::from(*size)));
     let first = last_outside.map_or(0, |place| place + 1);
     sizes.get(first).map(|(at, _)| *at)
@@ -120,18 +131,18 @@ pub(super) fn median_cells(sizes: &[(Instant, u32)], from: Instant, to: Instant)
     })
 }
 
-/// The time from `from` until a window has this size and keeps it for `stays`, which excludes ramp-ups that end too
-/// early. The window does not change after the last entry.
+/// The time from `from` until a window has one of these sizes and keeps to them for `stays`, which excludes ramp-ups
+/// that end too early. The window does not change after the last entry.
 pub(super) fn reached(
     sizes: &[(Instant, u32)],
     from: Instant,
-    cells: f64,
+    cells: impl RangeBounds<f64>,
     stays: Duration,
 ) -> Option<Duration> {
     let untils = sizes.iter().skip(1).map(|(at, _)| *at).chain([Instant::from_nanos(u64::MAX)]);
     let mut since = None;
     for ((at, size), until) in sizes.iter().zip(untils).filter(|(_, until)| *until > from) {
-        if f64::from(*size) < cells {
+        if !cells.contains(&f64::from(*size)) {
             since = None;
             continue;
         }
@@ -168,8 +179,7 @@ mod tests {
             for delay_ms in 2..=5 {
                 let chain = Chain { delay: Duration::from_millis(delay_ms), ..chain(distance) };
                 let sizes = chain.simulate(Begin::CircuitStart, Duration::from_secs(2), None);
-                let (optimal, queued) = (chain.optimal_cells(), chain.queued_cells());
-                let settled = settled_at(&sizes, optimal, queued, 0.1).expect("it settles");
+                let settled = settled_at(&sizes, &chain.settled_cells()).expect("it settles");
                 assert!(settled <= at(200), "{distance} hops, {delay_ms} ms: {settled}");
             }
         }
@@ -178,9 +188,9 @@ mod tests {
     #[test]
     fn a_window_has_settled_once_it_stays_at_the_optimum() {
         let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 53), (at(40), 51)];
-        assert_eq!(settled_at(&sizes, 50.0, 4.0, 0.1), Some(at(30)));
-        assert_eq!(settled_at(&sizes[..3], 50.0, 4.0, 0.1), None);
-        assert_eq!(settled_at(&[], 50.0, 4.0, 0.1), None);
+        assert_eq!(settled_at(&sizes, &(45.0..=59.0)), Some(at(30)));
+        assert_eq!(settled_at(&sizes[..3], &(45.0..=59.0)), None);
+        assert_eq!(settled_at(&[], &(45.0..=59.0)), None);
     }
 
     #[test]
@@ -197,12 +207,14 @@ mod tests {
     fn a_size_is_reached_once_the_window_keeps_it() {
         let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 60)];
         let ms = Duration::from_millis;
-        assert_eq!(reached(&sizes, at(12), 70.0, ms(10)), Some(ms(8)));
-        assert_eq!(reached(&sizes, at(12), 70.0, ms(11)), None, "it does not stay there");
-        assert_eq!(reached(&sizes, at(2), 50.0, ms(100)), Some(ms(8)), "larger sizes count");
-        assert_eq!(reached(&sizes, at(12), 50.0, ms(1)), Some(Duration::ZERO));
-        assert_eq!(reached(&sizes, at(31), 70.0, ms(1)), None, "only before");
-        assert_eq!(reached(&sizes, at(31), 60.0, ms(1_000)), Some(Duration::ZERO));
+        assert_eq!(reached(&sizes, at(12), 70.0.., ms(10)), Some(ms(8)));
+        assert_eq!(reached(&sizes, at(12), 70.0.., ms(11)), None, "it does not stay there");
+        assert_eq!(reached(&sizes, at(2), 50.0.., ms(100)), Some(ms(8)), "larger sizes count");
+        assert_eq!(reached(&sizes, at(12), 50.0.., ms(1)), Some(Duration::ZERO));
+        assert_eq!(reached(&sizes, at(2), 50.0..=70.0, ms(10)), Some(ms(8)));
+        assert_eq!(reached(&sizes, at(2), 50.0..=70.0, ms(11)), Some(ms(28)), "smaller again");
+        assert_eq!(reached(&sizes, at(31), 70.0.., ms(1)), None, "only before");
+        assert_eq!(reached(&sizes, at(31), 60.0.., ms(1_000)), Some(Duration::ZERO));
     }
 
     #[test]
@@ -229,7 +241,7 @@ mod tests {
         let (distance, doubles) = (chain.distance, Duration::from_secs(2));
         let sizes = chain.simulate(Begin::Again, 2 * doubles, Some(doubles));
         let optimal = chain.doubled().optimal_cells();
-        let took = reached(&sizes, Instant::ORIGIN + doubles, optimal, chain.patience());
+        let took = reached(&sizes, Instant::ORIGIN + doubles, optimal.., chain.patience());
         let took = took.expect("it is reached");
         let round_trips = took.as_secs_f64() / chain.round_trip().as_secs_f64();
         assert!(round_trips <= 5.0, "{distance}: {round_trips}");

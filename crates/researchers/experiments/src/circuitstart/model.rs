@@ -1,15 +1,12 @@
 //! Traces of the source's window in the model.
 
 use super::Begin;
-use super::chain::{CELL_KB, Chain, WIDE_MBIT, reached, settled_at};
+use super::chain::{CELL_KB, Chain, SETTLED, WIDE_MBIT, reached, settled_at};
 use onion::{Duration, Instant};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Value};
 
 /// The length of a trace.
 const TRACE: Duration = Duration::from_secs(2);
-
-/// The tolerance within which a window counts as settled at the optimum.
-const SETTLED: f64 = 0.10;
 
 /// When windows settle in the paper's figure 1.
 const PAPER_MS: (f64, f64) = (100.0, 200.0);
@@ -94,7 +91,7 @@ pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
     let result = TraceResult {
         optimal_cells: optimal,
         settled_cells: sizes.last().map_or(0, |(_, size)| *size).into(),
-        settled_at: settled_at(&sizes, optimal, chain.queued_cells(), SETTLED),
+        settled_at: settled_at(&sizes, &chain.settled_cells()),
         largest_cells: largest(&sizes),
     };
     let case = Case::named(format!("trace, {}", hops(chain.distance)));
@@ -124,7 +121,7 @@ pub(super) fn window_series(name: &str, nth: usize, sizes: &[(Instant, u32)]) ->
 pub(super) fn ramp(chain: &Chain) -> Case {
     let sizes = chain.simulate(Begin::Again, 2 * TRACE, Some(TRACE));
     let doubled = Instant::ORIGIN + TRACE;
-    let took = reached(&sizes, doubled, new_optimum(chain), chain.patience());
+    let took = reached(&sizes, doubled, new_optimum(chain).., chain.patience());
     ramp_case(chain, "simulated", took)
 }
 

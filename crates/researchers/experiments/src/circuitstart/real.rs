@@ -1,7 +1,7 @@
 //! Traces of the source's window over real relays and paths, compared with the model of the same path.
 
 use super::Begin;
-use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
+use super::chain::{Chain, Sizes, median_cells, reached};
 use super::model::{TraceResult, hops, kb, largest, new_optimum, ramp_case, window_series};
 use super::scene::{ObservedWindow, Path, RealPath};
 use crate::common::Session;
@@ -10,32 +10,51 @@ use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Instant};
 use report::experiment::{Case, CaseVerdict, Series};
 
-/// The start-up algorithm: CircuitStart with new ramp-ups (the paper's future work), since plain CircuitStart does not
-/// adapt to a higher rate.
-pub(super) const BEGIN: Begin = Begin::Again;
-
 /// The permitted relative difference between the settled window and the model's.
 const AGREES: f64 = 0.15;
 
-/// The tolerance within which a window counts as settled: it fluctuates with the round trips.
-const SETTLED: f64 = 0.25;
+/// The time in which the window has to settle, on paths without `stretch`.
+const SETTLES_WITHIN: Duration = Duration::from_millis(300);
+
+/// The share of runs in which it does.
+const SETTLES_IN: f64 = 0.9;
 
 /// If a packet is delayed by more than this share of a round trip, the machine is too slow, and a miss is inconclusive.
 const LATE_MAX: f64 = 0.1;
 
+/// What is traced at one distance from the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traced {
+    /// How the window settles, with `CircuitStart`.
+    Settling,
+    /// How it follows the bottleneck, whose rate doubles, with further ramp-ups: the paper's future work.
+    Doubling,
+}
+
+impl Traced {
+    pub(super) const ALL: [Self; 2] = [Self::Settling, Self::Doubling];
+
+    pub(super) const fn begin(self) -> Begin {
+        match self {
+            Self::Settling => Begin::CircuitStart,
+            Self::Doubling => Begin::Again,
+        }
+    }
+}
+
 /// The results at one distance.
 pub(super) struct RealTrace {
-    pub(super) cases: [Case; 2],
+    pub(super) case: Case,
     /// For the figure of this distance.
-    pub(super) series: Series,
+    pub(super) series: Option<Series>,
 }
 
 /// Downloads over a path; `None` if the user has interrupted.
 pub(super) fn run(
     scene: &RealPath,
     path: Path,
+    traced: Traced,
     runs: u32,
-    stretch: u32,
     session: Session<'_>,
 ) -> Result<Option<RealTrace>> {
     let Session { output, interrupt, .. } = session;
@@ -43,18 +62,19 @@ pub(super) fn run(
     let mut all = Vec::new();
     for run in 1..=runs {
         output.doing(format!("real paths, {}: run {run} of {runs}", hops(distance)));
-        let Some(seen) = scene.download(interrupt)? else { return Ok(None) };
-        all.push(Run::new(&path, seen));
+        let doubles = traced == Traced::Doubling;
+        let Some(seen) = scene.download(doubles, interrupt)? else { return Ok(None) };
+        all.push(Run::new(&path, traced.begin(), seen));
     }
-    let Some(first) = all.first() else { return Ok(None) };
+    let Some(run) = middle(&all) else { return Ok(None) };
+    if traced == Traced::Doubling {
+        return Ok(Some(RealTrace { case: widened_case(&all, run), series: None }));
+    }
     // Scales the times to those of the model's path.
-    let sizes = first
-        .seen
-        .sizes
-        .iter()
-        .map(|(at, size)| (Instant::ORIGIN + (*at - Instant::ORIGIN) / stretch.max(1), *size));
-    let series = window_series("real paths", 3, &sizes.collect::<Sizes>());
-    Ok(Some(RealTrace { cases: [trace_case(&all, distance), widened_case(&all)], series }))
+    let scaled = |at: Instant| Instant::ORIGIN + (at - Instant::ORIGIN) / path.stretch;
+    let sizes: Sizes = run.seen.sizes.iter().map(|(at, size)| (scaled(*at), *size)).collect();
+    let series = window_series("real paths", 3, &sizes);
+    Ok(Some(RealTrace { case: trace_case(&all, run), series: Some(series) }))
 }
 
 /// A download, and the model of its path.
@@ -67,7 +87,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(path: &Path, seen: ObservedWindow) -> Self {
+    fn new(path: &Path, begin: Begin, seen: ObservedWindow) -> Self {
         let chain = Chain {
             distance: path.distance,
             narrow_cells_per_s: seen.narrow_cells_per_s,
@@ -75,7 +95,7 @@ impl Run {
             delay: path.delay,
             grain: SchedulerConfig::INTERVAL,
         };
-        let modelled = chain.simulate(BEGIN, path.narrow_for(), None);
+        let modelled = chain.simulate(begin, path.narrow_for(), None);
         Self { modelled_cells: settled_cells(path, &modelled), path: *path, seen, chain }
     }
 
@@ -89,13 +109,26 @@ impl Run {
         self.seen.sizes.iter().copied().filter(|(at, _)| *at < until).collect()
     }
 
+    /// What the bottleneck forwards in the shortest round trip to the next host. It is a little longer than the
+    /// model's, by processing and by the interval of the next hop's scheduler.
+    fn optimal_cells(&self) -> f64 {
+        self.chain.narrow_cells_per_s * self.seen.least_round_trip.as_secs_f64()
+    }
+
+    /// When the window has settled, on a path without stretch: it stays there for three round trips to the bottleneck.
+    fn settles_after(&self) -> Option<Duration> {
+        let (cells, stays) =
+            (self.chain.settled_at_optimum(self.optimal_cells()), self.chain.patience());
+        let took = reached(&self.narrow_sizes(), Instant::ORIGIN, cells, stays)?;
+        Some(took / self.path.stretch)
+    }
+
     fn result(&self) -> TraceResult {
-        let (optimal, sizes) = (self.chain.optimal_cells(), self.narrow_sizes());
         TraceResult {
-            optimal_cells: optimal,
+            optimal_cells: self.optimal_cells(),
             settled_cells: self.settled_cells(),
-            settled_at: settled_at(&sizes, optimal, self.chain.queued_cells(), SETTLED),
-            largest_cells: largest(&sizes),
+            settled_at: self.settles_after().map(|took| Instant::ORIGIN + took),
+            largest_cells: largest(&self.narrow_sizes()),
         }
     }
 
@@ -132,24 +165,37 @@ fn middle(all: &[Run]) -> Option<&Run> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-fn trace_case(all: &[Run], distance: usize) -> Case {
+fn trace_case(all: &[Run], run: &Run) -> Case {
+    let distance = run.path.distance;
     let case = Case::named(format!("trace over real paths, {}", hops(distance)));
-    let Some(run) = middle(all) else { return case };
-    let (result, ratio) = (run.result(), run.ratio());
+    let mut took: Vec<Option<Duration>> = all.iter().map(Run::settles_after).collect();
+    let soon = took.iter().flatten().filter(|took| **took <= SETTLES_WITHIN).count();
+    // Runs that never settle come last.
+    took.sort_by_key(|took| took.unwrap_or(Duration::MAX));
+    let median = took.get(took.len() / 2).copied().flatten();
+    let result =
+        TraceResult { settled_at: median.map(|took| Instant::ORIGIN + took), ..run.result() };
+    let ratio = run.ratio();
     let detail = format!(
-        "{}; the model's window {:.1} kB; {:.0} % of the bottleneck used",
+        "{}; {soon} of {} settled within {} ms; the model's window {:.1} kB; {:.0} % of the bottleneck used",
         result.detail(),
+        all.len(),
+        SETTLES_WITHIN.as_millis(),
         kb(run.modelled_cells),
         run.seen.used * 100.0,
     );
-    let verdict = judged((ratio - 1.0).abs() <= AGREES, run.is_starved());
+    let settled_share = soon as f64 / all.len().max(1) as f64;
+    let holds = (ratio - 1.0).abs() <= AGREES && settled_share >= SETTLES_IN;
+    let verdict = judged(holds, all.iter().any(Run::is_starved));
     result
         .columns(case, "real", distance)
+        .column("settled_in_time_share", (settled_share * 1e3).round() / 1e3)
         .column("simulated_kb", kb(run.modelled_cells))
         .column("over_simulated", (ratio * 1e3).round() / 1e3)
         .column("largest_later_kb", kb(run.largest_later().into()))
         .column("narrow_used", (run.seen.used * 1e3).round() / 1e3)
         .column("round_trip_ms", run.seen.round_trip.as_secs_f64() * 1e3)
+        .column("least_round_trip_ms", run.seen.least_round_trip.as_secs_f64() * 1e3)
         .column("lost_packets", run.seen.lost)
         .column("latest_packet_ms", run.seen.late.as_secs_f64() * 1e3)
         .ended(verdict, detail)
@@ -159,16 +205,15 @@ fn judged(holds: bool, is_starved: bool) -> CaseVerdict {
     if !holds && is_starved { CaseVerdict::Inconclusive } else { CaseVerdict::of(holds) }
 }
 
-fn widened_case(all: &[Run]) -> Case {
+fn widened_case(all: &[Run], run: &Run) -> Case {
     let mut took: Vec<Option<Duration>> = all
         .iter()
         .map(|Run { seen, chain, .. }| {
-            reached(&seen.sizes, seen.widened_at, new_optimum(chain), chain.patience())
+            reached(&seen.sizes, seen.widened_at, new_optimum(chain).., chain.patience())
         })
         .collect();
     // Runs that never reach it come last.
     took.sort_by_key(|took| took.unwrap_or(Duration::MAX));
-    let Some(run) = middle(all) else { return Case::default() };
     let mut case = ramp_case(&run.chain, "real", took.get(took.len() / 2).copied().flatten());
     case.verdict = judged(case.verdict == CaseVerdict::Held, all.iter().any(Run::is_starved));
     case

@@ -25,12 +25,12 @@ impl WindowLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of windows that have sent cells.
+    /// The number of windows that have sent data.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// The time of the latest window's first cell, and its sizes, with times since then.
+    /// The time of the latest window's first data cell, and its sizes, with times since then.
     pub(super) fn latest(&self) -> Option<(Instant, Sizes)> {
         let log = self.lock();
         let WindowRecord { sizes, .. } = log.last()?;
@@ -47,6 +47,12 @@ impl WindowLog {
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     }
+
+    /// The shortest round trip of all cells of all windows.
+    pub(super) fn least_round_trip(&self) -> Option<Duration> {
+        let log = self.lock();
+        log.iter().flat_map(|record| &record.round_trips).map(|(_, took)| *took).min()
+    }
 }
 
 /// A flow control whose windows record their sizes.
@@ -54,6 +60,8 @@ impl WindowLog {
 pub(super) struct RecordingFlows {
     pub(super) flows: HopFlows,
     pub(super) log: WindowLog,
+    /// Cells of a circuit before its data, which are not recorded: one CONNECTED cell for each stream.
+    pub(super) cells_before_data: u64,
 }
 
 impl FlowFactory for RecordingFlows {
@@ -67,6 +75,7 @@ impl FlowFactory for RecordingFlows {
             window,
             log: self.log.clone(),
             place: None,
+            before_data: self.cells_before_data,
             sent: VecDeque::new(),
         }))
     }
@@ -76,23 +85,27 @@ impl FlowFactory for RecordingFlows {
 struct RecordingWindow {
     window: Box<dyn HopWindow>,
     log: WindowLog,
-    /// The index of its record, once it has sent a cell.
+    /// The index of its record, once it has sent data.
     place: Option<usize>,
+    /// Cells that will be sent before the first data cell.
+    before_data: u64,
     /// The send times of the cells in flight.
     sent: VecDeque<Instant>,
 }
 
 impl RecordingWindow {
+    fn begin_record(&mut self) {
+        let mut log = self.log.lock();
+        log.push(WindowRecord::default());
+        self.place = Some(log.len() - 1);
+    }
+
     fn record(&mut self, now: Instant) {
         let size = self.window.size_cells();
         let mut log = self.log.lock();
-        let place = *self.place.get_or_insert_with(|| {
-            log.push(WindowRecord::default());
-            log.len() - 1
-        });
-        let own = &mut log[place].sizes;
-        if own.last().is_none_or(|(_, last)| *last != size) {
-            own.push((now, size));
+        let Some(record) = self.place.and_then(|place| log.get_mut(place)) else { return };
+        if record.sizes.last().is_none_or(|(_, last)| *last != size) {
+            record.sizes.push((now, size));
         }
     }
 }
@@ -108,10 +121,13 @@ impl HopWindow for RecordingWindow {
 
     fn handle_sent(&mut self, now: Instant, cells: u32) {
         self.window.handle_sent(now, cells);
-        if cells > 0 {
-            self.sent.extend((0..cells).map(|_| now));
-            self.record(now);
+        self.sent.extend((0..cells).map(|_| now));
+        let data = u64::from(cells).saturating_sub(self.before_data);
+        self.before_data = self.before_data.saturating_sub(cells.into());
+        if self.place.is_none() && data > 0 {
+            self.begin_record();
         }
+        self.record(now);
     }
 
     fn handle_feedback(&mut self, now: Instant, cells: u32) {
@@ -130,11 +146,29 @@ mod tests {
     use super::*;
     use onion::flow::hop::HopWindows;
 
-    #[test]
-    fn a_window_records_its_changes_once_it_has_sent_a_cell() {
+    fn recording(cells_before_data: u64) -> (WindowLog, RecordingFlows) {
         let log = WindowLog::default();
         let flows = HopWindows::CircuitStart.flows(Duration::ZERO);
-        let flows = RecordingFlows { flows, log: log.clone() };
+        (log.clone(), RecordingFlows { flows, log, cells_before_data })
+    }
+
+    #[test]
+    fn cells_before_the_data_are_not_recorded() {
+        let (log, flows) = recording(2);
+        let mut window = flows.hop().expect("it has some");
+        let at = Instant::from_millis;
+        window.handle_sent(at(100), 2);
+        window.handle_feedback(at(120), 2);
+        assert_eq!((log.count(), log.latest()), (0, None));
+        window.handle_sent(at(500), 1);
+        window.handle_sent(at(501), 3);
+        window.handle_feedback(at(530), 4);
+        assert_eq!(log.latest(), Some((at(500), vec![(at(0), 4), (at(30), 8)])));
+    }
+
+    #[test]
+    fn a_window_records_its_changes_once_it_has_sent_a_cell() {
+        let (log, flows) = recording(0);
         let _unused = flows.hop();
         assert_eq!((log.count(), log.latest()), (0, None));
         for _ in 0..2 {
@@ -148,6 +182,7 @@ mod tests {
             let round_trip = |from, to| log.round_trip(at(from)..at(to));
             assert_eq!(round_trip(121, 122), Some(Duration::from_millis(21)));
             assert_eq!(round_trip(0, 120), None);
+            assert_eq!(log.least_round_trip(), Some(Duration::from_millis(20)));
         }
         assert_eq!(log.count(), 2);
     }

@@ -46,6 +46,8 @@ const SERVER_PORT: u16 = 5001;
 pub(super) struct Path {
     /// Hops from the source to the bottleneck.
     pub(super) distance: usize,
+    /// How many times slower the path is than the model's: latency is multiplied by it, rates are divided.
+    pub(super) stretch: u32,
     pub(super) narrow_mbit: f64,
     pub(super) wide_mbit: f64,
     /// The latency from each host to the centre of the star.
@@ -62,7 +64,7 @@ impl Path {
 
     /// The time before the bottleneck's rate doubles.
     pub(super) fn narrow_for(&self) -> Duration {
-        self.hop_round_trip() * 80
+        self.hop_round_trip() * 60
     }
 
     /// The time after that: five round trips over three hops, three more in which the window must stay there, and a
@@ -74,9 +76,9 @@ impl Path {
 
 /// The source's window during a download, and the conditions on its path.
 pub(super) struct ObservedWindow {
-    /// The source's window, with times since its first cell.
+    /// The source's window, with times since its first data cell.
     pub(super) sizes: Sizes,
-    /// When the bottleneck's rate doubled.
+    /// When the bottleneck's rate doubled, or else the end.
     pub(super) widened_at: Instant,
     /// The rate of the bottleneck, less the overhead of TCP, TLS and FEEDBACK.
     pub(super) narrow_cells_per_s: f64,
@@ -88,6 +90,8 @@ pub(super) struct ObservedWindow {
     pub(super) late: Duration,
     /// Packets lost to a slow machine, or to a full queue at the bottleneck.
     pub(super) lost: u64,
+    /// The shortest round trip from the source to the next host.
+    pub(super) least_round_trip: Duration,
     /// The median round trip of the settled window, from the source to the next host.
     pub(super) round_trip: Duration,
 }
@@ -129,7 +133,9 @@ impl RealPath {
             let identity = nodes.identity()?;
             hops.push(NextHop::to_own(&identity, at));
             let flows: Arc<dyn FlowFactory> = match place {
-                0 => Arc::new(RecordingFlows { flows, log: log.clone() }),
+                0 => {
+                    Arc::new(RecordingFlows { flows, log: log.clone(), cells_before_data: STREAMS })
+                }
                 _ => Arc::new(flows),
             };
             let policy = ExitPolicy::accept_all();
@@ -154,8 +160,13 @@ impl RealPath {
         Ok(Self { client, relays, _server: server, plan, server_at, log, clock, path, wan })
     }
 
-    /// Downloads over a new circuit; `None` if the user has interrupted.
-    pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<ObservedWindow>> {
+    /// Downloads over a new circuit, at whose end the bottleneck's rate doubles if `doubles`. `None` if the user has
+    /// interrupted.
+    pub(super) fn download(
+        &self,
+        doubles: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Option<ObservedWindow>> {
         let narrow = Rate::from_mbit_per_s(self.path.narrow_mbit);
         self.set_narrow(narrow)?;
         let before = self.log.count();
@@ -179,10 +190,12 @@ impl RealPath {
             return Ok(None);
         }
         let (whole_at, whole) = (self.clock.now(), self.carried()?);
-        self.set_narrow(narrow.scaled(2.0))?;
         let widened = self.clock.now();
-        if self.sleep(interrupt, begun + self.path.narrow_for() + self.path.widened_for()) {
-            return Ok(None);
+        if doubles {
+            self.set_narrow(narrow.scaled(2.0))?;
+            if self.sleep(interrupt, widened + self.path.widened_for()) {
+                return Ok(None);
+            }
         }
         let sizes = self.log.latest().map(|(_, sizes)| sizes).unwrap_or_default();
         self.end(circuit, interrupt)?;
@@ -202,6 +215,7 @@ impl RealPath {
             used: float(bytes) / (float(narrow.as_byte_per_s()) * time.as_secs_f64()),
             late: Duration::from_micros(unintended.worst_lateness_us),
             lost: unintended.losses() + self.dropped()?,
+            least_round_trip: self.log.least_round_trip().unwrap_or_default(),
             round_trip: self
                 .log
                 .round_trip(begun + self.path.narrow_for() / 2..widened)
