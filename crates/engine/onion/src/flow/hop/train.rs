@@ -107,6 +107,9 @@ impl Train {
     /// It takes a round trip until the capacity is forwarded. If the next hop forwards cells [evenly](Pace),
     /// and more slowly than they were sent, the capacity is known earlier; if the next train would exceed it,
     /// there is none.
+    ///
+    /// The capacity is that of the path alone, without the interval of the next hop's scheduler: congestion avoidance
+    /// finds out whether cells wait for it.
     pub(super) fn handle_passed(
         &mut self,
         sent_at: Instant,
@@ -125,7 +128,7 @@ impl Train {
         let waited_s = (now - sent_at).saturating_sub(path.base).as_secs_f64();
         let queued = queued_cells(passed.into(), spacing_s * f64::from(passed), path.base);
         if queued > QUEUED_MAX && waited_s > spacing_s * QUEUED_MAX {
-            return Sign::Full(passed);
+            return Sign::Full(passed.saturating_sub(fit_cells(path.grain, spacing_s)));
         }
         let half = path.base.mul_f64(STRETCH).max(path.grain * STRETCH_RUNS);
         if let Some(spacing_s) = self.pace.handle_passed(cell, half)
@@ -133,6 +136,7 @@ impl Train {
         {
             let fit = fit_cells(path.base, spacing_s);
             if f64::from(self.next_len) > f64::from(fit) + QUEUED_MAX {
+                let fit = fit_cells(path.base.saturating_sub(path.grain), spacing_s);
                 return Sign::Full((fit + QUEUED).min(self.next_len));
             }
         }
@@ -173,8 +177,8 @@ pub(super) fn queued_cells(window: f64, rtt_s: f64, base: Duration) -> f64 {
     window * rtt_s / base.as_secs_f64().max(1e-9) - window
 }
 
-/// The number of cells with this spacing that are forwarded in the minimum round-trip time.
+/// The number of cells with this spacing that are forwarded in a time.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
-fn fit_cells(base: Duration, spacing_s: f64) -> u32 {
-    (base.as_secs_f64() / spacing_s.max(1e-9)) as u32
+fn fit_cells(time: Duration, spacing_s: f64) -> u32 {
+    (time.as_secs_f64() / spacing_s.max(1e-9)) as u32
 }

@@ -125,6 +125,25 @@ fn a_ramp_up_ends_at_the_capacity_and_overshoots_only_briefly() {
     }
 }
 
+/// Not at what fits into a round trip and an interval of the next hop's scheduler, with which `fits` would be 25 % more.
+#[test]
+fn a_ramp_up_with_scheduler_runs_ends_at_the_capacity_of_the_path() {
+    let grain = Duration::from_millis(10);
+    for fits in [40, 80, 160] {
+        let mut hop = Hop::new(BackTap::with_circuit_start().with_grain(grain), fits);
+        let mut ended = None;
+        for _ in 0..200 {
+            hop.run(Duration::from_millis(5), |_, _| {});
+            if matches!(hop.window.phase, Phase::Avoidance(_)) {
+                ended = Some(hop.window.size_cells());
+                break;
+            }
+        }
+        let size = ended.expect("the ramp-up ends");
+        assert!((fits * 9 / 10..=fits * 11 / 10 + 3).contains(&size), "{size} of {fits}");
+    }
+}
+
 #[test]
 fn without_a_ramp_up_each_additional_cell_takes_a_round_trip() {
     let mut hop = Hop::new(BackTap::new(), 60);
