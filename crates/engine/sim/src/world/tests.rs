@@ -1,6 +1,7 @@
 mod direct;
 mod small;
 mod tcp;
+mod scan;
 mod team;
 mod whole;
 

@@ -58,12 +58,12 @@ impl Client {
         if let Some(circuit) = self.circuits.get_mut(&circuit) {
             circuit.is_built = true;
         }
-        self.probe(now, circuit);
+        self.ask_hops(now, circuit);
     }
 
     pub(super) fn handle_lost(&mut self, now: u64, circuit: CircuitNumber) {
         self.circuits.remove(&circuit);
-        self.lose_probe(now, circuit);
+        self.lose_probe(now, circuit, Ending::Lost);
         self.ready.retain(|ready| *ready != circuit);
         self.lose_streams(now, circuit);
         self.keep_ready(now);
