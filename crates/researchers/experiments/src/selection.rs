@@ -183,7 +183,8 @@ impl Undivided for Selection<'_> {
 
 fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row>> {
     let Session { output, interrupt, .. } = session;
-    let Selection { options, circuits, learning, lengths, bytes, users: user_count, is_flat } = *selection;
+    let Selection { options, circuits, learning, lengths, bytes, users: user_count, is_flat } =
+        *selection;
     let network = SelectionNetwork::start(is_flat, options.seed, output)?;
     if interrupt.is_requested() {
         return Ok(None);

@@ -8,8 +8,8 @@ use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
 use onion::router::schedule::Scheduler;
 use sim::world::{
-    Candidate, ClientConfig, Direct, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan, SplitMix64,
-    Users as WorldUsers, coordinator_key,
+    Candidate, ClientConfig, Direct, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan,
+    SplitMix64, Users as WorldUsers, coordinator_key,
 };
 use std::sync::Arc;
 

@@ -29,7 +29,7 @@ impl Survey {
         stop: &AtomicBool,
         progress: Progress<'_>,
     ) -> Result<Outcome, Error> {
-        let left = self.scanners.iter().map(|(_, scan)| scan.probes.len() as u64).sum();
+        let left: u64 = self.scanners.iter().map(|(_, scan)| scan.probes.len() as u64).sum();
         let mut end = UntilAll { left };
         let director = (left > 0).then_some(&mut end as &mut dyn Director);
         let guests = Guests { scanners: self.scanners, direct: self.direct, team: Vec::new() };
@@ -38,8 +38,8 @@ impl Survey {
 }
 
 /// A run ends when all probes have ended.
-pub(crate) struct UntilAll {
-    pub(crate) left: u64,
+struct UntilAll {
+    left: u64,
 }
 
 impl Director for UntilAll {

@@ -1,7 +1,7 @@
 mod direct;
+mod scan;
 mod small;
 mod tcp;
-mod scan;
 mod team;
 mod whole;
 

@@ -189,7 +189,11 @@ fn consensus(relays: &[Relay]) -> String {
         );
     }
     let total = |is_exit: bool| -> f64 {
-        relays.iter().filter(|relay| relay.is_exit == is_exit).map(|relay| relay.weight as f64).sum()
+        relays
+            .iter()
+            .filter(|relay| relay.is_exit == is_exit)
+            .map(|relay| relay.weight as f64)
+            .sum()
     };
     let PositionWeights { guard, middle, exit } =
         PositionWeights::of(total(false), 0.0, 0.0, total(true));

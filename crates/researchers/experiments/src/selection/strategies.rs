@@ -44,7 +44,7 @@ const GEOGRAPHY: [(&str, &[&str]); 4] = [
 ];
 
 impl NamedStrategy {
-    fn new(name: &'static str, strategy: impl Strategy + 'static) -> Self {
+    pub(super) fn new(name: &'static str, strategy: impl Strategy + 'static) -> Self {
         Self { name, strategy: Box::new(strategy) }
     }
 
@@ -72,10 +72,10 @@ impl NamedStrategy {
     /// Uniform choices within countries and continents, for paths of three hops.
     pub(super) fn geographic(table: &Arc<Countries>) -> Result<Vec<Self>> {
         let strategy = |(name, rules): (&'static str, &[&str])| {
-            let rules = rules.iter().map(|rule| rule.parse()).collect::<Result<_, _>>();
-            let strategy = rules.and_then(|rules: Vec<GeoRule>| {
-                Geography::new(Box::new(Uniform), rules, Arc::clone(table), 3)
-            });
+            let rules: Result<Vec<GeoRule>, String> =
+                rules.iter().map(|rule| rule.parse()).collect();
+            let strategy = rules
+                .and_then(|rules| Geography::new(Box::new(Uniform), rules, Arc::clone(table), 3));
             Ok(Self::new(name, strategy.map_err(Error::Usage)?))
         };
         GEOGRAPHY.into_iter().map(strategy).collect()

@@ -56,7 +56,8 @@ fn ratio(name: String, part: &[f64], whole: &[f64], average: Average, paper: f64
 fn row(name: String, circuits: &[Probed]) -> Case {
     let failed = circuits.iter().filter(|probed| probed.setup().is_none()).count();
     let failed_percent = failed as f64 / circuits.len().max(1) as f64 * 100.0;
-    let (setup, rtt) = (Statistics::of(&all(circuits, setup_s)), Statistics::of(&all(circuits, rtt_s)));
+    let (setup, rtt) =
+        (Statistics::of(&all(circuits, setup_s)), Statistics::of(&all(circuits, rtt_s)));
     let case = Case::named(name)
         .column("circuits", circuits.len())
         .column("failed_percent", columns::rounded(failed_percent, DIGITS));
@@ -74,15 +75,16 @@ fn row(name: String, circuits: &[Probed]) -> Case {
             rates.columns(case, "throughput", "kb_s")
         }
     };
-    let verdict = if failed == circuits.len() { CaseVerdict::Failed } else { CaseVerdict::Reported };
+    let verdict =
+        if failed == circuits.len() { CaseVerdict::Failed } else { CaseVerdict::Reported };
     case.ended(verdict, detail)
 }
 
 /// The time of each step of building a circuit, in seconds: CREATE, then EXTENDs.
 fn step_s(probed: &Probed, step: usize) -> Option<f64> {
-    let before = step.checked_sub(1).map_or(Some(0.0), |before| {
-        Some(probed.hop_times.get(before)?.as_secs_f64())
-    });
+    let before = step
+        .checked_sub(1)
+        .map_or(Some(0.0), |before| Some(probed.hop_times.get(before)?.as_secs_f64()));
     Some(probed.hop_times.get(step)?.as_secs_f64() - before?)
 }
 
@@ -100,8 +102,20 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
         let detail = format!("median {:.2} s, mean {:.2} s", statistics.median, statistics.mean);
         cases.push(case.ended(CaseVerdict::Reported, detail));
     }
-    cases.push(ratio("table I: extend 1 over create".into(), extend_1, create, Average::Median, 1.23 / 0.58));
-    cases.push(ratio("table I: extend 2 over create".into(), extend_2, create, Average::Median, 2.23 / 0.58));
+    cases.push(ratio(
+        "table I: extend 1 over create".into(),
+        extend_1,
+        create,
+        Average::Median,
+        1.23 / 0.58,
+    ));
+    cases.push(ratio(
+        "table I: extend 2 over create".into(),
+        extend_2,
+        create,
+        Average::Median,
+        2.23 / 0.58,
+    ));
     cases.extend(groups.iter().map(|(name, circuits)| row(format!("table II: {name}"), circuits)));
     let lengths = [
         ("3 hops over 2", three, two, 4.99 / 2.13, 1.6 / 1.1),
@@ -109,9 +123,21 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
     ];
     for (name, long, short, setup, rtt) in lengths {
         let (part, whole) = (all(long, setup_s), all(short, setup_s));
-        cases.push(ratio(format!("table II: set-up, {name}"), &part, &whole, Average::Median, setup));
+        cases.push(ratio(
+            format!("table II: set-up, {name}"),
+            &part,
+            &whole,
+            Average::Median,
+            setup,
+        ));
         let (part, whole) = (all(long, rtt_s), all(short, rtt_s));
-        cases.push(ratio(format!("figure 4: round trip, {name}"), &part, &whole, Average::Mean, rtt));
+        cases.push(ratio(
+            format!("figure 4: round trip, {name}"),
+            &part,
+            &whole,
+            Average::Mean,
+            rtt,
+        ));
     }
     cases
 }
@@ -122,7 +148,10 @@ fn found<'g>(groups: &'g [(&'static str, Vec<Probed>)], name: &str) -> &'g [Prob
 }
 
 /// Uniform circuits, those weighted by the rule of 2007, and those that the model learned from: the paper's 1,530.
-fn correlated<'g>(groups: &'g [(&'static str, Vec<Probed>)], learning: &'g [Probed]) -> [Group<'g>; 3] {
+fn correlated<'g>(
+    groups: &'g [(&'static str, Vec<Probed>)],
+    learning: &'g [Probed],
+) -> [Group<'g>; 3] {
     [
         ("uniform", found(groups, "uniform")),
         ("weighted", found(groups, "weighted-2007")),
@@ -147,8 +176,15 @@ pub(super) fn strategies(
     cases.push(ratio("round trip: latency over uniform".into(), &part, &whole, Average::Mean, 0.5));
     let throughput = found(groups, "throughput");
     let (part, whole) = (all(throughput, rate), all(uniform, rate));
-    cases.push(ratio("throughput: throughput over uniform".into(), &part, &whole, Average::Mean, 2.0));
-    let all: Vec<&Probed> = correlated(groups, learning).into_iter().flat_map(|group| group.1).collect();
+    cases.push(ratio(
+        "throughput: throughput over uniform".into(),
+        &part,
+        &whole,
+        Average::Mean,
+        2.0,
+    ));
+    let all: Vec<&Probed> =
+        correlated(groups, learning).into_iter().flat_map(|group| group.1).collect();
     cases.extend(correlations(&all));
     cases
 }
@@ -232,4 +268,62 @@ pub(super) fn figures_5_and_6(
         scatter("figure-5", "Round trip and set-up", setup, rtt),
         scatter("figure-6", "Throughput and round trip", rtt, ("kB/s", rate as Value)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netdoc::Fingerprint;
+    use onion::Duration;
+
+    /// Circuits of these hops whose steps take so many ms more each time, with that round trip.
+    fn circuits(hops: usize, step_ms: u64, rtt_ms: u64) -> Vec<Probed> {
+        let circuit = |number: u64| Probed {
+            path: vec![Fingerprint::from_bytes([1; 20]); hops],
+            hop_times: (1..=hops as u64)
+                .map(|hop| Duration::from_millis(step_ms * hop * (hop + 1) / 2 + number))
+                .collect(),
+            rtts: vec![vec![Duration::from_millis(rtt_ms + number)]; hops],
+            ..Probed::default()
+        };
+        (0..50).map(circuit).collect()
+    }
+
+    fn verdict(cases: &[Case], name: &str) -> CaseVerdict {
+        let case = cases.iter().find(|case| case.name == name);
+        case.unwrap_or_else(|| panic!("no {name}")).verdict
+    }
+
+    #[test]
+    fn longer_circuits_must_be_slower_and_each_step_longer() {
+        let groups = |rtts: [u64; 3]| {
+            let of = |(name, hops): (&'static str, usize), rtt| (name, circuits(hops, 500, rtt));
+            let names = [("2 hops", 2), ("3 hops", 3), ("4 hops", 4)];
+            names.into_iter().zip(rtts).map(|(name, rtt)| of(name, rtt)).collect::<Vec<_>>()
+        };
+        let cases = lengths(&groups([1000, 1500, 1900]));
+        assert!(cases.iter().all(|case| case.verdict != CaseVerdict::Missed), "{cases:?}");
+        // 500 ms, then 1,000 and 1,500.
+        let step = cases.iter().find(|case| case.name == "table I: extend 2 over create");
+        let factor = step.and_then(|case| case.value("factor")?.as_f64()).expect("a factor");
+        assert!((factor - 1500.0 / 524.5).abs() < 1e-3, "{factor}");
+        let cases = lengths(&groups([1000, 1500, 1200]));
+        let missed = "figure 4: round trip, 4 hops over 3";
+        assert_eq!(verdict(&cases, missed), CaseVerdict::Missed);
+    }
+
+    #[test]
+    fn headers_that_failed_are_counted_and_do_not_enter_the_times() {
+        let tor: Vec<Option<f64>> =
+            (0..40).map(|place| (place > 0).then_some(3.0 + f64::from(place) / 100.0)).collect();
+        let direct = vec![Some(0.2), Some(0.3), Some(0.25)];
+        let cases = pages(&tor, &direct);
+        assert_eq!(cases[0].value("failed"), Some(&1.into()));
+        assert_eq!(cases[0].value("header_median_s"), Some(&3.2.into()));
+        assert_eq!(cases[2].verdict, CaseVerdict::Held);
+        assert_eq!(
+            verdict(&pages(&direct, &tor), "table V: Tor over no anonymity"),
+            CaseVerdict::Missed
+        );
+    }
 }

@@ -149,14 +149,14 @@ impl VirtualTime {
 
     fn strategies(&self, runs: &Runs<'_>) -> Result<Option<Row>> {
         let mut rng = self.rng();
-        let uniform = alternate(self.learning, &[()], |()| path(runs.scene, &Uniform, 3, &mut rng))?;
+        let uniform =
+            alternate(self.learning, &[()], |()| path(runs.scene, &Uniform, 3, &mut rng))?;
         let how = Measuring { rounds: 3, only_last: false, bytes: self.bytes };
         let Some(learning) = runs.measure("learning", &uniform, how)? else { return Ok(None) };
         let model = Arc::new(model(&learning, 0));
         let strategies = NamedStrategy::without_geography(&runs.scene.claims(), &model);
-        let draw = |named: &NamedStrategy, rng: &mut StdRng| {
-            path(runs.scene, &*named.strategy, 3, rng)
-        };
+        let draw =
+            |named: &NamedStrategy, rng: &mut StdRng| path(runs.scene, &*named.strategy, 3, rng);
         let paths = alternate(self.circuits, &strategies, |named| draw(named, &mut rng))?;
         let how = Measuring { rounds: 5, only_last: true, bytes: self.bytes };
         let Some(all) = runs.measure("strategies", &paths, how)? else { return Ok(None) };
@@ -170,9 +170,8 @@ impl VirtualTime {
         let mut rules = vec![NamedStrategy::new("uniform", Uniform)];
         rules.extend(NamedStrategy::geographic(&runs.scene.countries)?);
         let mut rng = self.rng();
-        let draw = |named: &NamedStrategy, rng: &mut StdRng| {
-            path(runs.scene, &*named.strategy, 3, rng)
-        };
+        let draw =
+            |named: &NamedStrategy, rng: &mut StdRng| path(runs.scene, &*named.strategy, 3, rng);
         let paths = alternate(self.circuits / 2, &rules, |named| draw(named, &mut rng))?;
         let how = Measuring { rounds: 5, only_last: true, bytes: 0 };
         let Some(all) = runs.measure("geography", &paths, how)? else { return Ok(None) };

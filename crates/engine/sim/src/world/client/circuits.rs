@@ -2,6 +2,7 @@
 
 use super::{Client, Timer};
 use crate::world::net::next_hop;
+use crate::world::records::Ending;
 use onion::Instant;
 use onion::client::{CircuitNumber, CircuitPlan};
 
