@@ -45,6 +45,13 @@ impl Measuring {
     }
 }
 
+/// Measured circuits, in the order of their paths.
+pub(super) struct Measured {
+    pub(super) circuits: Vec<Probed>,
+    /// What relays sent while users were active, of what they can send.
+    pub(super) load_percent: f64,
+}
+
 /// Runs of the scene with a seed.
 pub(super) struct Runs<'s> {
     pub(super) scene: &'s Scene,
@@ -75,13 +82,16 @@ impl Runs<'_> {
         what: &str,
         paths: &[Vec<Fingerprint>],
         how: Measuring,
-    ) -> Result<Option<Vec<Probed>>> {
+    ) -> Result<Option<Measured>> {
         let probes = paths.iter().map(|path| how.probe(self.scene, path)).collect();
         let scan = Arc::new(Scan { probes, at_once: AT_ONCE });
         let site = Site::new("prober", HOME, Rate::from_mbit_per_s(100.0));
         let survey = Survey { scanners: vec![(site, scan)], direct: Vec::new() };
         let outcome = self.run(what, &self.scene.network, 100_000, survey)?;
-        Ok(outcome.map(|outcome| probed(paths, how, &outcome)))
+        Ok(outcome.map(|outcome| Measured {
+            circuits: probed(paths, how, &outcome),
+            load_percent: load_percent(&self.scene.network, &outcome),
+        }))
     }
 
     /// The time of each header in seconds: by Tor, and without. `None` if the user has interrupted.
@@ -129,6 +139,19 @@ impl Runs<'_> {
         let direct = first + READERS;
         Ok(Some([of(first..direct), of(direct..direct + READERS)]))
     }
+}
+
+/// What relays sent after the ramp, in percent of their capacity.
+fn load_percent(network: &Network, outcome: &Outcome) -> f64 {
+    let ramp_s = usize::try_from(RAMP.as_secs()).unwrap_or_default();
+    let relays = network.relays.iter().zip(&outcome.figures);
+    let (mut sent, mut capacity) = (0.0, 0.0);
+    for (relay, figures) in relays {
+        let seconds = figures.sent_bytes.get(ramp_s..).unwrap_or_default();
+        sent += seconds.iter().sum::<u64>() as f64;
+        capacity += relay.capacity().as_byte_per_s() as f64;
+    }
+    sent / capacity / (outcome.simulated_s - RAMP.as_secs_f64()) * 100.0
 }
 
 /// The results of all paths, in their order.

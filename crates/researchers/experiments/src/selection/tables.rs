@@ -235,6 +235,13 @@ pub(super) fn pages(tor: &[Option<f64>], direct: &[Option<f64>]) -> Vec<Case> {
     ]
 }
 
+/// How busy relays were in a part.
+pub(super) fn load(part: &str, percent: f64) -> Case {
+    Case::named(format!("load of relays: {part}"))
+        .column("load_percent", columns::rounded(percent, DIGITS))
+        .ended(CaseVerdict::Reported, format!("{percent:.0} % of their capacity"))
+}
+
 fn rtts(groups: &[(&'static str, Vec<Probed>)]) -> Vec<(&'static str, Vec<f64>)> {
     groups.iter().map(|(name, circuits)| (*name, all(circuits, rtt_s))).collect()
 }

@@ -141,10 +141,12 @@ impl VirtualTime {
         let mut rng = self.rng();
         let paths = alternate(self.lengths, &lengths, |(_, hops)| draw(*hops, &mut rng))?;
         let how = Measuring { rounds: 5, only_last: true, bytes: 0 };
-        let Some(all) = runs.measure("lengths", &paths, how)? else { return Ok(None) };
-        let groups = grouped(lengths.map(|(name, _)| name), all);
+        let Some(measured) = runs.measure("lengths", &paths, how)? else { return Ok(None) };
+        let groups = grouped(lengths.map(|(name, _)| name), measured.circuits);
         let figures = vec![tables::figure_4(&groups)];
-        Ok(Some(Row { cases: tables::lengths(&groups), figures, ..Row::default() }))
+        let mut cases = tables::lengths(&groups);
+        cases.push(tables::load("lengths", measured.load_percent));
+        Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 
     fn strategies(&self, runs: &Runs<'_>) -> Result<Option<Row>> {
@@ -153,16 +155,18 @@ impl VirtualTime {
             alternate(self.learning, &[()], |()| path(runs.scene, &Uniform, 3, &mut rng))?;
         let how = Measuring { rounds: 3, only_last: false, bytes: self.bytes };
         let Some(learning) = runs.measure("learning", &uniform, how)? else { return Ok(None) };
+        let learning = learning.circuits;
         let model = Arc::new(model(&learning, 0));
         let strategies = NamedStrategy::without_geography(&runs.scene.claims(), &model);
         let draw =
             |named: &NamedStrategy, rng: &mut StdRng| path(runs.scene, &*named.strategy, 3, rng);
         let paths = alternate(self.circuits, &strategies, |named| draw(named, &mut rng))?;
         let how = Measuring { rounds: 5, only_last: true, bytes: self.bytes };
-        let Some(all) = runs.measure("strategies", &paths, how)? else { return Ok(None) };
-        let groups = grouped(strategies.iter().map(|named| named.name), all);
+        let Some(measured) = runs.measure("strategies", &paths, how)? else { return Ok(None) };
+        let groups = grouped(strategies.iter().map(|named| named.name), measured.circuits);
         let figures = tables::figures_5_and_6(&groups, &learning);
-        let cases = tables::strategies(&groups, &learning, self.users > 0);
+        let mut cases = tables::strategies(&groups, &learning, self.users > 0);
+        cases.push(tables::load("strategies", measured.load_percent));
         Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 
@@ -174,10 +178,12 @@ impl VirtualTime {
             |named: &NamedStrategy, rng: &mut StdRng| path(runs.scene, &*named.strategy, 3, rng);
         let paths = alternate(self.circuits / 2, &rules, |named| draw(named, &mut rng))?;
         let how = Measuring { rounds: 5, only_last: true, bytes: 0 };
-        let Some(all) = runs.measure("geography", &paths, how)? else { return Ok(None) };
-        let groups = grouped(rules.iter().map(|named| named.name), all);
+        let Some(measured) = runs.measure("geography", &paths, how)? else { return Ok(None) };
+        let groups = grouped(rules.iter().map(|named| named.name), measured.circuits);
         let figures = vec![tables::figure_7(&groups)];
-        Ok(Some(Row { cases: tables::geography(&groups), figures, ..Row::default() }))
+        let mut cases = tables::geography(&groups);
+        cases.push(tables::load("geography", measured.load_percent));
+        Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 }
 
