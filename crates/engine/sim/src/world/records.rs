@@ -43,6 +43,8 @@ pub struct ProbedCircuit {
     pub client: HostId,
     /// The index of the probe in its list.
     pub probe: u32,
+    /// The time to open the link to the first hop.
+    pub link_time: Duration,
     /// The time from the circuit's first cell to each hop's answer.
     pub hop_times: Vec<Duration>,
     /// Round trips, in the order of [`Probe::round_trips`](super::Probe::round_trips); fewer if the circuit was lost or the time is over.

@@ -76,7 +76,8 @@ impl Fetch {
 pub struct Probe {
     /// The hops; the last is an exit.
     pub path: Vec<HostId>,
-    /// The hops whose round trips are measured, one after the other, counted from 0. Each is asked for a stream that no relay opens.
+    /// The hops whose round trips are measured, one after the other, counted from 0. Each is asked for a stream that no relay opens. If there
+    /// are any, the scanner first closes its idle links, so that the set-up time has that of a link.
     pub round_trips: Vec<u8>,
     /// The size of the download in bytes; 0 for none.
     pub bytes: u32,

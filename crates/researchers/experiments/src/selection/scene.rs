@@ -36,11 +36,11 @@ const RELAYS: [(&str, usize); 16] = [
     ("BR", 1),
     ("RU", 1),
 ];
-/// Rates of relays in kB/s, for four relays each. Home connections begin at tor's minimum of then; a tenth of the relays has more than half of
-/// the capacity (McCoy et al., PETS 2008: 2 % carried half of the traffic).
+/// Rates of relays in kB/s, for four relays each, from uplinks of home connections to those of universities. A tenth of the relays has more
+/// than half of the capacity.
 const RATES_KB_S: [u64; 24] = [
-    20, 20, 20, 21, 22, 23, 25, 27, 30, 33, 38, 43, 50, 60, 72, 90, 115, 150, 200, 280, 400, 600,
-    1000, 1800,
+    32, 32, 34, 36, 38, 40, 44, 48, 52, 58, 64, 72, 80, 90, 105, 125, 150, 190, 250, 330, 450, 650,
+    1000, 1700,
 ];
 /// Countries of users, in turn.
 const USERS: [&str; 10] = ["DE", "US", "FR", "US", "DE", "GB", "IT", "US", "JP", "PL"];

@@ -23,6 +23,8 @@ const NOWHERE: SocketAddr = SocketAddr::new(core::net::IpAddr::V4(Ipv4Addr::LOCA
 pub(super) struct Scanning {
     /// Its index in the scanner's list.
     number: u32,
+    began: Instant,
+    link_time: Duration,
     /// Empty until the circuit is open.
     hop_times: Vec<Duration>,
     /// The stream that waits for its end.
@@ -42,11 +44,16 @@ impl Client {
         let number = self.probes;
         let Some(probe) = self.planned(number) else { return };
         let mut plan = CircuitPlan::new(probe.path.iter().map(|hop| next_hop(hop.0)).collect());
+        let has_round_trips = !probe.round_trips.is_empty();
         self.probes += 1;
         plan.has_congestion_control = self.config.congestion.is_some();
-        let circuit = self.core.open(Instant::from_nanos(now), &plan);
+        if has_round_trips {
+            self.core.close_idle();
+        }
+        let began = Instant::from_nanos(now);
+        let circuit = self.core.open(began, &plan);
         self.circuits.insert(circuit, Use::default());
-        self.scanning.insert(circuit, Scanning { number, ..Scanning::default() });
+        self.scanning.insert(circuit, Scanning { number, began, ..Scanning::default() });
         self.set(later(now, self.config.build_timeout), Timer::Build(circuit));
     }
 
@@ -54,6 +61,8 @@ impl Client {
     pub(super) fn ask_hops(&mut self, now: u64, circuit: CircuitNumber) {
         let hop_times = self.core.hop_times(circuit).to_vec();
         let Some(scanning) = self.scanning.get_mut(&circuit) else { return };
+        let took = hop_times.last().copied().unwrap_or_default();
+        scanning.link_time = (Instant::from_nanos(now) - scanning.began).saturating_sub(took);
         scanning.hop_times = hop_times;
         let number = scanning.number;
         let Some(timeout) = self.planned(number).map(|probe| probe.timeout) else { return };
@@ -114,10 +123,12 @@ impl Client {
 
     /// Removes a probe whose download has not begun, and records its circuit if that was open.
     fn report_circuit(&mut self, circuit: CircuitNumber) -> Option<u32> {
-        let Scanning { number, hop_times, round_trips, .. } = self.scanning.remove(&circuit)?;
+        let scanning = self.scanning.remove(&circuit)?;
+        let Scanning { number, link_time, hop_times, round_trips, .. } = scanning;
         if !hop_times.is_empty() {
             let client = HostId(self.id);
-            self.probed.push(ProbedCircuit { client, probe: number, hop_times, round_trips });
+            let probe = number;
+            self.probed.push(ProbedCircuit { client, probe, link_time, hop_times, round_trips });
         }
         Some(number)
     }

@@ -166,6 +166,7 @@ pub(super) fn models() -> Models {
     Models { flow, stream, packet: super::a_model() }
 }
 
+#[derive(Debug)]
 pub(super) struct Played {
     pub(super) records: Vec<Record>,
     pub(super) probed: Vec<ProbedCircuit>,
