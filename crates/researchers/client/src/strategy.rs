@@ -10,6 +10,7 @@ mod ranking;
 mod throughput;
 mod uniform;
 mod weighted;
+mod weighted_2007;
 
 pub use crate::netdir::Position;
 pub use geography::{GeoRule, Geography};
@@ -19,6 +20,7 @@ pub use ranking::{Claim, Claims, Ranking};
 pub use throughput::Throughput;
 pub use uniform::Uniform;
 pub use weighted::Weighted;
+pub use weighted_2007::Weighted2007;
 
 use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;

@@ -8,9 +8,14 @@ mod links;
 mod network;
 mod pages;
 mod parallel;
+mod scene;
 mod simulated;
+mod statistics;
 mod strategies;
+mod survey;
+mod tables;
 mod users;
+mod virtual_time;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
@@ -41,11 +46,12 @@ use users::{UserDownloads, Users};
 /// clients that always download over uniformly chosen paths, so that slow relays are overloaded. Uniformly chosen circuits train a model
 /// of relays and links. Then each strategy builds the same number of circuits, in turn, and their set-up time, round trip and throughput are
 /// measured. Finally, headers of pages are fetched with C tor, with our client, and directly. Entropies and shares of compromised paths
-/// are computed. With --network, all clients of a simulated network choose relays by different weights instead; simulation.md (in the
+/// are computed. With --simulated, clients measure circuits at the paper's samples among 96 simulated relays in virtual time. With --network, all clients of a simulated network choose relays by different weights instead; simulation.md (in the
 /// documentation) describes such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment selection --quick --json --out results
+  flashflow-lab experiment selection --simulated --json
   flashflow-lab experiment selection --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 The claim holds if at least one comparison agrees with the paper beyond chance, and none contradicts it: weighted paths are set up faster
@@ -54,27 +60,31 @@ chosen by measured latency have shorter round trips than uniform ones, and paths
 link's round trip is within 10 % of the truth. The last three need root. Without users (--users 0), set-up and round trips of weighted
 paths are not judged.")]
 pub(super) struct Options {
-    /// Circuits of each strategy; 60 by default, 6 if --quick.
+    /// Circuits of each strategy; 60 by default, 6 if --quick; with --simulated 600, or 40 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     circuits: Option<u32>,
-    /// Circuits that train the model; 120 by default, 24 if --quick.
+    /// Circuits that train the model; 120 by default, 24 if --quick; with --simulated 330, or 40 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
     /// Circuits of two hops and of four hops, for tables I and II; by default the number of circuits of each strategy.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     lengths: Option<u32>,
-    /// Size of each download in bytes; 200,000 by default, 400,000 without users.
+    /// Size of each download in bytes; 200,000 by default, 400,000 without users; 100,000 with --simulated.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: Option<u64>,
-    /// Number of users, who always download over uniformly chosen paths. With 20, slow relays are overloaded as in the paper.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=500))]
-    users: u32,
+    /// Number of users, who always download over uniformly chosen paths; 20 by default: slow relays are overloaded as in the paper. With
+    /// --simulated 400, who download at intervals over paths chosen by the rule of 2007.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=2000))]
+    users: Option<u32>,
     /// Strategies to compare; all by default. Table III needs uniform and weighted.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = strategies::NAMES)]
     strategies: Vec<String>,
     /// Run everything on loopback, without distances.
     #[arg(long)]
     flat: bool,
+    /// Simulate everything in virtual time.
+    #[arg(long = "simulated", conflicts_with_all = ["flat", "strategies", "network"])]
+    is_simulated: bool,
     /// Seed of the paths.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -112,6 +122,7 @@ struct Selection<'o> {
     /// Circuits of two hops, and of four.
     lengths: u32,
     bytes: u64,
+    users: u32,
     is_flat: bool,
 }
 
@@ -119,13 +130,18 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     if let Some(path) = &options.simulated.network {
         return simulated::run(&options.simulated, path, session);
     }
+    if options.is_simulated {
+        return virtual_time::run(options, session);
+    }
     let circuits = session.or(options.circuits, 6, 60);
+    let users = options.users.unwrap_or(20);
     let selection = Selection {
         options,
         circuits,
         lengths: options.lengths.unwrap_or(circuits),
         learning: session.or(options.learning, 24, 120),
-        bytes: options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 }),
+        bytes: options.bytes.unwrap_or(if users == 0 { 400_000 } else { 200_000 }),
+        users,
         is_flat: options.flat || link::Namespace::new().is_err(),
     };
     grid::run_whole(&selection, session)
@@ -142,7 +158,7 @@ impl Undivided for Selection<'_> {
             parameter("circuits of two and of four hops", self.lengths),
             parameter("strategies", list(&self.options.strategies)),
             parameter("a download", format!("{} bytes", self.bytes)),
-            parameter("users", self.options.users),
+            parameter("users", self.users),
             parameter(
                 "distances",
                 if self.is_flat { "none: loopback" } else { "three continents" },
@@ -167,7 +183,8 @@ impl Undivided for Selection<'_> {
 
 fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row>> {
     let Session { output, interrupt, .. } = session;
-    let Selection { options, circuits, learning, lengths, bytes, is_flat } = *selection;
+    let Selection { options, circuits, learning, lengths, bytes, users: user_count, is_flat } =
+        *selection;
     let network = SelectionNetwork::start(is_flat, options.seed, output)?;
     if interrupt.is_requested() {
         return Ok(None);
@@ -184,7 +201,7 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
         ..ProbePlan::default()
     };
     let view = network.view();
-    let probers = if options.users == 0 { 1 } else { PROBERS };
+    let probers = if user_count == 0 { 1 } else { PROBERS };
     let probe = |subjects: Vec<Subject>, plan: &ProbePlan, (what, probers): (&str, usize)| {
         let total = subjects.len();
         let done = |count: usize| {
@@ -204,10 +221,10 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
         let before = reading();
         let subjects = links::covering(view, learning, &mut rng)?;
         let all: Vec<Probed> = probed(probe(subjects, &bare, ("links", PROBERS))?);
-        idle_links = Some((model(&all), reading().since(&before)));
+        idle_links = Some((model(&all, unix_time_s()), reading().since(&before)));
     }
     let page_clients = if is_flat { None } else { Some(PageClients::start(&network)?) };
-    let users = match options.users {
+    let users = match user_count {
         0 => None,
         count => {
             output.step(format!("{count} users begin"));
@@ -215,11 +232,11 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
         }
     };
     // Under load a round trip takes seconds, so half of the rounds must do.
-    let rounds = if options.users == 0 { plan.rounds } else { plan.rounds.div_ceil(2) };
+    let rounds = if user_count == 0 { plan.rounds } else { plan.rounds.div_ceil(2) };
     let training = ProbePlan { rounds, ..plan };
     let subjects = uniform(view, 3, learning, &mut rng)?;
     let learning: Vec<Probed> = probed(probe(subjects, &training, ("learning", probers))?);
-    let model = Arc::new(model(&learning));
+    let model = Arc::new(model(&learning, unix_time_s()));
     let mut subjects = uniform(view, 2, lengths, &mut rng)?;
     subjects.extend(uniform(view, 4, lengths, &mut rng)?);
     let last_hop = ProbePlan { only_last: true, ..bare };
@@ -264,7 +281,7 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
     let row = Row {
         cases: judge::cases(&measurements, &network, &mut rng)?,
         figures: judge::figures(&measurements),
-        notes: judge::notes(is_flat, options.users, load),
+        notes: judge::notes(is_flat, user_count, load),
         is_temporary: interrupt.is_requested(),
         ..Row::default()
     };
@@ -273,10 +290,10 @@ fn measure(selection: &Selection<'_>, session: Session<'_>) -> Result<Option<Row
 }
 
 /// The model trained by these circuits.
-fn model(probed: &[Probed]) -> Model {
+fn model(probed: &[Probed], made_unix_s: u64) -> Model {
     let mut observations = Observations::default();
     probed.iter().for_each(|probed| observations.add(&probed.observed()));
-    observations.model(unix_time_s())
+    observations.model(made_unix_s)
 }
 
 /// Draws uniformly chosen paths.

@@ -4,9 +4,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use testbin::{Scratch, lacking, number, text};
 
-const STRATEGIES: [&str; 9] = [
+const STRATEGIES: [&str; 10] = [
     "uniform",
     "weighted",
+    "weighted-2007",
     "ranking",
     "latency",
     "throughput",
@@ -68,8 +69,8 @@ fn strategies_are_probed_among_users_and_compared_with_the_paper() {
         assert!(bits > 1.0 && bits <= number(all[0], "path_bits") + 1e-9, "{strategy}");
         assert!((0.0..=1.0).contains(&number(strategy, "compromised_share")), "{strategy}");
     }
-    // Of nine relays there are 9 · 8 · 7 paths of three.
-    assert!((number(all[0], "path_bits") - 504_f64.log2()).abs() < 0.1, "{}", all[0]);
+    // Of eleven relays there are 11 · 10 · 9 paths of three.
+    assert!((number(all[0], "path_bits") - 990_f64.log2()).abs() < 0.1, "{}", all[0]);
     assert!(number(all[1], "path_bits") < number(all[0], "path_bits") - 1.0, "{}", all[1]);
     assert!(number(all[1], "compromised_share") > number(all[0], "compromised_share"));
     for (value, column, paper) in [

@@ -8,8 +8,8 @@ use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
 use onion::router::schedule::Scheduler;
 use sim::world::{
-    Candidate, ClientConfig, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan, SplitMix64,
-    Users as WorldUsers, coordinator_key,
+    Candidate, ClientConfig, Direct, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan,
+    SplitMix64, Users as WorldUsers, coordinator_key,
 };
 use std::sync::Arc;
 
@@ -31,6 +31,8 @@ pub(crate) struct Built {
 pub(crate) struct Guests {
     /// Scanners and their probes.
     pub(crate) scanners: Vec<(Site, Arc<Scan>)>,
+    /// Hosts that download without Tor.
+    pub(crate) direct: Vec<(Site, Vec<Direct>)>,
     /// A team: the coordinator, which all relays permit, then its measurers.
     pub(crate) team: Vec<Site>,
 }
@@ -38,7 +40,7 @@ pub(crate) struct Guests {
 impl Guests {
     /// The number of a host of the team, by its index there.
     pub(crate) fn member(&self, network: &Network, place: usize) -> HostId {
-        id(network.hosts() + self.scanners.len() + place)
+        id(network.hosts() + self.scanners.len() + self.direct.len() + place)
     }
 }
 
@@ -52,7 +54,8 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     let relays = network.relays.iter().map(|relay| &relay.site);
     let scanners = guests.scanners.iter().map(|(site, _)| site);
     let own = relays.chain(&network.servers).chain(clients);
-    let sites: Vec<&Site> = own.chain(scanners).chain(&guests.team).collect();
+    let direct = guests.direct.iter().map(|(site, _)| site);
+    let sites: Vec<&Site> = own.chain(scanners).chain(direct).chain(&guests.team).collect();
     let coordinator = (!guests.team.is_empty()).then(|| guests.member(network, 0));
     let paths = HostPaths::new(network, &sites)?;
     let mut net = Net::new(paths.places(), |from, to| {
@@ -130,6 +133,8 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
         };
         hosts.push(host(site, Role::Client(config)));
     }
+    let direct = guests.direct.iter();
+    hosts.extend(direct.map(|(site, plans)| host(site, Role::Direct(plans.clone()))));
     hosts.extend(guests.team.iter().map(|site| host(site, Role::Member)));
     Ok(Built {
         loads: loads(network, guests),
@@ -147,6 +152,6 @@ fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
     let relays = network.relays.iter().map(|relay| 0.6 * relay.weight as f64 / total.max(1) as f64);
     let servers = network.servers.iter().map(|_| 0.15 / network.servers.len() as f64);
     let clients = network.clients.iter().map(|_| 0.25 / network.clients.len() as f64);
-    let guests = guests.scanners.len() + guests.team.len();
+    let guests = guests.scanners.len() + guests.direct.len() + guests.team.len();
     relays.chain(servers).chain(clients).chain((0..guests).map(|_| 0.2)).collect()
 }

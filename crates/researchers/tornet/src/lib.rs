@@ -11,6 +11,7 @@
 //! | [`places`] | countries, and what lies between them |
 //! | [`map`] | latency and loss between hosts by a map in GML, as in Shadow |
 //! | [`run`] | one run, on several threads |
+//! | [`survey`] | measurements of circuits in a loaded network |
 //! | [`truth`] | the TCP model compared with real sockets |
 //! | [`results`] | results: files, statistics, a fingerprint |
 //! | [`errors`] | errors of estimates and weights |
@@ -34,6 +35,7 @@ pub mod run;
 pub mod sample;
 pub mod scenario;
 pub mod shadow;
+pub mod survey;
 mod tgen;
 mod torrc;
 pub mod truth;

@@ -3,7 +3,7 @@
 use crate::build::{Built, Guests, build};
 use crate::error::Error;
 use crate::network::Network;
-use sim::world::{HostFigures, HostId, Mail, Part, Record, TeamOrder, TeamReport};
+use sim::world::{HostFigures, HostId, Mail, Part, ProbedCircuit, Record, TeamOrder, TeamReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -30,6 +30,8 @@ pub struct Outcome {
     /// Transfers that have ended, by client and time; after those of each client, its transfers that were
     /// running at the end.
     pub records: Vec<Record>,
+    /// The circuits that scanners have measured, by scanner and time.
+    pub probed: Vec<ProbedCircuit>,
     /// The statistics of each host, in order.
     pub figures: Vec<HostFigures>,
     /// Simulated seconds: fewer than planned if the run was interrupted.
@@ -177,6 +179,7 @@ impl<'d> Shared<'_, 'd> {
 
 struct Ended {
     records: Vec<Record>,
+    probed: Vec<ProbedCircuit>,
     figures: Vec<HostFigures>,
     now_ns: u64,
     warm_at: Option<(Instant, u64)>,
@@ -187,17 +190,20 @@ fn gather(built: Built, ended: Vec<Ended>, began: Instant) -> Outcome {
     let wall = began.elapsed();
     let now_ns = ended.first().map_or(0, |part| part.now_ns);
     let warm_at = ended.first().and_then(|part| part.warm_at);
-    let (mut records, mut figures) = (Vec::new(), Vec::new());
+    let (mut records, mut probed, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for part in ended {
         records.extend(part.records);
+        probed.extend(part.probed);
         figures.extend(part.figures);
     }
     figures.sort_by_key(|figure| figure.host);
     // Stable: the transfers of a client stay in order.
     records.sort_by_key(|record| record.client);
+    probed.sort_by_key(|circuit| circuit.client);
     Outcome {
         names: built.names,
         records,
+        probed,
         figures,
         simulated_s: now_ns as f64 * 1e-9,
         wall,
@@ -271,5 +277,6 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
     }
     records.append(&mut part.take_records());
     records.extend(part.under_way());
-    Ended { records, figures: part.figures().collect(), now_ns: part.now_ns(), warm_at }
+    let probed = part.take_probed();
+    Ended { records, probed, figures: part.figures().collect(), now_ns: part.now_ns(), warm_at }
 }

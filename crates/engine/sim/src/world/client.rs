@@ -13,7 +13,7 @@ use super::markov::Walk;
 use super::message::Purpose;
 use super::net::host_at;
 use super::paths::Paths;
-use super::records::Record;
+use super::records::{Ending, ProbedCircuit, Record};
 use super::users::Users;
 use crate::split_mix::SplitMix64;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -28,6 +28,7 @@ use onion::client::{CircuitNumber, ClientEvent, Core, StreamNumber};
 use onion::node::{CloseCause, ConnId};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use scan::Scanning;
 use streams::{Stream, Traffic};
 
 /// A timer event.
@@ -51,6 +52,8 @@ enum Timer {
     Dirty(CircuitNumber),
     /// The end of a scanner's probe.
     EndProbe(CircuitNumber),
+    /// The timeout of a probe's round trips.
+    GiveUpProbe(CircuitNumber),
 }
 
 #[derive(Debug)]
@@ -78,9 +81,10 @@ pub(super) struct Client {
     fetched: u32,
     /// Probes of a scanner that have begun.
     probes: u32,
-    /// Probes whose circuits are not open yet.
-    scanning: BTreeMap<CircuitNumber, u32>,
+    /// Probes whose downloads have not begun.
+    scanning: BTreeMap<CircuitNumber, Scanning>,
     pub(super) records: Vec<Record>,
+    pub(super) probed: Vec<ProbedCircuit>,
     pub(super) received_bytes: u64,
 }
 
@@ -128,6 +132,7 @@ impl Client {
             probes: 0,
             scanning: BTreeMap::new(),
             records: Vec::new(),
+            probed: Vec::new(),
             received_bytes: 0,
         }
     }
@@ -160,6 +165,7 @@ impl Client {
             Timer::Build(circuit) => self.give_up_building(now, circuit),
             Timer::Dirty(circuit) => self.handle_dirty(circuit),
             Timer::EndProbe(circuit) => self.end_probe(now, circuit),
+            Timer::GiveUpProbe(circuit) => self.lose_probe(now, circuit, Ending::TimedOut),
         }
     }
 

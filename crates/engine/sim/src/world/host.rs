@@ -8,7 +8,7 @@ use super::member::Member;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
-use super::records::Record;
+use super::records::{ProbedCircuit, Record};
 use super::relay::Relay;
 use super::server::Server;
 use super::team::{TeamOrder, TeamReport};
@@ -221,6 +221,14 @@ impl Host {
         match &mut self.application {
             Application::Client(client) => core::mem::take(&mut client.records),
             Application::Direct(direct) => core::mem::take(&mut direct.records),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes the circuits that a scanner has measured since the last call.
+    pub fn take_probed(&mut self) -> Vec<ProbedCircuit> {
+        match &mut self.application {
+            Application::Client(client) => core::mem::take(&mut client.probed),
             _ => Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use super::host_scratch::HostScratch;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
-use super::records::Record;
+use super::records::{ProbedCircuit, Record};
 use super::team::{TeamOrder, TeamReport};
 use super::timing_wheel::{BATCH_MAILS, GROUP_HOSTS, TimingWheel};
 use alloc::boxed::Box;
@@ -164,6 +164,11 @@ impl Part {
             self.records.append(&mut host.take_records());
         }
         core::mem::take(&mut self.records)
+    }
+
+    /// The circuits that scanners have measured since the last call, by scanner and time.
+    pub fn take_probed(&mut self) -> Vec<ProbedCircuit> {
+        self.hosts.iter_mut().flat_map(Host::take_probed).collect()
     }
 
     /// The running transfers, by client: their result is unknown when the run ends.

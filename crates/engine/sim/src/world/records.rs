@@ -1,4 +1,5 @@
 use super::message::HostId;
+use alloc::vec::Vec;
 use onion::{Duration, Instant};
 
 /// How a transfer ended.
@@ -33,4 +34,19 @@ pub struct Record {
     pub last_byte: Option<Duration>,
     /// How it ended.
     pub ending: Ending,
+}
+
+/// The measurements of a scanner's open circuit. Its download is a [`Record`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbedCircuit {
+    /// The scanner.
+    pub client: HostId,
+    /// The index of the probe in its list.
+    pub probe: u32,
+    /// The time to open the link to the first hop.
+    pub link_time: Duration,
+    /// The time from the circuit's first cell to each hop's answer.
+    pub hop_times: Vec<Duration>,
+    /// Round trips, in the order of [`Probe::round_trips`](super::Probe::round_trips); fewer if the circuit was lost or the time is over.
+    pub round_trips: Vec<Duration>,
 }

@@ -1,4 +1,5 @@
 mod direct;
+mod scan;
 mod small;
 mod tcp;
 mod team;

@@ -71,18 +71,21 @@ impl Fetch {
     }
 }
 
-/// A download over a circuit of two hops, to measure its speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A circuit to measure: its set-up time, round trips to its hops, and the speed of a download.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The hops; the second is an exit.
-    pub path: [HostId; 2],
-    /// The size in bytes.
+    /// The hops; the last is an exit.
+    pub path: Vec<HostId>,
+    /// The hops whose round trips are measured, one after the other, counted from 0. Each is asked for a stream that no relay opens. If there
+    /// are any, the scanner first closes its idle links, so that the set-up time has that of a link.
+    pub round_trips: Vec<u8>,
+    /// The size of the download in bytes; 0 for none.
     pub bytes: u32,
-    /// The timeout, from its beginning on an open circuit.
+    /// The timeout of all round trips together, and that of the download.
     pub timeout: Duration,
 }
 
-/// A scanner: measures relays by downloads through them.
+/// A scanner: measures circuits.
 #[derive(Clone, Debug)]
 pub struct Scan {
     /// The probes, in order.

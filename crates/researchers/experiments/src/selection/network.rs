@@ -42,8 +42,9 @@ const fn place(country: &'static str, x_ms: f64, y_ms: f64, mbit: f64) -> Place 
     Place { country, at: Position { x_ms, y_ms }, mbit }
 }
 
-/// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
-const PLACES: [Place; 9] = [
+/// Six in Europe, three in the United States, two in Japan. Rates are mixed over continents. A path within Europe without two relays of one
+/// country needs three European countries.
+const PLACES: [Place; 11] = [
     place("DE", 0.0, 0.0, 0.7),
     place("DE", 10.0, 4.0, 8.0),
     place("DE", 3.0, 12.0, 2.0),
@@ -53,6 +54,8 @@ const PLACES: [Place; 9] = [
     place("US", -55.0, -14.0, 4.0),
     place("JP", 85.0, 10.0, 0.7),
     place("JP", 92.0, 22.0, 8.0),
+    place("NL", -6.0, -3.0, 2.0),
+    place("GB", -12.0, -5.0, 1.0),
 ];
 /// The client is in Germany, and so are authorities and server.
 const CLIENT_AT: Position = Position { x_ms: 2.0, y_ms: 2.0 };

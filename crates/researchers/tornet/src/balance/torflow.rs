@@ -1,12 +1,13 @@
 //! TorFlow and sbws: relays' observed bandwidth times the speed of downloads through them.
 
 use super::{Balancer, Conditions, Weighing};
-use crate::build::{Guests, id};
+use crate::build::id;
 use crate::error::Error;
 use crate::network::{Network, Relay, Site};
-use crate::run::{Director, News, Plan, run_with};
+use crate::run::Plan;
+use crate::survey::Survey;
 use onion::{Duration, Rate};
-use sim::world::{Ending, HostFigures, HostId, Probe, Record, Scan, SplitMix64, TeamOrder};
+use sim::world::{Ending, HostFigures, Probe, Record, Scan, SplitMix64};
 use std::sync::Arc;
 
 /// Seconds over which a relay averages its traffic; the maximum is its observed bandwidth (dir-spec §2.1.1).
@@ -98,15 +99,13 @@ impl Balancer for TorFlow {
         let probes = self.probes(network, &mut SplitMix64::of(how.seed, 5));
         let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
         let scan = Scan {
-            probes: probes.iter().map(|probe| probe.1).collect(),
+            probes: probes.iter().map(|probe| probe.1.clone()).collect(),
             at_once: self.at_once(network.relays.len()),
         };
-        let guests = Guests { scanners: vec![(site, Arc::new(scan))], team: Vec::new() };
+        let survey = Survey { scanners: vec![(site, Arc::new(scan))], direct: Vec::new() };
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
-        let mut end = UntilAll { left: probes.len() as u64 };
-        let director = Some(&mut end as &mut dyn Director);
-        let outcome = run_with(network, &plan, &guests, director, how.stop, how.progress)?;
+        let outcome = survey.run(network, &plan, how.stop, how.progress)?;
         if how.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
@@ -166,7 +165,8 @@ impl TorFlow {
                 let (bytes, timeout_s) =
                     if relay.weight >= middle { (5 << 20, 120) } else { (1 << 20, 60) };
                 let timeout = Duration::from_secs(timeout_s);
-                probes.push((place, Probe { path: path.map(id), bytes, timeout }));
+                let path = path.map(id).into();
+                probes.push((place, Probe { path, round_trips: Vec::new(), bytes, timeout }));
             }
         }
         probes
@@ -220,21 +220,6 @@ fn with_downloads(
         }
     }
     scanned
-}
-
-/// A run ends when all probes have ended.
-struct UntilAll {
-    left: u64,
-}
-
-impl Director for UntilAll {
-    fn direct(&mut self, _: u64, news: News, _: &mut Vec<(HostId, TeamOrder)>) {
-        self.left = self.left.saturating_sub(news.ended_probes);
-    }
-
-    fn is_over(&self) -> bool {
-        self.left == 0
-    }
 }
 
 #[cfg(test)]

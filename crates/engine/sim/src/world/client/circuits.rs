@@ -2,6 +2,7 @@
 
 use super::{Client, Timer};
 use crate::world::net::next_hop;
+use crate::world::records::Ending;
 use onion::Instant;
 use onion::client::{CircuitNumber, CircuitPlan};
 
@@ -58,12 +59,12 @@ impl Client {
         if let Some(circuit) = self.circuits.get_mut(&circuit) {
             circuit.is_built = true;
         }
-        self.probe(now, circuit);
+        self.ask_hops(now, circuit);
     }
 
     pub(super) fn handle_lost(&mut self, now: u64, circuit: CircuitNumber) {
         self.circuits.remove(&circuit);
-        self.lose_probe(now, circuit);
+        self.lose_probe(now, circuit, Ending::Lost);
         self.ready.retain(|ready| *ready != circuit);
         self.lose_streams(now, circuit);
         self.keep_ready(now);

@@ -53,7 +53,7 @@ pub(super) struct Stream {
 }
 
 /// The application of a stream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
     /// Bytes that may be sent by now, and bytes sent.
     may_send_bytes: u64,
@@ -237,6 +237,9 @@ impl Client {
         outcome: Outcome,
         figures: &Figures,
     ) {
+        if let Some(circuit) = self.answered(number, figures) {
+            return self.ask_next(now, circuit);
+        }
         let Some(stream) = self.remove_stream(number) else { return };
         let is_whole = figures.received_bytes >= stream.expected_bytes;
         if outcome == Outcome::Complete || is_whole {

@@ -2,7 +2,7 @@
 
 use crate::world::{
     Candidate, ClientConfig, Control, Fetch, HostConfig, HostFigures, HostId, Models, Net, Part,
-    Paths, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
+    Paths, ProbedCircuit, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use onion::flow::control::CongestionParams;
 use onion::router::schedule::SchedulerConfig;
@@ -140,7 +140,8 @@ impl Small {
         records.sort_by_key(|record| record.client);
         let mut figures: Vec<HostFigures> = all.iter().flat_map(Part::figures).collect();
         figures.sort_by_key(|figure| figure.host);
-        Played { records, figures }
+        let probed = all.iter_mut().flat_map(Part::take_probed).collect();
+        Played { records, probed, figures }
     }
 }
 
@@ -165,7 +166,9 @@ pub(super) fn models() -> Models {
     Models { flow, stream, packet: super::a_model() }
 }
 
+#[derive(Debug)]
 pub(super) struct Played {
     pub(super) records: Vec<Record>,
+    pub(super) probed: Vec<ProbedCircuit>,
     pub(super) figures: Vec<HostFigures>,
 }

@@ -177,7 +177,8 @@ fn scan(narrow: Rate) -> Vec<Record> {
         |_| (),
     );
     let probe = |first: u32, bytes| Probe {
-        path: [HostId(first), HostId(3)],
+        path: [HostId(first), HostId(3)].into(),
+        round_trips: Vec::new(),
         bytes,
         timeout: Duration::from_secs(5),
     };
