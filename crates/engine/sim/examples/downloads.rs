@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "an example")]
 
 use flashflow_sim::world::{
-    Candidate, ClientConfig, Control, Fetch, HostConfig, HostId, Models, Net, Part, Paths,
+    Candidate, ClientConfig, Control, Egress, Fetch, HostConfig, HostId, Models, Net, Part, Paths,
     RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use onion::flow::control::CongestionParams;
@@ -65,6 +65,7 @@ fn main() {
             queue: Duration::from_millis(100),
             control: Control::Cubic,
             segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+            egress: Egress::default(),
             role,
         });
     }

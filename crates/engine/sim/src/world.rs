@@ -55,7 +55,7 @@ mod unsent;
 mod users;
 
 pub use crate::split_mix::SplitMix64;
-pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
+pub use config::{ClientConfig, Egress, HostConfig, RelayConfig, Role};
 pub use direct::Direct;
 pub use host::{Host, HostFigures};
 pub use markov::{Delay, MarkovModel, Observation, Packets, State};

@@ -9,7 +9,7 @@
 //!   *H(G)*, *H(M)* of each position, and *H(E) + H(G|E) + H(M|G,E)* of whole paths. The *degree*
 //!   is the entropy divided by its maximum for the number of relays, log₂ *n*.
 //! - A path is compromised if its first and its last relay belong to the adversary, who can then
-//!   correlate traffic.
+//!   correlate traffic. A tunnel of several linked paths is, if one of them is.
 //!
 //! *E* and *G* are computed over all pairs. *M* is computed for a random sample of pairs, or for
 //! all if there are few; the standard error describes the uncertainty of the sample.
@@ -38,6 +38,8 @@ pub struct Study<'a> {
     pub rules: PathRules,
     /// The purpose of the paths.
     pub need: Need,
+    /// Circuits that are linked into one tunnel (Conflux): each has its own first hop, drawn independently, and all have one exit.
+    pub legs: u8,
     /// Limit on the pairs of first and last relays for which middles are computed; beyond it, a
     /// random sample.
     pub pairs: usize,
@@ -87,8 +89,10 @@ pub struct Anonymity {
     pub path_bits: f64,
     /// Its standard error from sampling; 0 if all pairs were computed.
     pub path_bits_error: f64,
-    /// For each adversary, the share of paths with both ends, 0 to 1.
+    /// For each adversary, the share of tunnels whose exit it has and the first hop of at least one leg, 0 to 1.
     pub compromised: Vec<f64>,
+    /// For each adversary, the share of tunnels of which it has the first hop of at least one leg, 0 to 1.
+    pub observed: Vec<f64>,
     /// The share of drawn exits that leave no first hop or no middle, 0 to 1: another exit is drawn
     /// then.
     pub stuck: f64,
@@ -156,6 +160,7 @@ impl<'a> Study<'a> {
         let (mut exit_shares, mut guard_shares) = (BTreeMap::new(), BTreeMap::new());
         let mut guard_given_exit = 0.0;
         let mut compromised = vec![0.0; adversaries.len()];
+        let mut observed = compromised.clone();
         for (exit, share, guards) in &joined {
             let share = share / whole;
             exit_shares.insert(exit.fingerprint, share);
@@ -163,8 +168,12 @@ impl<'a> Study<'a> {
             for (guard, of) in guards {
                 *guard_shares.entry(guard.fingerprint).or_insert(0.0) += share * of;
             }
-            for (adversary, sum) in adversaries.iter().zip(&mut compromised) {
-                *sum += share * adversary.share_of_ends(exit, guards);
+            for (place, adversary) in adversaries.iter().enumerate() {
+                let none = (1.0 - adversary.share_of(guards)).max(0.0).powi(self.legs.into());
+                // With one leg without rounding errors.
+                let some = if self.legs == 1 { adversary.share_of(guards) } else { 1.0 - none };
+                observed[place] += share * some;
+                compromised[place] += if adversary.has(exit) { share * some } else { 0.0 };
             }
         }
         let looked = self.look_at_middles(&joined, whole, rng)?;
@@ -176,6 +185,7 @@ impl<'a> Study<'a> {
             path_bits: exit.entropy_bits + guard_given_exit + looked.bits,
             path_bits_error: looked.error,
             compromised,
+            observed,
             stuck: 1.0 - whole * (1.0 - looked.stuck),
         })
     }

@@ -1,7 +1,9 @@
 //! `flashflow-lab experiment conflux`: downloads over linked circuits, compared with plain Tor (Kristel et al.,
 //! figures 2 to 4, table I).
 
+mod failures;
 mod judge;
+mod overall;
 mod plan;
 mod scene;
 mod simulated;
@@ -13,7 +15,7 @@ use crate::reporting::{claim_holds, list, parameter};
 use clap::Args;
 use lab::Content;
 use onion::Duration;
-use plan::{ConfluxSettings, ExitOf, Method, Trial};
+use plan::{ConfluxSettings, ExitOf, Method, Scene, Trial};
 use report::experiment::ExperimentReport;
 use scene::{BRIDGES, BridgeNetwork};
 use serde::Serialize;
@@ -55,6 +57,10 @@ pub(super) struct Options {
     /// Simulate everything in virtual time, with random bridges in each run.
     #[arg(long)]
     simulated: bool,
+    /// What is simulated; failing-paths also tries sets of legs without retransmission.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SCENE,…", requires = "simulated",
+        default_values = ["bridges"])]
+    scenes: Vec<Scene>,
     /// The exit's scheduler of legs: min-rtt, low-rtt, cwnd-rtt, current-rtt or blest; low-rtt by default, as in C tor.
     #[arg(long, value_name = "NAME", requires = "simulated", value_parser = plan::scheduler)]
     leg_scheduler: Option<plan::Scheduler>,
@@ -130,9 +136,10 @@ impl<const IS_SIMULATED: bool> Grid for ConfluxGrid<IS_SIMULATED> {
 
     fn conditions(&self) -> String {
         let methods: Vec<String> = self.0.methods.iter().map(Method::to_string).collect();
+        let scenes: Vec<&str> = self.0.scenes.iter().map(|scene| scene.name()).collect();
         let scheduler = self.0.scheduler.map_or("default", |scheduler| scheduler.name());
         let parameters = grid::in_words(&self.parameters());
-        format!("{parameters}, {}, scheduler: {scheduler}", list(&methods))
+        format!("{parameters}, {}, {}, scheduler: {scheduler}", list(&scenes), list(&methods))
     }
 
     fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Setup>> {
@@ -197,7 +204,8 @@ fn run_real(
             if let Err(problem) = &seen {
                 output.step(format!("run {run}, {size_mb} MB, {method}: {problem}"));
             }
-            trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
+            let scene = Scene::Bridges;
+            trials.push(Trial { scene, method, size_mb, run, capacity_mbit, seen });
         }
     }
     Ok(Some(trials))

@@ -25,6 +25,8 @@ pub(crate) enum Line<'a> {
     Anonymity {
         /// Its name.
         strategy: &'a str,
+        /// Circuits that are linked into one tunnel.
+        legs: u8,
         /// Entropy of paths.
         path_bits: f64,
         /// Its standard error, as paths are drawn.
@@ -64,8 +66,10 @@ pub(crate) struct Share {
     adversary: String,
     /// Number of its relays, the mean of its draws.
     relays: f64,
-    /// Share of paths of which it has both ends.
+    /// Share of tunnels of which it has both ends: the exit, and the first relay of at least one leg.
     compromised_share: f64,
+    /// Share of tunnels of which it has the first relay of at least one leg.
+    observed_share: f64,
 }
 
 /// Compute the anonymity of path selection strategies over a consensus. No traffic is sent.
@@ -82,7 +86,7 @@ pub(crate) struct Share {
   flashflow-lab anonymity --consensus cached-consensus --adversary-weight 0.05 \\
       --adversary-relays 0.01 --json
 
-With --json: one line for each strategy, `type` anonymity. The share of a random adversary is the mean of
+With --json: one line for each strategy and number of legs, `type` anonymity. The share of a random adversary is the mean of
 ten draws. FILE may be `-`, which is standard input, and may be
 compressed with gzip or zlib.
 
@@ -117,6 +121,11 @@ pub(crate) struct AnonymityOptions {
     /// Adversary with these relays.
     #[arg(long, value_name = "FP,...", value_delimiter = ',')]
     adversary_fingerprints: Vec<Fingerprint>,
+    /// Numbers of circuits that are linked into one tunnel, 1 to 4. Each has its own first relay, drawn independently; entropies are those of
+    /// one circuit.
+    #[arg(long, value_name = "LEGS,...", value_delimiter = ',', default_values_t = [1],
+        value_parser = clap::value_parser!(u8).range(1..=4))]
+    legs: Vec<u8>,
     /// Maximum number of guard-exit pairs for which middles are computed. If there are more, a random sample is used.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pairs: u32,
@@ -161,18 +170,23 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
     for name in strategies {
         let strategy = options.choosing.strategy(*name, 3, &[])?;
         output.doing(format!("{}: {} relays", name.word(), view.relays().len()));
-        let study = Study {
-            netdir: &view,
-            strategy: &*strategy,
-            rules: PathRules { distinct_subnets: !options.same_subnets },
-            need: Need::Port { port: options.port, is_ipv6: false },
-            pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
-        };
-        let found = study.run(&adversaries, &mut StdRng::seed_from_u64(options.seed));
-        let found = found.map_err(|error| Error::Failed(format!("{}: {error}", name.word())))?;
-        let shares = means(&parties, &found);
-        output.quiet();
-        output.result(in_words(name.word(), &found, &shares), || line(name.word(), &found, shares));
+        for legs in options.legs.iter().copied() {
+            let study = Study {
+                netdir: &view,
+                strategy: &*strategy,
+                rules: PathRules { distinct_subnets: !options.same_subnets },
+                need: Need::Port { port: options.port, is_ipv6: false },
+                legs,
+                pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
+            };
+            let found = study.run(&adversaries, &mut StdRng::seed_from_u64(options.seed));
+            let found =
+                found.map_err(|error| Error::Failed(format!("{}: {error}", name.word())))?;
+            let shares = means(&parties, &found);
+            output.quiet();
+            let text = in_words(name.word(), legs, &found, &shares);
+            output.result(text, || line(name.word(), legs, &found, shares));
+        }
     }
     Ok(Exit::Done)
 }
@@ -215,17 +229,21 @@ impl AnonymityOptions {
 
 /// The means of the draws of each party.
 fn means(parties: &[Party], found: &Anonymity) -> Vec<Share> {
-    let mut shares = found.compromised.iter();
+    let (mut compromised, mut observed) = (found.compromised.iter(), found.observed.iter());
     let mean = |party: &Party| {
-        let count = party.draws.len().max(1) as f64;
-        let relays = party.draws.iter().map(|draw| draw.len() as f64).sum::<f64>() / count;
-        let share = shares.by_ref().take(party.draws.len()).sum::<f64>() / count;
-        Share { adversary: party.name.clone(), relays, compromised_share: share }
+        let draws = party.draws.len();
+        let count = draws.max(1) as f64;
+        Share {
+            adversary: party.name.clone(),
+            relays: party.draws.iter().map(|draw| draw.len() as f64).sum::<f64>() / count,
+            compromised_share: compromised.by_ref().take(draws).sum::<f64>() / count,
+            observed_share: observed.by_ref().take(draws).sum::<f64>() / count,
+        }
     };
     parties.iter().map(mean).collect()
 }
 
-fn in_words(name: &str, found: &Anonymity, shares: &[Share]) -> String {
+fn in_words(name: &str, legs: u8, found: &Anonymity, shares: &[Share]) -> String {
     let choice = |word: &str, choice: Choice| {
         format!(
             "\n  {word:<7} {:6.2} bits of {:.2} ({}, the likeliest {:.2} %)",
@@ -236,23 +254,29 @@ fn in_words(name: &str, found: &Anonymity, shares: &[Share]) -> String {
             choice.largest_share * 100.0
         )
     };
-    let mut text = format!("{name}: paths {:.2} bits", found.path_bits);
+    let mut text = match legs {
+        1 => format!("{name}: paths {:.2} bits", found.path_bits),
+        _ => format!("{name}, {legs} legs: paths {:.2} bits", found.path_bits),
+    };
     if found.path_bits_error > 0.0 {
         text += &format!(" (± {:.3})", 1.96 * found.path_bits_error);
     }
     text += &choice("guard", found.guard);
     text += &choice("middle", found.middle);
     text += &choice("exit", found.exit);
-    for Share { adversary, relays, compromised_share } in shares {
+    for Share { adversary, relays, compromised_share, observed_share } in shares {
         text += &format!(
             "\n  {adversary} ({relays:.0} relays): both ends of {:.4} % of paths",
             compromised_share * 100.0
         );
+        if legs > 1 {
+            text += &format!(", a first relay of {:.4} %", observed_share * 100.0);
+        }
     }
     text
 }
 
-fn line<'a>(strategy: &'a str, found: &Anonymity, adversaries: Vec<Share>) -> Line<'a> {
+fn line<'a>(strategy: &'a str, legs: u8, found: &Anonymity, adversaries: Vec<Share>) -> Line<'a> {
     let figures = |choice: Choice| ChoiceFigures {
         relays: choice.relays,
         entropy_bits: choice.entropy_bits,
@@ -262,6 +286,7 @@ fn line<'a>(strategy: &'a str, found: &Anonymity, adversaries: Vec<Share>) -> Li
     };
     Line::Anonymity {
         strategy,
+        legs,
         path_bits: found.path_bits,
         path_bits_error: found.path_bits_error,
         guard: figures(found.guard),

@@ -26,6 +26,10 @@ fn results_of_a_small_consensus_are_reproducible() {
     assert_eq!(first.values(), second.values());
     let values = first.values();
     assert_eq!(values.len(), 2, "weighted and uniform");
+    let two =
+        scratch.run(&[&arguments[..], &["--legs", "1,2", "--adversary-relays", "0.4"]].concat());
+    let share = |place: usize| number(&two.values()[place]["adversaries"][0], "observed_share");
+    assert!(share(1) > share(0) && share(1) < 2.0 * share(0), "{:?}", two.values());
     for value in values {
         assert_eq!(value["type"], "anonymity");
         let exit = &value["exit"];

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use testbin::Scratch;
 
 fn small() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tornet/examples/small.toml")
@@ -221,4 +222,21 @@ fn a_network_is_exported_for_shadow() {
     assert!(message.contains("is not empty"), "{message}");
     let ended = simulate(&out, &["--seconds", "20", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+}
+
+#[test]
+fn kist_is_compared_by_shares_of_relays_and_attacks() {
+    let scratch = Scratch::new();
+    let arguments = "experiment kist-factors --studies shares,attacks --seeds 1 --run-seconds 30 --out out --json";
+    let summary = scratch.run_experiment(arguments).values().pop().expect("a summary");
+    let cases = summary["cases"].as_array().expect("cases");
+    let count = |field: &str| cases.iter().filter(|case| case.get(field).is_some()).count();
+    // A quarter, a half, three quarters, all; three attacks with three schedulers other than Vanilla.
+    assert_eq!((count("scene"), count("trend"), count("attack")), (4, 1, 9), "{summary}");
+    for case in cases.iter().filter(|case| case.get("attack").is_some()) {
+        assert!((0.0..=1.0).contains(&testbin::number(case, "area")), "{case}");
+    }
+    // Runs are stored, and the report of stored runs is the same.
+    let again = scratch.run_experiment(arguments).values().pop().expect("a summary");
+    assert_eq!(again["cases"], summary["cases"]);
 }

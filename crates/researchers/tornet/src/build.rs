@@ -6,7 +6,7 @@ use crate::network::{Network, Site, Users};
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
-use onion::router::schedule::Scheduler;
+use onion::router::schedule::{Scheduler, SchedulerConfig};
 use sim::world::{
     Candidate, ClientConfig, Direct, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan,
     SplitMix64, Users as WorldUsers, coordinator_key,
@@ -72,6 +72,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
         queue: choices.queue,
         control: choices.control,
         segment_memory_bytes: choices.segment_memory_bytes,
+        egress: choices.egress,
         role,
     };
     let congestion = CongestionParams::default();
@@ -79,7 +80,8 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     let hop_windows = choices.hop_windows.map(|windows| windows.flows(interval));
     let mut candidates = Vec::new();
     let mut hosts = Vec::new();
-    for relay in &network.relays {
+    let has_vanilla = vanilla_relays(network.relays.len(), choices.vanilla_share, seed);
+    for (relay, has_vanilla) in network.relays.iter().zip(has_vanilla) {
         candidates.push(Candidate {
             host: id(hosts.len()),
             weight: relay.weight,
@@ -90,7 +92,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
         let config = RelayConfig {
             is_exit: relay.is_exit,
             limit,
-            scheduler: choices.scheduler,
+            scheduler: if has_vanilla { SchedulerConfig::vanilla() } else { choices.scheduler },
             cell_cost: choices.cell_cost,
             congestion: congestion.clone(),
             hop_windows,
@@ -145,6 +147,19 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     })
 }
 
+/// For each relay, whether it has Vanilla. A larger share includes the relays of a smaller one.
+#[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
+fn vanilla_relays(relays: usize, share: f64, seed: u64) -> Vec<bool> {
+    let mut rng = SplitMix64::of(seed, 5);
+    let mut order: Vec<(u64, usize)> = (0..relays).map(|place| (rng.next(), place)).collect();
+    order.sort_unstable();
+    let mut has_vanilla = vec![false; relays];
+    for (rank, (_, place)) in order.into_iter().enumerate() {
+        has_vanilla[place] = (rank as f64 + 0.5) < share * relays as f64;
+    }
+    has_vanilla
+}
+
 /// A cell passes three relays, a client and a server.
 #[expect(clippy::cast_precision_loss, reason = "weights and numbers are far below 2⁵³")]
 fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
@@ -154,4 +169,19 @@ fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
     let clients = network.clients.iter().map(|_| 0.25 / network.clients.len() as f64);
     let guests = guests.scanners.len() + guests.direct.len() + guests.team.len();
     relays.chain(servers).chain(clients).chain((0..guests).map(|_| 0.2)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_share_of_vanilla_relays_includes_a_smaller_one() {
+        let of = |share| vanilla_relays(12, share, 7);
+        let count = |share| of(share).into_iter().filter(|has_vanilla| *has_vanilla).count();
+        assert_eq!([0.0, 0.25, 0.5, 1.0].map(count), [0, 3, 6, 12]);
+        let pairs = of(0.25).into_iter().zip(of(0.75));
+        assert!(pairs.into_iter().all(|(less, more)| more || !less));
+        assert_ne!(of(0.5), vanilla_relays(12, 0.5, 8), "drawn by the seed");
+    }
 }

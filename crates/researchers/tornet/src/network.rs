@@ -7,7 +7,7 @@ use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sha2::{Digest, Sha256};
-use sim::world::{Control, Fetch, Models, SEGMENT_MEMORY_BYTES};
+use sim::world::{Control, Egress, Fetch, Models, SEGMENT_MEMORY_BYTES};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,10 +85,14 @@ pub struct Client {
 pub struct Choices {
     /// The relays' scheduler.
     pub scheduler: SchedulerConfig,
+    /// The share of relays, drawn at random, that have Vanilla instead: 0 to 1.
+    pub vanilla_share: f64,
     /// The kernels' congestion control.
     pub control: Control,
     /// The memory that kernels account for a segment in send buffers: Debian's Linux 4,352 bytes, others 2,304.
     pub segment_memory_bytes: u32,
+    /// How data leaves the hosts.
+    pub egress: Egress,
     /// Whether circuits have congestion control (proposal 324); fixed windows otherwise.
     pub has_congestion_control: bool,
     /// Hop-by-hop windows at all relays and clients; `None` for none.
@@ -121,8 +125,10 @@ impl Default for Choices {
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::kist(SCHEDULER_INTERVAL),
+            vanilla_share: 0.0,
             control: Control::Cubic,
             segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+            egress: Egress::default(),
             has_congestion_control: false,
             hop_windows: None,
             cell_cost: Duration::ZERO,

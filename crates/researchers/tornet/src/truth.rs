@@ -4,7 +4,9 @@
 
 use onion::{Duration, Rate};
 pub use sim::world::Control;
-use sim::world::{Direct, HostConfig, HostId, Net, Part, Paths, Role, SEGMENT_MEMORY_BYTES};
+use sim::world::{
+    Direct, Egress, HostConfig, HostId, Net, Part, Paths, Role, SEGMENT_MEMORY_BYTES,
+};
 use std::sync::Arc;
 
 /// The queue of the bottleneck.
@@ -114,6 +116,7 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<DownloadResult> {
         queue: QUEUE,
         control: scene.control,
         segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+        egress: Egress::default(),
         role,
     };
     let plan = |place: u16| Direct {

@@ -22,8 +22,20 @@ pub struct HostConfig {
     /// The memory that its kernel accounts for a segment in send buffers:
     /// [`SEGMENT_MEMORY_BYTES`](super::SEGMENT_MEMORY_BYTES), or another kernel's.
     pub segment_memory_bytes: u32,
+    /// How its links leave it.
+    pub egress: Egress,
     /// Its application.
     pub role: Role,
+}
+
+/// How data of links leaves a host, where kernels and their settings differ. By default there is no limit on unsent data but the
+/// send buffer, and sockets take turns (fair queueing and TCP small queues, Linux since 3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Egress {
+    /// `TCP_NOTSENT_LOWAT` is 1, as in Arti's relay: a link takes a new piece of at most 64 KiB only when all is sent.
+    pub has_notsent_lowat: bool,
+    /// The length in bytes of the device's queue, into which a socket puts all that its window allows: first in, first out. 0: none.
+    pub device_queue_bytes: u32,
 }
 
 /// The application of a host.

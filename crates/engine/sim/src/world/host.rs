@@ -85,6 +85,7 @@ impl Host {
         let HostConfig { control, segment_memory_bytes, .. } = *config;
         let mut kernel = Kernel::new(id.0, net.clone(), line, control, segment_memory_bytes, seed);
         kernel.windows = windows.clone();
+        kernel.set_egress(config.egress);
         let application = match &config.role {
             Role::Relay(relay) => Application::Relay(Box::new(Relay::new(id.0, relay, seed))),
             Role::Client(client) => {

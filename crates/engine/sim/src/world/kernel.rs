@@ -9,6 +9,7 @@ mod pair;
 mod sockets;
 mod up;
 
+use super::config::Egress;
 use super::host_scratch::HostScratch;
 use super::message::Mail;
 use super::net::Net;
@@ -35,7 +36,7 @@ const HEADERS_OF_SHADOW: u64 = 40;
 /// The overhead of a TLS record, in bytes.
 const RECORD: u64 = 22;
 
-/// The upload queue, as time to send it. The rest waits in the sockets.
+/// The upload queue, as time to send it, unless the device has a longer one. The rest waits in the sockets.
 const UP_AHEAD_NS: u64 = 500_000;
 
 /// An event for the application of a host.
@@ -77,7 +78,11 @@ pub(super) struct Kernel {
     /// Header bytes of a segment.
     headers: u64,
     segment_memory_bytes: u32,
+    /// See [`Egress::has_notsent_lowat`].
+    has_notsent_lowat: bool,
     rng: SplitMix64,
+    /// How long before the line is free a socket is served.
+    up_ahead_ns: u64,
     up_ps_per_byte: u64,
     down_ps_per_byte: u64,
     queue_ns: u64,
@@ -133,7 +138,9 @@ impl Kernel {
             control,
             headers: if control == Control::Shadow { HEADERS_OF_SHADOW } else { HEADERS },
             segment_memory_bytes,
+            has_notsent_lowat: false,
             rng: SplitMix64::of(seed, u64::from(id) << 8 | 1),
+            up_ahead_ns: UP_AHEAD_NS,
             up_ps_per_byte: ps_per_byte(up),
             down_ps_per_byte: ps_per_byte(down),
             queue_ns: u64::try_from(queue.as_nanos()).unwrap_or(u64::MAX),
@@ -152,6 +159,12 @@ impl Kernel {
             counts: Counts::default(),
             sent_bytes: Vec::new(),
         }
+    }
+
+    pub(super) fn set_egress(&mut self, egress: Egress) {
+        self.has_notsent_lowat = egress.has_notsent_lowat;
+        let queue_ns = u64::from(egress.device_queue_bytes) * self.up_ps_per_byte / 1000;
+        self.up_ahead_ns = queue_ns.max(UP_AHEAD_NS);
     }
 
     /// Whether a host offers hop-by-hop windows.
@@ -202,7 +215,7 @@ impl Kernel {
     }
 
     const fn up_at(&self) -> u64 {
-        self.up_free_at.saturating_sub(UP_AHEAD_NS)
+        self.up_free_at.saturating_sub(self.up_ahead_ns)
     }
 
     /// Processes what is due now.

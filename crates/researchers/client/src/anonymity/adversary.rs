@@ -93,12 +93,14 @@ impl Adversary {
         self.relays.is_empty()
     }
 
-    /// The share of paths with this exit whose both ends it has.
-    pub(super) fn share_of_ends(&self, exit: &RelayInfo, guards: &[(&RelayInfo, f64)]) -> f64 {
-        if !self.relays.contains(&exit.fingerprint) {
-            return 0.0;
-        }
-        let his = guards.iter().filter(|(guard, _)| self.relays.contains(&guard.fingerprint));
+    /// Whether it has this relay.
+    pub(super) fn has(&self, relay: &RelayInfo) -> bool {
+        self.relays.contains(&relay.fingerprint)
+    }
+
+    /// Its share of these guards.
+    pub(super) fn share_of(&self, guards: &[(&RelayInfo, f64)]) -> f64 {
+        let his = guards.iter().filter(|(guard, _)| self.has(guard));
         his.map(|(_, share)| share).sum()
     }
 }

@@ -9,7 +9,14 @@ use rand::rngs::StdRng;
 const WEB: Need = Need::Port { port: 443, is_ipv6: false };
 
 fn study<'a>(netdir: &'a NetDir, strategy: &'a dyn Strategy, pairs: usize) -> Study<'a> {
-    Study { netdir, strategy, rules: PathRules { distinct_subnets: false }, need: WEB, pairs }
+    Study {
+        netdir,
+        strategy,
+        rules: PathRules { distinct_subnets: false },
+        need: WEB,
+        legs: 1,
+        pairs,
+    }
 }
 
 fn with_weights(weights: &[u32]) -> NetDir {
@@ -46,6 +53,20 @@ fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_
         Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
     let found = run(study(&network, &Uniform, 1000), &[adversary]);
     assert!(near(found.compromised[0], 5.0 * 4.0 / (20.0 * 19.0)), "{found:?}");
+}
+
+#[test]
+fn each_leg_of_a_tunnel_is_another_chance_for_the_adversary() {
+    let network = with_weights(&[1000; 20]);
+    let adversary =
+        Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
+    let of = |legs| run(Study { legs, ..study(&network, &Uniform, 1000) }, &[adversary.clone()]);
+    let three = of(3);
+    // Four or five of 19 first relays, if the exit is the adversary's or not.
+    let [with_exit, without] = [4.0, 5.0].map(|bad: f64| 1.0 - (1.0 - bad / 19.0).powi(3));
+    assert!(near(three.compromised[0], 0.25 * with_exit), "{three:?}");
+    assert!(near(three.observed[0], 0.25 * with_exit + 0.75 * without), "{three:?}");
+    assert_eq!((three.path_bits, three.guard), (of(1).path_bits, of(1).guard));
 }
 
 #[test]

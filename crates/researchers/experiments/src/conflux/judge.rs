@@ -1,6 +1,7 @@
 //! The comparison of the results with the paper's.
 
-use super::plan::{ClientKind, ConfluxSettings, ExitOf, Method, Trial};
+use super::overall;
+use super::plan::{ClientKind, ConfluxSettings, ExitOf, Method, Scene, Trial};
 use crate::reporting::{median, section};
 use crate::simulated::Interval;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
@@ -9,17 +10,17 @@ use std::fmt;
 
 /// Table I of the paper: size in MB, and the reduction of time in percent of two legs against plain Tor, of three legs
 /// against plain Tor, and of three legs against two.
-const TABLE_I: [(f64, f64, f64, f64); 3] =
+pub(super) const TABLE_I: [(f64, f64, f64, f64); 3] =
     [(0.4, 23.26, 32.56, 12.12), (5.0, 56.74, 68.96, 28.25), (10.0, 25.36, 43.60, 24.43)];
 
 /// Times of complete downloads in seconds, by run.
-type Times = BTreeMap<u32, f64>;
+pub(super) type Times = BTreeMap<u32, f64>;
 
 /// A relative change of the mean time.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Change {
+pub(super) struct Change {
     /// Negative if faster.
-    percent: f64,
+    pub(super) percent: f64,
     /// Half of the width of its 95 % confidence interval, in percentage points; `None` for a single run.
     half_width: Option<f64>,
 }
@@ -27,7 +28,7 @@ struct Change {
 impl Change {
     /// The ratio of the means over the runs that both have. Its interval follows from the residuals of each run (ratio
     /// estimation), because slow bridges make a run slow for both.
-    fn from_times(part: &Times, whole: &Times) -> Option<Self> {
+    pub(super) fn from_times(part: &Times, whole: &Times) -> Option<Self> {
         let pairs: Vec<(f64, f64)> =
             part.iter().filter_map(|(run, part)| Some((*part, *whole.get(run)?))).collect();
         let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
@@ -61,7 +62,7 @@ impl fmt::Display for Change {
     }
 }
 
-fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
+pub(super) fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     let its = trials.iter().filter(|trial| trial.method == method && trial.size_mb == size_mb);
     its.filter_map(|trial| Some((trial.run, trial.seen.as_ref().ok()?.took_s))).collect()
 }
@@ -74,21 +75,32 @@ fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
         .collect()
 }
 
-fn baseline(plan: &ConfluxSettings) -> Option<Method> {
+pub(super) fn baseline(plan: &ConfluxSettings) -> Option<Method> {
     plan.methods.iter().copied().find(|method| method.who.is_baseline())
 }
 
-fn rounded(value: f64) -> Option<f64> {
+pub(super) fn rounded(value: f64) -> Option<f64> {
     value.is_finite().then(|| (value * 1e3).round() / 1e3)
 }
 
-/// A case for each size and method.
+/// The trials of a scene.
+pub(super) fn in_scene(trials: &[Trial], scene: Scene) -> Vec<Trial> {
+    trials.iter().filter(|trial| trial.scene == scene).cloned().collect()
+}
+
+/// A case for each scene, size and method, and averages over sizes.
 pub(super) fn cases(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for size_mb in plan.sizes_mb.iter().copied() {
-        for method in plan.methods.iter().copied() {
-            cases.push(case(plan, trials, method, size_mb));
+    for scene in plan.scenes.iter().copied() {
+        let trials = in_scene(trials, scene);
+        for size_mb in plan.sizes_mb.iter().copied() {
+            for method in plan.methods_in(scene) {
+                let case = case(plan, &trials, method, size_mb);
+                let case = overall::with_cost(case, plan, &trials, method, size_mb);
+                cases.push(overall::in_scene(case, scene));
+            }
         }
+        cases.extend(overall::averages(plan, &trials, scene));
     }
     cases
 }
@@ -154,7 +166,7 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
             CaseVerdict::Failed
         }
         (None, _) if seen.is_empty() => CaseVerdict::Skipped,
-        (None, Some(change)) if legs > 1 && who == ClientKind::Ours => change.verdict(),
+        (None, Some(change)) if legs > 1 && overall::is_judged(method, &all) => change.verdict(),
         // Single circuits and C tor are shown for comparison only.
         (None, _) => CaseVerdict::Reported,
     };
@@ -188,6 +200,7 @@ fn shares(trials: &[&Trial]) -> Option<String> {
 
 /// Figures 2 and 3: times by size. Figure 4: gain by number of legs.
 pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<ExperimentFigure> {
+    let trials = &in_scene(trials, Scene::Bridges);
     let mut figures = Vec::new();
     for size_mb in plan.sizes_mb.iter().copied() {
         // The paper's figure 2 is of 0.4 MB, its figure 3 of the larger ones.
@@ -248,6 +261,7 @@ pub(super) fn notes(plan: &ConfluxSettings) -> Vec<String> {
 
 /// The answer of the report.
 pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -> String {
+    let trials = &in_scene(trials, Scene::Bridges);
     let answer = |size_mb: f64, exit| {
         let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|gain| gain.0 > 1.0);
         let gains: Vec<String> =
@@ -275,6 +289,7 @@ mod tests {
         ConfluxSettings {
             runs: 3,
             sizes_mb: vec![5.0],
+            scenes: vec![Scene::Bridges],
             methods: vec![
                 method(ClientKind::Tor, ExitOf::Tor, 1),
                 method(ClientKind::Ours, ExitOf::Ours, 1),
@@ -290,11 +305,17 @@ mod tests {
         let of = |(method, times): (&Method, [f64; 3])| {
             let method = *method;
             (1..).zip(times).map(move |(run, took_s)| {
-                let seen =
-                    DownloadFigures { took_s, first_byte_s: 0.1, carried: vec![3; method.legs] };
+                let carried = vec![3; method.legs];
+                let seen = DownloadFigures {
+                    took_s,
+                    first_byte_s: 0.1,
+                    carried,
+                    ..DownloadFigures::default()
+                };
                 let seen = if took_s < 0.0 { Err("cut".to_owned()) } else { Ok(seen) };
                 let capacity_mbit = 10.0 * method.legs as f64;
-                Trial { method, size_mb: 5.0, run, capacity_mbit, seen }
+                let scene = Scene::Bridges;
+                Trial { scene, method, size_mb: 5.0, run, capacity_mbit, seen }
             })
         };
         plan.methods.iter().zip(times).flat_map(of).collect()

@@ -23,6 +23,8 @@ pub(super) enum ClientKind {
     Fixed,
     /// Our client.
     Ours,
+    /// Simulated: our client without retransmission, whose set may end with a leg, as the paper's.
+    Fragile,
 }
 
 impl ClientKind {
@@ -33,6 +35,7 @@ impl ClientKind {
             Self::Plain => "plain",
             Self::Fixed => "fixed-windows",
             Self::Ours => "ours",
+            Self::Fragile => "without-retransmission",
         }
     }
 
@@ -62,6 +65,31 @@ impl ExitOf {
     }
 }
 
+/// What all downloads of a run have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Scene {
+    /// Downloads over the bridges as they are.
+    Bridges,
+    /// Simulated: the second bridge is slow.
+    SlowBridge,
+    /// Simulated: each path fails from time to time; clients build new circuits.
+    FailingPaths,
+    /// Simulated: uploads, which the exit reorders.
+    Uploads,
+}
+
+impl Scene {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Bridges => "bridges",
+            Self::SlowBridge => "slow-bridge",
+            Self::FailingPaths => "failing-paths",
+            Self::Uploads => "uploads",
+        }
+    }
+}
+
 /// A method of downloading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Method {
@@ -80,6 +108,7 @@ impl fmt::Display for Method {
             ClientKind::Tor => f.write_str("C tor, one circuit"),
             ClientKind::TorLinked => write!(f, "C tor, {legs} legs"),
             ClientKind::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.name()),
+            ClientKind::Fragile => write!(f, "without retransmission, {legs} legs"),
         }
     }
 }
@@ -93,11 +122,16 @@ pub(super) struct DownloadFigures {
     pub(super) first_byte_s: f64,
     /// The messages that each leg carried; empty for a single circuit.
     pub(super) carried: Vec<u64>,
+    /// Simulated: the most memory of the exit's queues and buffers at a time, in KiB.
+    pub(super) exit_peak_kib: Option<f64>,
+    /// Simulated: the most messages that the client reordered at a time.
+    pub(super) client_early_peak: Option<usize>,
 }
 
 /// A download.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Trial {
+    pub(super) scene: Scene,
     pub(super) method: Method,
     pub(super) size_mb: f64,
     pub(super) run: u32,
@@ -112,6 +146,7 @@ pub(super) struct Trial {
 pub(super) struct ConfluxSettings {
     pub(super) runs: u32,
     pub(super) sizes_mb: Vec<f64>,
+    pub(super) scenes: Vec<Scene>,
     /// The baseline first.
     pub(super) methods: Vec<Method>,
     pub(super) is_simulated: bool,
@@ -131,6 +166,8 @@ impl ConfluxSettings {
         let mut sizes_mb = values_or(&options.sizes, is_quick, quick_mb, &[0.4, 5.0, 10.0]);
         sizes_mb.sort_by(f64::total_cmp);
         sizes_mb.dedup();
+        let mut scenes = options.scenes.clone();
+        scenes.dedup();
         let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
         legs.sort_unstable();
         legs.dedup();
@@ -165,6 +202,7 @@ impl ConfluxSettings {
         Self {
             runs: options.runs.unwrap_or(default),
             sizes_mb,
+            scenes,
             methods,
             is_simulated,
             scheduler: options.leg_scheduler,
@@ -173,7 +211,18 @@ impl ConfluxSettings {
     }
 
     pub(super) fn downloads(&self) -> usize {
-        self.methods.len() * self.sizes_mb.len() * self.runs as usize
+        let methods: usize = self.scenes.iter().map(|scene| self.methods_in(*scene).len()).sum();
+        methods * self.sizes_mb.len() * self.runs as usize
+    }
+
+    /// The methods of a scene. Where paths fail, sets of legs are tried with and without retransmission.
+    pub(super) fn methods_in(&self, scene: Scene) -> Vec<Method> {
+        let mut methods = self.methods.clone();
+        if scene == Scene::FailingPaths {
+            let sets = self.methods.iter().filter(|method| method.legs > 1);
+            methods.extend(sets.map(|method| Method { who: ClientKind::Fragile, ..*method }));
+        }
+        methods
     }
 
     /// The runs that begin with the bridge of this index, counted from one.
@@ -220,6 +269,7 @@ mod tests {
             legs: vec![3, 1, 2],
             exits: Vec::new(),
             simulated,
+            scenes: vec![Scene::Bridges],
             leg_scheduler: None,
             seed: 1,
             grid: GridOptions::default(),
@@ -261,6 +311,14 @@ mod tests {
                 .all(|method| method.who != ClientKind::Tor && method.exit == ExitOf::Ours)
         );
         assert_eq!(plan.methods.iter().filter(|method| method.who.is_baseline()).count(), 1);
+    }
+
+    #[test]
+    fn sets_without_retransmission_are_tried_where_paths_fail() {
+        let plan = ConfluxSettings::new(&options(true), true);
+        let of = |scene| plan.methods_in(scene).len();
+        assert_eq!((of(Scene::Bridges), of(Scene::FailingPaths)), (4, 6));
+        assert_eq!(plan.downloads(), 9 * 2 * 4, "nine runs of two sizes");
     }
 
     #[test]

@@ -395,7 +395,7 @@ fn is_linked(tor: &mut Client) -> Result<bool> {
 
 fn figures(done: &Download, carried: Vec<u64>) -> DownloadFigures {
     let (took_s, first_byte_s) = (done.took.as_secs_f64(), done.to_first_byte.as_secs_f64());
-    DownloadFigures { took_s, first_byte_s, carried }
+    DownloadFigures { took_s, first_byte_s, carried, ..DownloadFigures::default() }
 }
 
 /// Starts the hosts and the paths between them.

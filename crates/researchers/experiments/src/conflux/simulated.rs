@@ -1,20 +1,20 @@
 //! Downloads in virtual time: random bridges in each run, middles, an exit and a destination, over modelled paths.
 
-use super::plan::{self, ClientKind, ConfluxSettings, DownloadFigures, Method, Trial};
+mod transfers;
+
+use super::failures::Failures;
+use super::plan::{self, ConfluxSettings, Scene, Trial};
 use crate::common::Session;
 use crate::error::{Error, Result};
 use link::IdentityIssuer;
 use onion::circuit::NextHop;
-use onion::client::{
-    CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Server, SetPlan, StreamNumber,
-    Transfer,
-};
+use onion::client::{Client, Server};
 use onion::identity::OwnIdentity;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sim::wire::{Ended, NodeId, PathModel, Wire, WireConfig};
+use sim::wire::{NodeId, PathModel, Wire, WireConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ const BRIDGE_MBIT: (f64, f64) = (2.0, 16.0);
 /// The latencies from client to bridge, from bridge to middle, and from middle to exit, in milliseconds.
 const LATENCY_MS: [(f64, f64); 3] = [(10.0, 60.0), (5.0, 40.0), (5.0, 40.0)];
 
-/// The timeout of downloads.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The rate of a slow bridge in Mbit/s.
+const SLOW_MBIT: f64 = 0.5;
 
 /// The date of all certificates.
 const UNIX_TIME_S: u64 = 1_700_000_000;
@@ -90,25 +90,47 @@ pub(super) fn run(
     let mut rng = StdRng::seed_from_u64(seed);
     let routes: [SimulatedLeg; LEGS_MAX] = std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
     let mut trials = Vec::new();
-    for size_mb in settings.sizes_mb.iter().copied() {
-        for method in settings.methods.iter().copied() {
-            if session.interrupt.is_requested() {
-                return Ok(None);
+    for scene in settings.scenes.iter().copied() {
+        let routes = in_scene(routes, scene);
+        for size_mb in settings.sizes_mb.iter().copied() {
+            for method in settings.methods_in(scene) {
+                if session.interrupt.is_requested() {
+                    return Ok(None);
+                }
+                let mut world =
+                    SimulatedBridges::new(identities, &routes, settings, scene, run.into())?;
+                let seen = world.transfer(method, plan::bytes(size_mb));
+                let capacity_mbit =
+                    routes.iter().take(method.legs).map(|leg| leg.rate.as_mbit_per_s()).sum();
+                trials.push(Trial { scene, method, size_mb, run, capacity_mbit, seen });
             }
-            let mut world = SimulatedBridges::new(identities, &routes, settings, run.into())?;
-            let seen = world.download(method, plan::bytes(size_mb));
-            let capacity_mbit =
-                routes.iter().take(method.legs).map(|leg| leg.rate.as_mbit_per_s()).sum();
-            trials.push(Trial { method, size_mb, run, capacity_mbit, seen });
         }
     }
     Ok(Some(trials))
 }
 
+/// The paths of a scene.
+fn in_scene(mut routes: [SimulatedLeg; LEGS_MAX], scene: Scene) -> [SimulatedLeg; LEGS_MAX] {
+    if scene == Scene::SlowBridge {
+        routes[1].rate = Rate::from_mbit_per_s(SLOW_MBIT);
+    }
+    routes
+}
+
 /// A client, its paths to the exit, and a destination.
 struct SimulatedBridges {
     wire: Wire,
+    scene: Scene,
+    seed: u64,
     client: NodeId,
+    exit: NodeId,
+    /// The bridge and the middle of each leg.
+    links: Vec<(NodeId, NodeId)>,
+    failures: Option<Failures>,
+    /// The path of each leg of a set, by the leg's number.
+    path_of: Vec<usize>,
+    /// The most memory of the exit's queues and buffers so far.
+    exit_peak_bytes: usize,
     /// Bridge, middle and exit of each leg.
     paths: Vec<Vec<NextHop>>,
     server_at: SocketAddr,
@@ -119,6 +141,7 @@ impl SimulatedBridges {
         identities: &Identities,
         routes: &[SimulatedLeg],
         plan: &ConfluxSettings,
+        scene: Scene,
         seed: u64,
     ) -> Result<Self> {
         let mut wire = Wire::new(WireConfig { seed, ..WireConfig::default() });
@@ -143,7 +166,7 @@ impl SimulatedBridges {
             Ok::<_, Error>((node, NextHop::to_own(identity, at)))
         };
         let (exit, exit_hop) = add(&mut wire, &identities.exit, true)?;
-        let mut paths = Vec::new();
+        let (mut paths, mut links) = (Vec::new(), Vec::new());
         for (route, (bridge, middle)) in
             routes.iter().zip(identities.bridges.iter().zip(&identities.middles))
         {
@@ -156,88 +179,21 @@ impl SimulatedBridges {
                 wire.set_path(one, other, PathModel { latency, ..PathModel::default() });
             }
             paths.push(vec![bridge_hop, middle_hop, exit_hop]);
+            links.push((bridge, middle));
         }
-        Ok(Self { wire, client, paths, server_at })
-    }
-
-    /// Builds the circuits, transfers one byte over them, and then downloads.
-    fn download(&mut self, method: Method, bytes: u64) -> Result<DownloadFigures, String> {
-        let circuit = self.open(method);
-        let is_built = |wire: &Wire, client| {
-            wire.node::<Engine>(client).is_some_and(|node| node.is_built(circuit))
-        };
-        self.until("circuits are open", is_built)?;
-        let first = self.begin(circuit, Transfer::download(1, 1));
-        self.complete(first)?;
-        let stream = self.begin(circuit, Transfer::download(2, bytes));
-        let figures = self.complete(stream)?;
-        let client = self.wire.node::<Engine>(self.client);
-        let legs = client.map(|client| client.legs(circuit)).unwrap_or_default();
-        if method.who == ClientKind::Ours && legs.len() != method.legs {
-            return Err(format!("{} legs were linked", legs.len()));
-        }
-        Ok(DownloadFigures {
-            took_s: figures.to_last().as_secs_f64(),
-            first_byte_s: figures.to_first_byte().map_or(f64::NAN, |time| time.as_secs_f64()),
-            carried: legs.iter().map(|leg| leg.received).collect(),
+        Ok(Self {
+            wire,
+            scene,
+            seed,
+            client,
+            exit,
+            links,
+            failures: None,
+            path_of: Vec::new(),
+            exit_peak_bytes: 0,
+            paths,
+            server_at,
         })
-    }
-
-    fn open(&mut self, method: Method) -> CircuitNumber {
-        let path = |hops: &Vec<NextHop>| CircuitPlan {
-            has_congestion_control: method.who != ClientKind::Fixed,
-            ..CircuitPlan::new(hops.clone())
-        };
-        let legs: Vec<CircuitPlan> = self.paths.iter().take(method.legs).map(path).collect();
-        let now = self.wire.now();
-        let client = self.client_mut();
-        match (method.who, legs.first()) {
-            (ClientKind::Ours, _) | (_, None) => client.open_set(now, &SetPlan::new(legs)),
-            (_, Some(only)) => client.open(now, only),
-        }
-    }
-
-    fn begin(&mut self, circuit: CircuitNumber, transfer: Transfer) -> StreamNumber {
-        let (now, to) = (self.wire.now(), self.server_at);
-        self.client_mut().begin(now, circuit, to.into(), transfer)
-    }
-
-    /// Waits until a transfer completes.
-    fn complete(&mut self, stream: StreamNumber) -> Result<onion::client::Figures, String> {
-        let is_over = |wire: &Wire, client| {
-            wire.node::<Engine>(client).is_none_or(|node| node.figures(stream).is_none())
-        };
-        self.until("the download has ended", is_over)?;
-        let client = self.client_mut();
-        let mut why = "the end of the stream was not reported".to_owned();
-        while let Some(event) = client.poll_event() {
-            match event {
-                ClientEvent::Over { stream: ended, outcome: Outcome::Complete, figures }
-                    if ended == stream =>
-                {
-                    return Ok(figures);
-                }
-                ClientEvent::Over { stream: ended, outcome, .. } if ended == stream => {
-                    why = outcome.to_string();
-                }
-                ClientEvent::Lost { cause, .. } => why = cause.to_string(),
-                _ => {}
-            }
-        }
-        Err(why)
-    }
-
-    fn until(&mut self, what: &str, is_done: impl Fn(&Wire, NodeId) -> bool) -> Result<(), String> {
-        let (deadline, client) = (self.wire.now() + PATIENCE, self.client);
-        match self.wire.run_until(deadline, |wire| is_done(wire, client)) {
-            Ok(Ended::Satisfied) => Ok(()),
-            Ok(ended) => Err(format!("before {what}: {ended:?}")),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
-    fn client_mut(&mut self) -> &mut Engine {
-        self.wire.node_mut(self.client).expect("a client was put there")
     }
 }
 
@@ -248,13 +204,14 @@ fn broken(error: sim::wire::WireError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conflux::plan::ExitOf;
+    use crate::conflux::plan::{ClientKind, ExitOf, Method};
 
     #[test]
     fn two_legs_over_equal_bridges_halve_the_time_and_runs_are_repeatable() {
         let plan = ConfluxSettings {
             runs: 1,
             sizes_mb: vec![2.0],
+            scenes: vec![Scene::Bridges],
             methods: Vec::new(),
             is_simulated: true,
             scheduler: None,
@@ -263,11 +220,12 @@ mod tests {
         let latencies = [20, 10, 10].map(Duration::from_millis);
         let routes = [SimulatedLeg { rate: Rate::from_mbit_per_s(6.0), latencies }; LEGS_MAX];
         let identities = Identities::new().expect("keys");
-        let took = |who, legs| {
-            let mut world = SimulatedBridges::new(&identities, &routes, &plan, 1).expect("a world");
+        let in_scene = |scene, who, legs| {
+            let world = SimulatedBridges::new(&identities, &routes, &plan, scene, 1);
             let method = Method { who, exit: ExitOf::Ours, legs };
-            world.download(method, 2_000_000).expect("whole")
+            world.expect("a world").transfer(method, 2_000_000).expect("whole")
         };
+        let took = |who, legs| in_scene(Scene::Bridges, who, legs);
         let (one, two, again) =
             (took(ClientKind::Plain, 1), took(ClientKind::Ours, 2), took(ClientKind::Ours, 2));
         assert_eq!(two, again);
@@ -275,5 +233,36 @@ mod tests {
         // No download is faster than its bridges.
         assert!(one.took_s > 2.0 * 8.0 / 6.0 && two.took_s > 2.0 * 8.0 / 12.0, "{one:?}, {two:?}");
         assert!(two.carried.iter().all(|carried| *carried > 1000), "{two:?}");
+        assert!(two.client_early_peak > Some(0) && one.client_early_peak == Some(0));
+        // The exit reorders uploads, and nothing else fills its queues then.
+        let [one, two] = [1, 2].map(|legs| in_scene(Scene::Uploads, ClientKind::Ours, legs));
+        assert!(two.exit_peak_kib > one.exit_peak_kib, "{one:?}, {two:?}");
+    }
+
+    #[test]
+    fn transfers_over_failing_paths_complete_and_are_slower() {
+        let plan = ConfluxSettings {
+            runs: 1,
+            sizes_mb: vec![10.0],
+            scenes: vec![Scene::FailingPaths],
+            methods: Vec::new(),
+            is_simulated: true,
+            scheduler: None,
+            seed: 1,
+        };
+        let latencies = [20, 10, 10].map(Duration::from_millis);
+        let routes = [SimulatedLeg { rate: Rate::from_mbit_per_s(2.0), latencies }; LEGS_MAX];
+        let identities = Identities::new().expect("keys");
+        let took = |scene, who, legs| {
+            let world = SimulatedBridges::new(&identities, &routes, &plan, scene, 3);
+            let method = Method { who, exit: ExitOf::Ours, legs };
+            world.expect("a world").transfer(method, 10_000_000).expect("whole").took_s
+        };
+        let [whole, failing] =
+            [Scene::Bridges, Scene::FailingPaths].map(|scene| took(scene, ClientKind::Plain, 1));
+        assert!(failing > whole + 5.0, "{whole} s, {failing} s with failures");
+        let [ours, fragile] =
+            [ClientKind::Ours, ClientKind::Fragile].map(|who| took(Scene::FailingPaths, who, 2));
+        assert!(ours < fragile && fragile < failing, "{ours}, {fragile}, {failing} s");
     }
 }

@@ -152,8 +152,14 @@ fn strategy_case(
 ) -> Result<Case> {
     let need = Need::Port { port: network.server().port(), is_ipv6: false };
     let view = network.view();
-    let study =
-        Study { netdir: view, strategy: &*strategy.strategy, rules: RULES, need, pairs: 10_000 };
+    let study = Study {
+        netdir: view,
+        strategy: &*strategy.strategy,
+        rules: RULES,
+        need,
+        legs: 1,
+        pairs: 10_000,
+    };
     let adversary = [Adversary::with_weight(view, 0.55, Weights::Largest, rng)];
     let cost = study.run(&adversary, rng);
     let cost = cost.map_err(|error| Error::Failed(format!("{}: {error}", strategy.name)))?;

@@ -4,7 +4,7 @@ use onion::flow::control::CongestionParams;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sim::world::{
-    Candidate, ClientConfig, Control, Fetch, HostConfig, HostId, Models, Net, Part, Paths,
+    Candidate, ClientConfig, Control, Egress, Fetch, HostConfig, HostId, Models, Net, Part, Paths,
     RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use std::sync::Arc;
@@ -71,6 +71,7 @@ fn world(downloads: u32) -> Part {
             queue: Duration::from_millis(100),
             control: Control::Cubic,
             segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+            egress: Egress::default(),
             role,
         });
     }

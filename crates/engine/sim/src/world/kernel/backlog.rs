@@ -22,6 +22,11 @@ impl Backlog {
         self.bytes -= bytes;
     }
 
+    /// Bytes that were sent wait for so long in the device's queue.
+    pub(super) fn handle_queued(&mut self, bytes: u64, wait_ns: u64) {
+        self.byte_ns += u128::from(bytes) * u128::from(wait_ns);
+    }
+
     fn pass(&mut self, now: u64) {
         self.byte_ns += u128::from(self.bytes) * u128::from(now - self.since);
         self.since = now;

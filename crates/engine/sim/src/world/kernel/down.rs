@@ -136,14 +136,12 @@ impl Kernel {
                 let now = self.now;
                 let socket = &mut self.sockets[index as usize];
                 socket.tx.handle_ack(now, number, next, window_end);
-                if socket.wants_room {
-                    socket.tx.widen(self.segment_memory_bytes);
-                    if socket.tx.is_writable() {
-                        socket.wants_room = false;
-                        self.scratch.events.push_back(Event::Room(index));
-                    }
-                }
+                self.wake_writer(index);
                 self.send(index);
+                if self.has_notsent_lowat {
+                    // The acknowledgement may have sent the rest (`tcp_check_space` follows `tcp_data_snd_check`).
+                    self.wake_writer(index);
+                }
                 self.watch(index);
                 self.end_if_done(index);
             }

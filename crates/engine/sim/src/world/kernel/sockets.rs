@@ -1,6 +1,6 @@
 //! Sockets: the application's interface.
 
-use super::Kernel;
+use super::{Event, Kernel};
 use crate::world::message::{MailContent, Purpose, SocketKey};
 use crate::world::socket::{Phase, Socket};
 use crate::world::unsent::{Unsent, pool_back};
@@ -107,7 +107,24 @@ impl Kernel {
         if socket.phase != Phase::Open || socket.wants_room {
             return 0;
         }
-        usize::try_from(socket.tx.room() / 514).unwrap_or(0)
+        let has_lowat = self.has_notsent_lowat && socket.is_link();
+        let room = if has_lowat { socket.tx.room_of_piece() } else { socket.tx.room() };
+        usize::try_from(room / 514).unwrap_or(0)
+    }
+
+    /// Wakes a writer whose cells were refused, if there is room again.
+    pub(super) fn wake_writer(&mut self, index: u32) {
+        let has_lowat = self.has_notsent_lowat;
+        let socket = &mut self.sockets[index as usize];
+        if !socket.wants_room {
+            return;
+        }
+        socket.tx.widen(self.segment_memory_bytes);
+        let is_all_sent = socket.tx.unsent() == 0;
+        if socket.tx.is_writable() && (is_all_sent || !has_lowat || !socket.is_link()) {
+            socket.wants_room = false;
+            self.scratch.events.push_back(Event::Room(index));
+        }
     }
 
     /// Accepts cells; they leave with [`send`](Self::send).

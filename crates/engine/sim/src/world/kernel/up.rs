@@ -1,6 +1,6 @@
 //! Upload: sockets are served round-robin.
 
-use super::{Kernel, RECORD};
+use super::{Kernel, RECORD, UP_AHEAD_NS};
 use crate::world::message::{Mail, MailContent};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS};
@@ -45,6 +45,9 @@ impl Kernel {
             let count = (bytes / 514) as usize;
             let cells = socket.unsent.take(count, &mut self.scratch.pool);
             self.backlog.handle_left(now, u64::from(bytes));
+            if self.up_ahead_ns > UP_AHEAD_NS {
+                self.backlog.handle_queued(bytes.into(), self.up_free_at.saturating_sub(now));
+            }
             MailContent::Cells { number, start, cells }
         };
         self.watch(index);

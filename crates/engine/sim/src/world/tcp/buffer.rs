@@ -47,6 +47,11 @@ impl Sender {
         rest + left.saturating_sub(rest).div_ceil(PIECE) * PIECE
     }
 
+    /// The room with `TCP_NOTSENT_LOWAT` 1 (`tcp_stream_memory_free`): what the last unsent piece lacks.
+    pub(crate) fn room_of_piece(&self) -> u64 {
+        self.room().min(PIECE.saturating_sub(self.unsent()))
+    }
+
     /// Whether a refused writer is woken: when a third of the buffer is free (`sk_stream_is_writeable`).
     pub(crate) fn is_writable(&self) -> bool {
         3 * self.memory() <= 2 * u64::from(self.buffer)

@@ -2,7 +2,7 @@
 
 use super::small::FAST;
 use crate::world::{
-    Control, Direct, Ending, HostConfig, HostId, Net, Part, Paths, Record, Role,
+    Control, Direct, Egress, Ending, HostConfig, HostId, Net, Part, Paths, Record, Role,
     SEGMENT_MEMORY_BYTES,
 };
 use onion::{Duration, Rate};
@@ -39,6 +39,7 @@ fn fetch_and_count(
         queue: Duration::from_millis(100),
         control,
         segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+        egress: Egress::default(),
         role,
     };
     let host_at = |place: usize| HostId(u32::try_from(place).expect("few"));

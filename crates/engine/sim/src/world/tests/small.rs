@@ -1,8 +1,8 @@
 //! Small worlds.
 
 use crate::world::{
-    Candidate, ClientConfig, Control, Fetch, HostConfig, HostFigures, HostId, Models, Net, Part,
-    Paths, ProbedCircuit, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
+    Candidate, ClientConfig, Control, Egress, Fetch, HostConfig, HostFigures, HostId, Models, Net,
+    Part, Paths, ProbedCircuit, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use onion::flow::control::CongestionParams;
 use onion::router::schedule::SchedulerConfig;
@@ -37,6 +37,7 @@ impl Small {
             queue: Duration::from_millis(100),
             control: Control::Cubic,
             segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+            egress: Egress::default(),
             role,
         });
         id(self.hosts.len() - 1)

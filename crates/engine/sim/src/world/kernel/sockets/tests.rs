@@ -1,3 +1,4 @@
+use crate::world::config::Egress;
 use crate::world::kernel::pair::Pair;
 use crate::world::message::Purpose;
 use onion::Rate;
@@ -87,4 +88,41 @@ fn retransmission_timeouts_use_the_current_rtt() {
     // The first is acknowledged by now, the second not yet, and nothing more is sent.
     pair.pass(20_800_000);
     assert!((210..240).contains(&silent_after_ms(&pair)), "200 ms more than a round trip");
+}
+
+#[test]
+fn a_low_water_mark_keeps_a_piece_unsent_and_the_line_busy() {
+    let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+    pair.kernels[0].set_egress(Egress { has_notsent_lowat: true, ..Egress::default() });
+    let mut most_unsent = 0;
+    // Whenever it is woken, as a process would be.
+    for _ in 0..4000 {
+        fill(&mut pair);
+        most_unsent = most_unsent.max(pair.kernels[0].socket(pair.socket).tx.unsent());
+        pair.pass(1_000_000);
+    }
+    assert!((50_000..=45 * 1448).contains(&most_unsent), "{most_unsent} bytes");
+    // Four seconds at 8 Mbit/s are 7,782 cells, less headers and slow start.
+    assert!(pair.cells > 7_000, "{} cells", pair.cells);
+}
+
+#[test]
+fn a_quiet_socket_waits_behind_a_busy_one_only_in_a_device_queue() {
+    let waits_ms = |device_queue_bytes| {
+        let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+        pair.kernels[0].set_egress(Egress { device_queue_bytes, ..Egress::default() });
+        let quiet = pair.kernels[0].dial(1, Purpose::Link, 1);
+        for _ in 0..40 {
+            fill(&mut pair);
+            pair.pass(50_000_000);
+        }
+        let asked = pair.kernels[0].now;
+        pair.kernels[0].notify(quiet, [0; 4].into());
+        pair.pass(3_000_000_000);
+        let (.., arrived) = pair.received.last().expect("it arrives");
+        (arrived - asked) / 1_000_000
+    };
+    let (fair, queued) = (waits_ms(0), waits_ms(1_514_000));
+    // The receiver's queue is full in both cases.
+    assert!(fair < 150 && queued > fair + 50, "{fair} and {queued} ms");
 }
