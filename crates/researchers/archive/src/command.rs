@@ -1,5 +1,6 @@
 //! The commands.
 
+mod co_location;
 mod datasets;
 mod lines;
 mod run;
@@ -35,6 +36,7 @@ const SCHEMAS: Schemas = &[
     ("staging", schema_of::<AnyLine>),
     ("schedule", schema_of::<Either<ScheduleLine<'static>, PageLine<'static>>>),
     ("summary", schema_of::<AnyLine>),
+    ("co-location", schema_of::<AnyLine>),
     ("relay", schema_of::<AnyLine>),
     ("convert", schema_of::<AnyLine>),
     ("manual", schema_of::<ManualLine>),
@@ -50,6 +52,7 @@ pub(crate) enum Command {
     Staging(StagingCommand),
     Schedule(series::ScheduleCommand),
     Summary(SummaryCommand),
+    CoLocation(co_location::CoLocationCommand),
     Relay(RelayCommand),
     Query(QueryCommand),
     Convert(ConvertCommand),
@@ -73,7 +76,19 @@ impl Commands for Command {
   flashflow-archive errors tor.dataset --out errors";
     const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
         ("Datasets", &["import", "check", "synth", "convert"]),
-        ("Questions", &["errors", "speedtest", "staging", "schedule", "summary", "relay", "query"]),
+        (
+            "Questions",
+            &[
+                "errors",
+                "speedtest",
+                "staging",
+                "schedule",
+                "summary",
+                "co-location",
+                "relay",
+                "query",
+            ],
+        ),
         ("Clusters", &["scheduler", "executor"]),
         ("Other", &["completions", "schema", "help"]),
     ];
@@ -88,6 +103,7 @@ impl Commands for Command {
             Self::Staging(options) => options.run(output),
             Self::Schedule(options) => options.run(output, interrupt),
             Self::Summary(options) => options.run(output),
+            Self::CoLocation(options) => options.run(output),
             Self::Relay(options) => options.run(output),
             Self::Query(options) => options.run(output),
             Self::Convert(options) => options.run(output),

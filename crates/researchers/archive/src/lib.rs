@@ -7,6 +7,7 @@
 //! The query engine takes longer to compile than all the rest of the project, so neither of the other programs depends on this crate.
 
 pub mod cluster;
+pub mod co_location;
 pub mod convert;
 pub mod dataset;
 pub mod engine;

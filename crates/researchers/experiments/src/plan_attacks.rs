@@ -22,6 +22,7 @@ use onion::Duration;
 use report::experiment::ExperimentReport;
 use serde::Serialize;
 use std::fmt;
+use std::path::PathBuf;
 
 /// Do the coordinator's plan and the median of several authorities stop the attacks that section 5 of the paper discusses?
 ///
@@ -52,6 +53,10 @@ pub(super) struct Options {
     /// Old relays of the network that is flooded; 200 by default, 100 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u16).range(10..=10_000))]
     old_relays: Option<u16>,
+    /// A folder with the change tables `membership-2024-2026`, and with `onionoo-2025-2026` for countries: also replay the flood of 4
+    /// February 2026.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Random seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,7 +78,7 @@ enum Attack {
     SlowAfter,
     /// Denial of service against a share of the slots.
     Denial,
-    /// Ten times the network as new relays.
+    /// Ten times the network as new relays; with --data, also the flood of 4 February 2026.
     Flood,
     /// Relays on one host, known and unknown.
     SharedHost,
@@ -90,6 +95,7 @@ struct Settings {
     days: u32,
     relays: u32,
     old_relays: usize,
+    data: Option<PathBuf>,
     seed: u64,
 }
 
@@ -104,6 +110,7 @@ impl Settings {
             days: 20,
             relays: 2,
             old_relays: 20,
+            data: None,
             seed: 1,
         }
     }
@@ -148,6 +155,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         days: options.days,
         relays: session.or(options.relays, 4, 20),
         old_relays: session.or(options.old_relays, 100, 200).into(),
+        data: options.data.clone(),
         seed: options.seed,
     };
     grid::run(&settings, options.grid, session)
@@ -165,14 +173,17 @@ impl Grid for Settings {
     }
 
     fn parameters(&self) -> Vec<(String, String)> {
-        vec![
+        let data = self.data.iter().map(|data| parameter("data", data.display()));
+        let mut all = vec![
             parameter("authorities", list(&self.authorities)),
             parameter("periods of the paper's plan", self.periods),
             parameter("days of each relay", self.days),
             parameter("relays of each setting", self.relays),
             parameter("old relays of the flooded network", self.old_relays),
             parameter("seed", self.seed),
-        ]
+        ];
+        all.extend(data);
+        all
     }
 
     fn start(&self, _: &Cell, _: Session<'_>) -> Result<Option<()>> {

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use load::Load;
 use onion::Duration;
 use report::experiment::{CaseVerdict, ExperimentFigure, ExperimentReport};
-use result::{CONCEDED, SeedResult, case_of};
+use result::{CONCEDED, SeedResult, Speeds, case_of};
 use serde::Serialize;
 use sim::world::SplitMix64;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use tornet::flow_level::{
     ATTACKS, Attack, EigenSpeed, FlashFlow, FlashFlowDynamic, FlowBalancer, MleFlow, PeerFlow,
-    PeerMedian, Scaling, Scanner, Scene, SceneOptions,
+    PeerMedian, Scaling, Scanner, Scene, SceneOptions, TrueCapacities, Weighed,
 };
 use tornet::network::Network;
 
@@ -35,7 +35,7 @@ const TRUSTED_SHARE: f64 = 0.2;
 /// Balancers weigh the relays of networks that are drawn from the capacities of a real one, each under the attacks that concern
 /// what it observes. FlashFlow is the real coordinator in virtual time; flows of clients, relays and the other balancers'
 /// observations are models. Reports the attack advantage (share of weight over share of capacity), the weight error,
-/// the time until relays have weights, and the rate of the balancer's servers. Draws the paper's table 2.
+/// the time until relays have weights, the rate of the balancer's servers, and download times of honest clients. Draws the paper's table 2.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment table2 --quick --out results
@@ -92,6 +92,8 @@ enum Name {
     FlashFlow,
     /// The coordinator of this project, with weights reduced by reported use.
     FlashflowDynamic,
+    /// No balancer, but the bound of all: weights in proportion to true capacities.
+    TrueCapacities,
 }
 
 impl Name {
@@ -107,6 +109,7 @@ impl Name {
             Self::PeerFlow => Box::new(PeerFlow),
             Self::FlashFlow => Box::new(FlashFlow),
             Self::FlashflowDynamic => Box::new(FlashFlowDynamic),
+            Self::TrueCapacities => Box::new(TrueCapacities),
         }
     }
 }
@@ -184,9 +187,11 @@ impl Grid for Table2 {
         let mut cells = Vec::new();
         for name in &self.names {
             let balancer = name.balancer();
-            let loads = if balancer.depends_on_load() { self.loads.len() } else { 1 };
             let attacks = balancer.attacks().iter().filter(is_chosen);
             for attack in attacks.filter_map(|name| Attack::named(name)) {
+                // Downloads depend on the load even if weights do not.
+                let is_load_relevant = balancer.depends_on_load() || attack.is_none();
+                let loads = if is_load_relevant { self.loads.len() } else { 1 };
                 let cell = |load: &Load| Cell { name: *name, attack, load: *load };
                 cells.extend(self.loads.iter().take(loads).map(cell));
             }
@@ -225,7 +230,7 @@ impl Grid for Table2 {
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
         let mut worst: Vec<(String, f64, &str)> = Vec::new();
         let mut distributions: Vec<(String, Vec<f64>)> = Vec::new();
-        for name in &self.names {
+        for name in self.names.iter().filter(|name| **name != Name::TrueCapacities) {
             let balancer = name.balancer();
             let judged = rows.data::<Vec<SeedResult>>().filter(|(cell, _)| {
                 cell.name == *name && !is_conceded(balancer.name(), cell.attack.name)
@@ -245,9 +250,10 @@ impl Grid for Table2 {
             .map(|(name, advantage, attack)| format!("{name} {advantage:.2} ({attack})"));
         let conceded: BTreeSet<&str> = CONCEDED.into_iter().collect();
         report.answer = format!(
-            "The largest attack advantages: {}. FlashFlow without what its paper concedes: {}.",
+            "The largest attack advantages: {}. FlashFlow without what its paper concedes: {}.{}",
             list(&words.collect::<Vec<_>>()),
             list(&conceded.into_iter().collect::<Vec<_>>()),
+            gains(&rows),
         );
         let held = report.count(CaseVerdict::Held) > 0 && report.count(CaseVerdict::Missed) == 0;
         report.promise = Self::promise(held);
@@ -272,8 +278,41 @@ impl Table2 {
             attack: cell.attack,
             seed,
         });
-        let weighed = cell.name.balancer().weigh(&scene, &mut SplitMix64::of(seed, 2));
-        SeedResult::new(&weighed, &scene)
+        let weigh = |balancer: &dyn FlowBalancer, scene: &Scene| {
+            balancer.weigh(scene, &mut SplitMix64::of(seed, 2))
+        };
+        let balancer = cell.name.balancer();
+        let weighed = weigh(&*balancer, &scene);
+        let downloads = |scene: &Scene, weighed: &Weighed| {
+            let downloads = scene.downloads(&weighed.last_weights, &mut SplitMix64::of(seed, 3));
+            downloads.unwrap_or_default()
+        };
+        let honest = scene.before_attack();
+        let found = downloads(&scene, &weighed);
+        let (mut calm, mut torflow) = (None, None);
+        if cell.attack.is_none() {
+            let weights = weigh(&Scanner(Scaling::TorFlow), &scene);
+            torflow = Some(downloads(&scene, &weights));
+        } else {
+            calm = Some(downloads(&honest, &weigh(&*balancer, &honest)));
+        }
+        let speeds = Speeds::new(&found, calm.as_ref(), torflow.as_ref());
+        SeedResult::new(&weighed, &scene, speeds)
+    }
+}
+
+/// How much faster median downloads are than with TorFlow's weights, in a sentence.
+fn gains(rows: &Rows<'_, Cell>) -> String {
+    let gain = |(cell, results): (&Cell, Vec<SeedResult>)| {
+        let gains: Option<Vec<f64>> = results.iter().map(|seed| seed.speeds.over_torflow).collect();
+        let is_shown = matches!(cell.name, Name::MleFlow | Name::FlashFlow | Name::TrueCapacities);
+        let gain = mean(&gains.filter(|_| is_shown)?);
+        Some(format!("{} {gain:.2} at load {}", cell.name.balancer().name(), cell.load))
+    };
+    let gains: Vec<String> = rows.data::<Vec<SeedResult>>().filter_map(gain).collect();
+    match gains.is_empty() {
+        true => String::new(),
+        false => format!(" Median download speeds over those with TorFlow: {}.", list(&gains)),
     }
 }
 

@@ -10,6 +10,8 @@
 //! is an entry of [`ATTACKS`].
 
 mod behavior;
+mod capacities;
+mod clients;
 mod draws;
 mod dynamic;
 mod eigenspeed;
@@ -22,6 +24,8 @@ mod scanner;
 mod scene;
 
 pub use behavior::{ATTACKS, Attack, Behavior};
+pub use capacities::TrueCapacities;
+pub use clients::Downloads;
 pub use dynamic::FlashFlowDynamic;
 pub use eigenspeed::EigenSpeed;
 pub use flashflow::FlashFlow;

@@ -1,5 +1,6 @@
 //! The lines of the commands with `--json`.
 
+use archive::co_location::{CoLocation, NamedPair};
 use archive::dataset::Imported;
 use archive::errors::Line as ErrorLine;
 use archive::schedule::{Arrivals, Line as QuantityLine, PlannedNetwork};
@@ -65,6 +66,10 @@ pub(crate) enum Line<'a> {
     },
     /// `summary`: a day.
     Day(&'a Day),
+    /// `co-location`: a named pair.
+    Pair(&'a NamedPair),
+    /// `co-location`: all pairs, last.
+    CoLocation(&'a CoLocation),
     /// `convert`, `query --parquet`: a written file.
     Parquet {
         /// Its rows.

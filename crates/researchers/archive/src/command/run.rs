@@ -29,7 +29,7 @@ use terminal::{Exit, Interrupt, Output};
 const SYNTHETIC_RELAYS: u32 = 6500;
 
 impl Resources {
-    fn open(&self, dataset: &DatasetOptions, output: &Output) -> Result<Engine, Error> {
+    pub(super) fn open(&self, dataset: &DatasetOptions, output: &Output) -> Result<Engine, Error> {
         self.open_at(&dataset.dataset, &dataset.cache, output)
     }
 

@@ -71,7 +71,7 @@ impl Settings {
                     let what = format!("flood, {}, {}", plan.name(), flood.name());
                     cell(what, Box::new(move |settings: &Self| flood::row(plan, flood, settings)))
                 };
-                all.map(of).collect()
+                all.map(of).chain(self.replayed_floods()).collect()
             }
             Attack::SharedHost => {
                 let all = [Knowledge::Known, Knowledge::Unknown]
@@ -96,5 +96,20 @@ impl Settings {
                 bursts::BURSTS_S.into_iter().map(of).collect()
             }
         }
+    }
+
+    /// The flood of 4 February 2026, if there are data.
+    fn replayed_floods(&self) -> Vec<Cell> {
+        let Some(data) = &self.data else { return Vec::new() };
+        let floods = [Flood::ReplayedFewNetworks, Flood::ReplayedManyNetworks];
+        let all = [PlanKind::Paper, PlanKind::Memoryless]
+            .into_iter()
+            .flat_map(|plan| floods.map(|flood| (plan, flood)));
+        let of = |(plan, flood): (PlanKind, Flood)| {
+            let data = data.clone();
+            let play = move |settings: &Self| flood::replayed(plan, flood, &data, settings);
+            Cell::new(Attack::Flood, format!("flood, {}, {}", plan.name(), flood.name()), play)
+        };
+        all.map(of).collect()
     }
 }

@@ -22,6 +22,9 @@ const LEFT: f64 = 0.1;
 /// The attacked share up to which the median may move by no more than an estimate's interval.
 pub(super) const CLAIMED: f64 = 0.3;
 
+/// What the low median of six may cost more than the median of five, over the capacity. By the sum in section 5 it is 0.08.
+const LOW_MEDIAN_COSTS: f64 = 0.1;
+
 /// A case.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 struct Attacked {
@@ -69,14 +72,20 @@ fn case(found: &Attacked) -> Case {
         format!("denial of service, {plan}, authorities {authorities}, slots {attacked_share}");
     let weight = weight_share.unwrap_or(0.0);
     let detail = format!("the relay keeps {weight:.3} of its weight");
-    // An estimate may lie ε₁ below the capacity.
-    let least = 1.0 - Params::default().epsilon_below;
+    let least = least_weight(authorities);
     let is_claimed = authorities >= 5 && attacked_share <= CLAIMED;
     let verdict = match is_claimed && found.plan == PlanKind::Memoryless {
         true => CaseVerdict::of(weight >= least),
         false => CaseVerdict::Reported,
     };
     Case::named(name).ended(verdict, detail).with(found)
+}
+
+/// The least weight, over the capacity, under denial of service against the claimed share of the slots. An estimate may lie ε₁ below the
+/// capacity. Of an even number, tor takes the low median, for which half of the results are enough: of six, three.
+fn least_weight(authorities: usize) -> f64 {
+    let odd = 1.0 - Params::default().epsilon_below;
+    if authorities.is_multiple_of(2) { odd - LOW_MEDIAN_COSTS } else { odd }
 }
 
 #[cfg(test)]
@@ -91,6 +100,9 @@ mod tests {
         };
         assert!(weight(PlanKind::Memoryless, 5, 0.1) > 0.95);
         assert!(weight(PlanKind::Memoryless, 5, 0.8) < 0.5);
+        // Of six, three low ones are enough.
+        let [five, six] = [5, 6].map(|number| weight(PlanKind::Memoryless, number, CLAIMED));
+        assert!(six < five - 0.03 && six > least_weight(6), "{six} of six, {five} of five");
         // The estimates of a single authority follow the attack.
         assert!(weight(PlanKind::Paper, 1, 0.3) < 0.85);
     }

@@ -82,7 +82,7 @@ pub(super) fn figures(rows: &Rows<'_, Cell>) -> Vec<ExperimentFigure> {
     }
     let mut count = 0;
     for (cell, points) in rows.data::<Vec<(f64, f64)>>() {
-        let is_shown = [" 1", " 5"].iter().any(|number| cell.name.ends_with(number));
+        let is_shown = [" 1", " 5", " 6"].iter().any(|number| cell.name.ends_with(number));
         if cell.attack == Attack::Denial && is_shown {
             denial = denial.with(Series::line(&cell.name, Role::Nth(count), points));
             count += 1;

@@ -1,15 +1,30 @@
 //! A flood of new relays (a Sybil attack): are old relays still measured, and how long do honest newcomers wait?
 
+mod history;
 mod network;
+mod population;
 
 use super::Settings;
 use super::authorities::PlanKind;
 use crate::columns::rounded;
 use crate::error::Result;
 use crate::grid::Row;
-use network::{HOUR, Network};
+use history::History;
+use network::Network;
+use onion::identity::RsaId;
+use population::{HOUR, Population};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The tables of who ran when, in the folder with data.
+const MEMBERSHIP: &str = "membership-2024-2026";
+
+/// The tables with countries of relays. They lack those that never ran a recommended version at the time of a list.
+const COUNTRIES: &str = "onionoo-2025-2026";
 
 /// The identities of the flood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -21,6 +36,10 @@ pub(super) enum Flood {
     RandomIdentities,
     /// Smaller ones than those of all honest relays. On average, one of 256 keys has such an identity.
     SmallIdentities,
+    /// That of 4 February 2026, as if from 20 networks.
+    ReplayedFewNetworks,
+    /// That of 4 February 2026, as if each relay had a random network.
+    ReplayedManyNetworks,
 }
 
 impl Flood {
@@ -29,6 +48,8 @@ impl Flood {
             Self::None => "none",
             Self::RandomIdentities => "random identities",
             Self::SmallIdentities => "small identities",
+            Self::ReplayedFewNetworks => "4 February 2026, 20 networks",
+            Self::ReplayedManyNetworks => "4 February 2026, random networks",
         }
     }
 }
@@ -49,34 +70,88 @@ struct Columns {
     wait_median_h: Option<f64>,
     wait_max_h: Option<f64>,
     flood_relays_measured: usize,
+    /// The countries with the most relays of the flood, with their numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flood_countries: Option<String>,
 }
 
 /// Plays a network with and without the flood.
 pub(super) fn row(plan: PlanKind, flood: Flood, settings: &Settings) -> Result<Row> {
-    let [calm, flooded] = [Flood::None, flood].map(|flood| {
-        let mut network = Network::new(plan, flood, settings);
+    let relays = |flood: Flood| {
+        let rng = &mut StdRng::seed_from_u64(settings.seed);
+        let seed = seed(rng);
+        (Population::random(flood, settings.old_relays, rng), seed)
+    };
+    Ok(case(&columns(plan, flood, [relays(Flood::None), relays(flood)])).into())
+}
+
+/// Plays the network of February 2026 with and without its flood.
+pub(super) fn replayed(
+    plan: PlanKind,
+    flood: Flood,
+    data: &Path,
+    settings: &Settings,
+) -> Result<Row> {
+    let rng = &mut StdRng::seed_from_u64(settings.seed);
+    let seed = seed(rng);
+    let history = History::read(&data.join(MEMBERSHIP))?;
+    let flooded = Population::replayed(&history, flood == Flood::ReplayedManyNetworks, rng);
+    let countries = data.join(COUNTRIES);
+    let countries = match countries.is_dir() {
+        true => Some(most(&flooded, &history::countries(&countries)?)),
+        false => None,
+    };
+    let networks = [(flooded.without_flood(), seed), (flooded, seed)];
+    let columns = Columns { flood_countries: countries, ..columns(plan, flood, networks) };
+    Ok(case(&columns).into())
+}
+
+/// The three countries with the most relays of a flood, with their numbers, and the number of the relays without a country.
+fn most(relays: &Population, countries: &[(RsaId, String)]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, country) in countries.iter().filter(|(relay, _)| relays.flood.contains(relay)) {
+        *counts.entry(country).or_default() += 1;
+    }
+    let unknown = relays.flood.len() - counts.values().sum::<usize>();
+    let mut sorted: Vec<(&str, usize)> = counts.into_iter().collect();
+    sorted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let words = sorted.iter().take(3).map(|(country, count)| format!("{country} {count}"));
+    words.chain([format!("unknown {unknown}")]).collect::<Vec<_>>().join(", ")
+}
+
+fn seed(rng: &mut StdRng) -> [u8; 32] {
+    let mut seed = [0; 32];
+    rng.fill_bytes(&mut seed);
+    seed
+}
+
+/// The results of a network without and with the flood.
+fn columns(plan: PlanKind, flood: Flood, networks: [(Population, [u8; 32]); 2]) -> Columns {
+    let [calm, flooded] = networks.map(|(relays, seed)| {
+        let mut network = Network::new(plan, relays, seed);
         network.run();
         network
     });
+    let Population { old, flood: sybils, newcomers, .. } = &flooded.relays;
     let mut waits: Vec<u64> =
-        flooded.newcomers().filter_map(|relay| flooded.wait_slots(relay)).collect();
+        newcomers.iter().filter_map(|relay| flooded.wait_slots(*relay)).collect();
     waits.sort_unstable();
     let hours = |slots: &u64| rounded(*slots as f64 / f64::from(HOUR), 2);
-    let is_measured = |relay: &&_| flooded.wait_slots(**relay).is_some();
-    let columns = Columns {
+    let is_measured = |relay: &&RsaId| flooded.wait_slots(**relay).is_some();
+    Columns {
         plan,
         flood,
-        old_relays: flooded.old.len(),
-        flood_relays: flooded.flood.len(),
+        old_relays: old.len(),
+        flood_relays: sybils.len(),
         moved_measurements: calm.of_flood_day.difference(&flooded.of_flood_day).count(),
         overdue_old_relays: flooded.overdue,
-        newcomers: flooded.newcomers().count(),
+        newcomers: newcomers.len(),
         newcomers_measured: waits.len(),
         wait_median_h: waits.get(waits.len() / 2).and_then(hours),
         wait_max_h: waits.last().and_then(hours),
-        flood_relays_measured: flooded.flood.iter().filter(is_measured).count(),
-    };
-    Ok(case(&columns).into())
+        flood_relays_measured: sybils.iter().filter(is_measured).count(),
+        flood_countries: None,
+    }
 }
 
 fn case(columns: &Columns) -> Case {

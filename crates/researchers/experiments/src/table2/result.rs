@@ -4,7 +4,7 @@ use crate::columns::{rounded, with_interval};
 use crate::simulated::Interval;
 use report::experiment::{Case, CaseVerdict};
 use serde::{Deserialize, Serialize};
-use tornet::flow_level::{Attack, Role, Scene, Weighed};
+use tornet::flow_level::{Attack, Downloads, Role, Scene, Weighed};
 
 /// Attacks on FlashFlow that its paper concedes (§5): relays that are fast only for measurements, with capacity of their own
 /// or of another host, and several relays on a host that nobody knows to be one.
@@ -15,6 +15,43 @@ const BOUND: f64 = 1.34;
 
 /// The share of the relays for which the paper's table has PeerFlow's time.
 const MOST: f64 = 0.968;
+
+/// The size of the download whose time is reported: the largest of Tor's own measuring clients, 5 MiB.
+const DOWNLOAD_BITS: f64 = 5.0 * 1024.0 * 1024.0 * 8.0;
+
+/// Downloads of honest clients with a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Speeds {
+    /// The median time of a download, in seconds; `None` if all weight is at relays that carry nothing.
+    pub(super) median_s: Option<f64>,
+    /// That over the median time without the attack.
+    pub(super) over_no_attack: Option<f64>,
+    /// Circuits with a relay that carries nothing.
+    pub(super) failed_circuits_percent: f64,
+    /// Without an attack, the median rate over that with TorFlow's weights.
+    pub(super) over_torflow: Option<f64>,
+    /// The same of the mean rate.
+    pub(super) mean_over_torflow: Option<f64>,
+}
+
+impl Speeds {
+    pub(super) fn new(
+        found: &Downloads,
+        calm: Option<&Downloads>,
+        torflow: Option<&Downloads>,
+    ) -> Self {
+        let over = |rate: f64, other: f64| (other > 0.0).then(|| rate / other);
+        let median = found.median_bit_per_s();
+        Self {
+            median_s: over(DOWNLOAD_BITS, median),
+            over_no_attack: calm.and_then(|calm| over(calm.median_bit_per_s(), median)),
+            failed_circuits_percent: 100.0 * found.failed_circuits_share,
+            over_torflow: torflow.and_then(|torflow| over(median, torflow.median_bit_per_s())),
+            mean_over_torflow: torflow
+                .and_then(|torflow| over(found.mean_bit_per_s(), torflow.mean_bit_per_s())),
+        }
+    }
+}
 
 /// The result with a seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,10 +64,11 @@ pub(super) struct SeedResult {
     pub(super) server_gbit_per_s: f64,
     pub(super) honest_removed_percent: f64,
     pub(super) capacity_values: String,
+    pub(super) speeds: Speeds,
 }
 
 impl SeedResult {
-    pub(super) fn new(weighed: &Weighed, scene: &Scene) -> Self {
+    pub(super) fn new(weighed: &Weighed, scene: &Scene, speeds: Speeds) -> Self {
         let honest = scene.relays.iter().filter(|relay| relay.role != Role::Adversary).count();
         Self {
             advantage: weighed.advantage(scene),
@@ -41,6 +79,7 @@ impl SeedResult {
             server_gbit_per_s: weighed.server_bit_per_s / 1e9,
             honest_removed_percent: 100.0 * weighed.honest_removed as f64 / honest as f64,
             capacity_values: weighed.capacities.word().to_owned(),
+            speeds,
         }
     }
 }
@@ -59,11 +98,24 @@ pub(super) fn case_of(name: &str, balancer: &str, attack: &Attack, seeds: &[Seed
     let case = column(case, "advantage", advantage, 3);
     let case = column(case, "first_advantage", interval(|seed| seed.first_advantage), 3);
     let case = column(case, "weight_error", interval(|seed| seed.weight_error), 4);
-    // Only if all seeds have such a time.
-    let mean_hours = |of: fn(&SeedResult) -> Option<f64>| {
-        let hours: Option<Vec<f64>> = seeds.iter().map(of).collect();
-        hours.and_then(|hours| rounded(Interval::of(hours).mean, 2))
+    // Only if all seeds have such a value.
+    let of_all = |of: fn(&SeedResult) -> Option<f64>| {
+        let values: Option<Vec<f64>> = seeds.iter().map(of).collect();
+        values.map(Interval::of)
     };
+    let mean_hours = |of| of_all(of).and_then(|hours| rounded(hours.mean, 2));
+    let optional = |case: Case, name: &str, value: Option<Interval>| match value {
+        Some(value) => column(case, name, value, 3),
+        None => with_interval(case, name, f64::NAN, None, 3),
+    };
+    let case = optional(case, "download_s", of_all(|seed| seed.speeds.median_s));
+    let case =
+        optional(case, "download_s_over_no_attack", of_all(|seed| seed.speeds.over_no_attack));
+    let case = optional(case, "speed_over_torflow", of_all(|seed| seed.speeds.over_torflow));
+    let case =
+        optional(case, "mean_speed_over_torflow", of_all(|seed| seed.speeds.mean_over_torflow));
+    let failed = interval(|seed| seed.speeds.failed_circuits_percent).mean;
+    let case = case.column("failed_circuits_percent", rounded(failed, 2));
     case.column("hours_until_96_8_percent", mean_hours(|seed| seed.hours_until_most))
         .column("hours_until_all", mean_hours(|seed| seed.hours_until_all))
         .column("server_gbit_per_s", rounded(interval(|seed| seed.server_gbit_per_s).mean, 3))
@@ -94,7 +146,12 @@ mod tests {
             server_gbit_per_s: 3.0,
             honest_removed_percent: 0.0,
             capacity_values: "provided".to_owned(),
+            speeds: Speeds::new(&downloads(1.0), Some(&downloads(advantage)), None),
         }
+    }
+
+    fn downloads(median: f64) -> Downloads {
+        Downloads { bit_per_s: vec![0.5, median * DOWNLOAD_BITS, 9e9], failed_circuits_share: 0.1 }
     }
 
     #[test]
@@ -117,5 +174,18 @@ mod tests {
         assert_eq!(case.value("hours_until_all"), Some(&report::experiment::Value::Null));
         assert_eq!(case.value("advantage"), Some(&2.0.into()));
         assert!(case.value("advantage_high").and_then(|high| high.as_f64()) > Some(2.0));
+    }
+
+    #[test]
+    fn downloads_are_compared_with_those_without_the_attack_and_with_torflow() {
+        let attack = Attack::named("sybils").expect("in the table");
+        let case = case_of("case", "sybils", &attack, &[seed(1.0), seed(3.0)]);
+        assert_eq!(case.value("download_s"), Some(&1.0.into()));
+        assert_eq!(case.value("download_s_over_no_attack"), Some(&2.0.into()));
+        assert_eq!(case.value("failed_circuits_percent"), Some(&10.0.into()));
+        assert_eq!(case.value("speed_over_torflow"), Some(&report::experiment::Value::Null));
+        let speeds = Speeds::new(&downloads(3.0), None, Some(&downloads(2.0)));
+        assert_eq!((speeds.over_torflow, speeds.over_no_attack), (Some(1.5), None));
+        assert_eq!(Speeds::new(&Downloads::default(), None, None).median_s, None);
     }
 }

@@ -167,6 +167,12 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 impl Attack {
+    /// Whether all relays are honest.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.behavior == Behavior::HONEST
+    }
+
     /// The attack with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -11,7 +11,7 @@ use sim::world::SplitMix64;
 const FLOWS_PER_RELAY: f64 = 160.0;
 
 /// The largest rate of a single download: tor's 500 cells of 498 bytes in a round trip of 66 ms.
-const DOWNLOAD_MAX_BIT_PER_S: f64 = 30e6;
+pub(super) const DOWNLOAD_MAX_BIT_PER_S: f64 = 30e6;
 
 /// The largest of the numbers of flows in the 43,200 windows of ten seconds of five days, in standard deviations above the mean.
 /// Descriptors contain that maximum (dir-spec §2.1.1).
@@ -123,7 +123,8 @@ impl Scene {
     }
 
     /// The scene before the attack: all relays are honest.
-    pub(super) fn before_attack(&self) -> Self {
+    #[must_use]
+    pub fn before_attack(&self) -> Self {
         Self { behavior: Behavior::HONEST, ..self.clone() }
     }
 
@@ -157,6 +158,21 @@ impl Scene {
             Role::Adversary => self.behavior,
             Role::Honest | Role::Trusted => Behavior::HONEST,
         }
+    }
+
+    /// What each flow wants; `None` if it takes all that it gets.
+    pub(super) const fn wanted(&self) -> Option<f64> {
+        self.wanted
+    }
+
+    /// Circuits of three relays that are as many flows.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of circuits"
+    )]
+    pub(super) fn circuits(&self) -> usize {
+        (self.flows / 3.0) as usize
     }
 
     /// The mean number of flows at a relay with this share of all weight.
