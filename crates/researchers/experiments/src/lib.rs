@@ -25,6 +25,7 @@ mod error;
 mod factor;
 mod grid;
 mod kist;
+mod lengths;
 mod measuring;
 mod mode;
 mod paper_hosts;
@@ -84,6 +85,7 @@ enum Experiment {
     Dos(dos::Options),
     Downloads(downloads::Options),
     Kist(kist::Options),
+    Lengths(lengths::Options),
     PaperHosts(paper_hosts::Options),
     PlanAttacks(plan_attacks::Options),
     Ratio(ratio::Options),
@@ -121,6 +123,7 @@ pub fn run(
         Experiment::Dos(options) => dos::run(options, session)?,
         Experiment::Downloads(options) => downloads::run(options, session)?,
         Experiment::Kist(options) => kist::run(options, session)?,
+        Experiment::Lengths(options) => lengths::run(options, session)?,
         Experiment::PaperHosts(options) => paper_hosts::run(options, session)?,
         Experiment::PlanAttacks(options) => plan_attacks::run(options, session)?,
         Experiment::Ratio(options) => ratio::run(options, session)?,

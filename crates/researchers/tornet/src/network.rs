@@ -199,6 +199,18 @@ impl Network {
         self
     }
 
+    /// Multiplies the number of clients that fetch at a fixed pace.
+    #[must_use]
+    pub fn with_benchmarks(mut self, factor: f64) -> Self {
+        let is_benchmark = |client: &Client| matches!(client.users, Users::Fetch(_));
+        let (benchmarks, users) = self.clients.into_iter().partition(is_benchmark);
+        let benchmarks = dealt(benchmarks, factor, |client, name| {
+            client.site.name = format!("benchmark-{name}");
+        });
+        self.clients = [users, benchmarks].concat();
+        self
+    }
+
     /// A description of what was left out when it was read; `None` if nothing.
     #[must_use]
     pub fn remark(&self) -> Option<String> {

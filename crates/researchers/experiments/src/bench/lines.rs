@@ -49,6 +49,8 @@ pub struct RelayRun {
     pub(super) relay: &'static str,
     /// `transit` or `echo`.
     pub(super) mode: &'static str,
+    /// The sockets, if they were given.
+    pub(super) sockets: Option<u32>,
     /// Traffic in one direction for a second of CPU time.
     pub(super) gbit_per_cpu_s: f64,
     /// The estimate.
