@@ -2,6 +2,7 @@
 
 mod plan;
 
+use crate::columns::rounded;
 use crate::common::{Session, mbit, percent};
 use crate::error::{Error, Result};
 use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
@@ -15,9 +16,11 @@ use authority::shell::Team;
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
 use onion::Rate;
-use plan::{Cell, HOSTS, US_SW, Vary};
+use plan::{Cell, Vary};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use std::net::Ipv4Addr;
+
+pub(crate) use plan::{HOSTS, Host, US_SW};
 
 /// The host of the relays. US-SW is next to it.
 const RELAYS: &str = "relays";
@@ -29,10 +32,8 @@ const USUAL: [SocketBuffer; 2] = [
 ];
 
 /// Those of its tuned kernels.
-const TUNED: [SocketBuffer; 2] = [
-    SocketBuffer { max: 64 << 20, ..USUAL[0] },
-    SocketBuffer { max: 64 << 20, ..USUAL[1] },
-];
+const TUNED: [SocketBuffer; 2] =
+    [SocketBuffer { max: 64 << 20, ..USUAL[0] }, SocketBuffer { max: 64 << 20, ..USUAL[1] }];
 
 /// How do the paper's parameters perform over the paper's distances?
 ///
@@ -160,6 +161,16 @@ impl PaperHostsGrid {
     }
 }
 
+/// The estimate with default kernels over that with tuned ones, which is of `case`.
+fn default_over_tuned(cell: &Cell, case: &Case, earlier: Rows<'_, Cell>) -> Option<f64> {
+    let is_default = |other: &Cell| {
+        let key = |cell: &Cell| (cell.mode, cell.vary, cell.relay, cell.sockets);
+        !other.tuned && other.hosts == cell.hosts && key(other) == key(cell)
+    };
+    let mut defaults = earlier.cases().filter(|(other, _)| is_default(other));
+    rounded(defaults.next()?.1.estimate_mbit_per_s? / case.estimate_mbit_per_s?, 3)
+}
+
 impl Grid for PaperHostsGrid {
     type Cell = Cell;
     type Setup = Site;
@@ -238,6 +249,11 @@ impl Grid for PaperHostsGrid {
             .column("conclusive", estimate.is_some_and(|estimate| estimate.is_conclusive()))
             .column("rounds", estimate.map(|estimate| estimate.rounds))
             .column("sent_mbit_per_s", result.sent_mbit());
+        let over_tuned = cell.tuned.then(|| default_over_tuned(cell, &case, earlier));
+        let case = match over_tuned {
+            Some(ratio) => case.column("default_over_tuned", ratio),
+            None => case,
+        };
         Ok(Some(result.with_loads(case).into()))
     }
 
@@ -271,5 +287,29 @@ impl Grid for PaperHostsGrid {
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());
         report.notes.splice(0..0, of_paper);
         report.promise = Self::promise(wrong == 0 && conclusive > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::parse_options;
+    use crate::grid::Row;
+
+    #[test]
+    fn tuned_kernels_are_compared_with_default_ones_over_as_many_sockets() {
+        let options = "--vary buffers --sockets 1,20 --modes echo --limits 100";
+        let cells = plan::cells(&parse_options(options), false);
+        let case = |mbit| Case::new("run", Some(100.0), Some(mbit));
+        // 40 Mbit/s over one socket of each host, 90 over 20.
+        let rate = |cell: &Cell| if cell.sockets == Some(1) { 40.0 } else { 90.0 };
+        let rows: Vec<Option<Row>> =
+            cells.iter().map(|cell| (!cell.tuned).then(|| case(rate(cell)).into())).collect();
+        let over = |cell: &Cell| default_over_tuned(cell, &case(100.0), Rows::new(&cells, &rows));
+        let tuned: Vec<&Cell> = cells.iter().filter(|cell| cell.tuned).collect();
+        assert_eq!(tuned.len(), 4 * 2);
+        for cell in tuned {
+            assert_eq!(over(cell), Some(rate(cell) / 100.0), "{cell}");
+        }
     }
 }

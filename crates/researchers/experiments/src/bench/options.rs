@@ -132,6 +132,9 @@ pub(super) struct PathBench {
     /// TCP's congestion control at the sender: bbr, cubic or reno.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     pub(super) congestion: lab::wan::Congestion,
+    /// Instead of one path, those from each of the paper's hosts (table 1) to US-SW in turn, with the rates of their links.
+    #[arg(long, conflicts_with = "rtt_ms")]
+    pub(super) paper_hosts: bool,
 }
 
 /// The options of `bench limit`.

@@ -17,16 +17,16 @@ const QUEUE: Duration = Duration::from_millis(50);
 const LEAD_S: u32 = 4;
 
 /// A host of the paper's Table 1.
-pub(super) struct Host {
-    pub(super) name: &'static str,
+pub(crate) struct Host {
+    pub(crate) name: &'static str,
     /// Round trip to US-SW.
-    pub(super) rtt_ms: u32,
+    pub(crate) rtt_ms: u32,
     /// The rate at which all others together sent to it over UDP.
     mbit_per_s: f64,
 }
 
 /// The relay's host is the last one.
-pub(super) const HOSTS: [Host; 5] = [
+pub(crate) const HOSTS: [Host; 5] = [
     Host { name: "US-NW", rtt_ms: 40, mbit_per_s: 946.0 },
     Host { name: "US-E", rtt_ms: 62, mbit_per_s: 941.0 },
     Host { name: "NL", rtt_ms: 137, mbit_per_s: 1611.0 },
@@ -35,7 +35,7 @@ pub(super) const HOSTS: [Host; 5] = [
 ];
 
 /// The place of the relay's host.
-pub(super) const US_SW: usize = HOSTS.len() - 1;
+pub(crate) const US_SW: usize = HOSTS.len() - 1;
 
 impl Host {
     pub(super) fn rate(&self) -> Rate {
@@ -43,7 +43,7 @@ impl Host {
     }
 
     /// The access link.
-    pub(super) fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         Access::both(Bottleneck { rate: self.rate(), queue: Queue::Time(QUEUE) })
     }
 }
