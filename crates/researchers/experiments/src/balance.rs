@@ -1,16 +1,18 @@
 //! `flashflow-lab experiment balance`: a simulated network under the weights of FlashFlow, TorFlow and an ideal
 //! balancer.
 
+mod downloads;
+mod figures;
 mod judge;
 mod weighed;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting;
+use crate::reporting::{self, print_case};
 use crate::simulated::{Batch, Runner, Runs, SimulatedOptions, Store, run_case};
 use clap::{Args, ValueEnum};
 use judge::Results;
-use report::experiment::ExperimentReport;
+use report::experiment::{Case, ExperimentReport};
 use std::path::PathBuf;
 use tornet::balance::{
     Balancer, Capacities, Conditions, FlashFlow, TorFlow, Weighing, WeightsFile,
@@ -47,6 +49,10 @@ pub(super) struct Options {
         value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
     measure_seconds: u32,
 }
+
+/// The balancers that are compared.
+const FLASHFLOW: &str = "flashflow";
+const TORFLOW: &str = "torflow";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
@@ -118,7 +124,11 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         Ok(weighing.map(|weighing| network.weighted(&weighing.weights)))
     })?;
     let results = Results::of_runs(&batch, store, runs)?;
-    Ok(report(&batch, &names, &results, planned))
+    let mut cases = results.cases(&batch.loads);
+    cases.extend(results.weight_cases(&names));
+    cases.extend(results.download_cases(&names, &batch.loads));
+    cases.iter().for_each(|case| print_case(case, session.output));
+    Ok(report(&batch, &names, &results, (cases, planned)))
 }
 
 /// Computes weights once for each balancer and seed.
@@ -176,10 +186,14 @@ fn weights_name(balancer: &str, seed: u64) -> String {
 
 const TEXT: &str = include_str!("../../../../docs/experiments/balance.md");
 
-fn report(batch: &Batch, names: &[&str], results: &Results, planned: usize) -> ExperimentReport {
+fn report(
+    batch: &Batch,
+    names: &[&str],
+    results: &Results,
+    (mut cases, planned): (Vec<Case>, usize),
+) -> ExperimentReport {
     let mut parameters = batch.parameters();
     parameters.push(("balancers".to_owned(), names.join(", ")));
-    let mut cases = results.cases(&batch.loads);
     cases.extend(results.runs.iter().map(run_case));
     let mut report = reporting::report("balance", TEXT);
     report.notes.extend(results.notes(planned));

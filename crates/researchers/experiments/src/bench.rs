@@ -38,7 +38,7 @@ use terminal::{Exit, Interrupt, Output};
 pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     match &options.benchmark {
         Benchmark::Measurer(options) => measurer(*options, output, interrupt),
-        Benchmark::Echo(options) => echo::run(*options, output, interrupt),
+        Benchmark::Echo(options) => echo::run(options, output, interrupt),
         Benchmark::Relay(options) => relay::run(*options, output, interrupt),
         Benchmark::Limit(options) => limit::run(*options, output, interrupt),
         Benchmark::Client(options) => client::run(*options, output, interrupt),

@@ -26,6 +26,7 @@ mod factor;
 mod grid;
 mod kist;
 mod kist_factors;
+mod lengths;
 mod measuring;
 mod mode;
 mod paper_hosts;
@@ -86,6 +87,7 @@ enum Experiment {
     Downloads(downloads::Options),
     Kist(kist::Options),
     KistFactors(kist_factors::Options),
+    Lengths(lengths::Options),
     PaperHosts(paper_hosts::Options),
     PlanAttacks(plan_attacks::Options),
     Ratio(ratio::Options),
@@ -124,6 +126,7 @@ pub fn run(
         Experiment::Downloads(options) => downloads::run(options, session)?,
         Experiment::Kist(options) => kist::run(options, session)?,
         Experiment::KistFactors(options) => kist_factors::run(options, session)?,
+        Experiment::Lengths(options) => lengths::run(options, session)?,
         Experiment::PaperHosts(options) => paper_hosts::run(options, session)?,
         Experiment::PlanAttacks(options) => plan_attacks::run(options, session)?,
         Experiment::Ratio(options) => ratio::run(options, session)?,

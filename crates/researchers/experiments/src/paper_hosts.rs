@@ -2,8 +2,9 @@
 
 mod plan;
 
+use crate::columns::rounded;
 use crate::common::{Session, mbit, percent};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::grid::{self, CellRun, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
 use crate::reporting::{list, parameter};
@@ -15,15 +16,24 @@ use authority::shell::Team;
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
 use onion::Rate;
-use plan::{Cell, HOSTS, US_SW, Vary};
+use plan::{Cell, Vary};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use std::net::Ipv4Addr;
+
+pub(crate) use plan::{HOSTS, Host, US_SW};
 
 /// The host of the relays. US-SW is next to it.
 const RELAYS: &str = "relays";
 
-/// The largest buffer of the paper's tuned kernels, with Linux's least and initial size.
-const TUNED: SocketBuffer = SocketBuffer { min: 4096, initial: 131_072, max: 64 << 20 };
+/// The receive and send buffers of the paper's default kernels. Since 6.17, Linux has 32 MiB to receive.
+const USUAL: [SocketBuffer; 2] = [
+    SocketBuffer { min: 4096, initial: 131_072, max: 6 << 20 },
+    SocketBuffer { min: 4096, initial: 16_384, max: 4 << 20 },
+];
+
+/// Those of its tuned kernels.
+const TUNED: [SocketBuffer; 2] =
+    [SocketBuffer { max: 64 << 20, ..USUAL[0] }, SocketBuffer { max: 64 << 20, ..USUAL[1] }];
 
 /// How do the paper's parameters perform over the paper's distances?
 ///
@@ -53,9 +63,10 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
     /// Sockets of a measurement where that is not varied, all at once and in one round, such as the paper's 160. By default,
-    /// the number depends on distance and rate, and grows in later rounds.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=300))]
-    sockets: Option<u32>,
+    /// the number depends on distance and rate, and grows in later rounds. With --vary buffers alone, there may be several numbers.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,…",
+        value_parser = clap::value_parser!(u32).range(1..=300))]
+    sockets: Vec<u32>,
     /// Congestion control of all hosts.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,
@@ -99,19 +110,23 @@ struct PaperHostsGrid {
     congestion: Congestion,
     loss_percent: f64,
     seed: u64,
-    /// Sockets where they are not varied; by distance and rate if `None`.
-    sockets: Option<u32>,
+    /// Sockets where they are not varied; by distance and rate if empty.
+    sockets: Vec<u32>,
     cells: Vec<Cell>,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    if options.sockets.len() > 1 && options.vary != [Vary::Buffers] {
+        let problem = "several numbers of --sockets require --vary buffers, and nothing else";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let grid = PaperHostsGrid {
         seconds: plan::seconds(options, session.common.quick),
         limits: plan::limits(options, session.common.quick),
         congestion: options.congestion,
         loss_percent: options.loss_percent,
         seed: options.seed,
-        sockets: options.sockets,
+        sockets: options.sockets.clone(),
         cells: plan::cells(options, session.common.quick),
     };
     grid::run(&grid, options.grid, session)
@@ -146,6 +161,16 @@ impl PaperHostsGrid {
     }
 }
 
+/// The estimate with default kernels over that with tuned ones, which is of `case`.
+fn default_over_tuned(cell: &Cell, case: &Case, earlier: Rows<'_, Cell>) -> Option<f64> {
+    let is_default = |other: &Cell| {
+        let key = |cell: &Cell| (cell.mode, cell.vary, cell.relay, cell.sockets);
+        !other.tuned && other.hosts == cell.hosts && key(other) == key(cell)
+    };
+    let mut defaults = earlier.cases().filter(|(other, _)| is_default(other));
+    rounded(defaults.next()?.1.estimate_mbit_per_s? / case.estimate_mbit_per_s?, 3)
+}
+
 impl Grid for PaperHostsGrid {
     type Cell = Cell;
     type Setup = Site;
@@ -158,8 +183,10 @@ impl Grid for PaperHostsGrid {
 
     fn conditions(&self) -> String {
         let Self { congestion, loss_percent, seed, .. } = self;
-        let sockets =
-            self.sockets.map_or_else(String::new, |sockets| format!("{sockets} sockets, "));
+        let sockets = match &self.sockets[..] {
+            [] => String::new(),
+            sockets => format!("{} sockets, ", list(sockets)),
+        };
         let seconds = self.seconds;
         format!("t = {seconds} s, {sockets}{congestion}, {loss_percent} % lost, seed {seed}")
     }
@@ -176,9 +203,9 @@ impl Grid for PaperHostsGrid {
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let spec = |name, at| {
-            let tuned = cell.tuned.then_some(TUNED);
+            let [tcp_rmem, tcp_wmem] = if cell.tuned { TUNED } else { USUAL }.map(Some);
             let spec = HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
-            HostSpec { tcp_rmem: tuned, tcp_wmem: tuned, ..spec.with_congestion(self.congestion) }
+            HostSpec { tcp_rmem, tcp_wmem, ..spec.with_congestion(self.congestion) }
         };
         let hosts =
             HOSTS.iter().zip(2..).map(|(host, at)| spec(host.name, at).with_access(host.access()));
@@ -222,6 +249,11 @@ impl Grid for PaperHostsGrid {
             .column("conclusive", estimate.is_some_and(|estimate| estimate.is_conclusive()))
             .column("rounds", estimate.map(|estimate| estimate.rounds))
             .column("sent_mbit_per_s", result.sent_mbit());
+        let over_tuned = cell.tuned.then(|| default_over_tuned(cell, &case, earlier));
+        let case = match over_tuned {
+            Some(ratio) => case.column("default_over_tuned", ratio),
+            None => case,
+        };
         Ok(Some(result.with_loads(case).into()))
     }
 
@@ -238,16 +270,16 @@ impl Grid for PaperHostsGrid {
             "{wrong} of {conclusive} conclusive estimates were wrong; {} of {runs} runs had a lower bound or failed.",
             runs - conclusive,
         );
-        let by_distance = || "by distance and rate".to_owned();
+        let sockets = match &self.sockets[..] {
+            [] => "by distance and rate".to_owned(),
+            sockets => list(sockets),
+        };
         report.parameters = vec![
             parameter("seconds t, where not varied", self.seconds),
             parameter("limits, Mbit/s", list(&self.limits)),
             parameter("congestion control", self.congestion.to_string()),
             parameter("lost in each direction, %", self.loss_percent),
-            parameter(
-                "sockets, where not varied",
-                self.sockets.map_or_else(by_distance, |sockets| sockets.to_string()),
-            ),
+            parameter("sockets, where not varied", sockets),
             parameter("seed", self.seed),
         ];
         let of_paper =
@@ -255,5 +287,29 @@ impl Grid for PaperHostsGrid {
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());
         report.notes.splice(0..0, of_paper);
         report.promise = Self::promise(wrong == 0 && conclusive > 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::parse_options;
+    use crate::grid::Row;
+
+    #[test]
+    fn tuned_kernels_are_compared_with_default_ones_over_as_many_sockets() {
+        let options = "--vary buffers --sockets 1,20 --modes echo --limits 100";
+        let cells = plan::cells(&parse_options(options), false);
+        let case = |mbit| Case::new("run", Some(100.0), Some(mbit));
+        // 40 Mbit/s over one socket of each host, 90 over 20.
+        let rate = |cell: &Cell| if cell.sockets == Some(1) { 40.0 } else { 90.0 };
+        let rows: Vec<Option<Row>> =
+            cells.iter().map(|cell| (!cell.tuned).then(|| case(rate(cell)).into())).collect();
+        let over = |cell: &Cell| default_over_tuned(cell, &case(100.0), Rows::new(&cells, &rows));
+        let tuned: Vec<&Cell> = cells.iter().filter(|cell| cell.tuned).collect();
+        assert_eq!(tuned.len(), 4 * 2);
+        for cell in tuned {
+            assert_eq!(over(cell), Some(rate(cell) / 100.0), "{cell}");
+        }
     }
 }

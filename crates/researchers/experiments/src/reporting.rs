@@ -110,6 +110,21 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
+/// The value that this share of the finite values does not exceed, from 0 to 1, interpolated between two.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "numbers of values"
+)]
+pub(super) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let place = sorted.len().checked_sub(1)? as f64 * share;
+    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(low + (high - low) * place.fract())
+}
+
 /// The smaller of median and mean, as an estimate is computed from its seconds. Values that are compared with an estimate
 /// must be computed in the same way.
 pub(super) fn median_or_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {

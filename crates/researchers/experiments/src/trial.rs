@@ -173,8 +173,8 @@ impl Trial<'_, '_> {
 }
 
 impl TrialResult {
-    /// The measured rates of all seconds of the measured round, its lead included: Mbit/s, separated by spaces.
-    pub(super) fn seconds_text(&self) -> String {
+    /// The measured rates of all seconds of the measured round, without its lead: Mbit/s, separated by spaces.
+    fn seconds_text(&self) -> String {
         let seconds =
             self.seconds.iter().map(|second| format!("{:.1}", second.measured.as_mbit_per_s()));
         seconds.collect::<Vec<_>>().join(" ")
@@ -365,13 +365,14 @@ impl TrialResult {
         case.ended(verdict, detail)
     }
 
-    /// The case with columns for the loads of processors.
+    /// The case with columns for the loads of processors, and for the measured seconds.
     pub(super) fn with_loads(&self, case: Case) -> Case {
         let percent = |share: f64| Value::from((share * 1000.0).round() / 10.0);
         case.column("relay_core_percent", percent(self.load.used))
             .column("relay_waited_percent", percent(self.load.waited))
             .column("measurer_busy_percent", self.busiest().map_or(Value::Null, percent))
             .column("machine_busy_percent", percent(self.load.machine))
+            .column("seconds_mbit_per_s", self.seconds_text())
     }
 
     /// The load of the busiest measurer thread, from zero to one.

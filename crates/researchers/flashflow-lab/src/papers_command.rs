@@ -263,11 +263,11 @@ fn perform(item: &Item, data: &Path, interrupt: &Interrupt) -> Result<Option<Str
             return Ok(None);
         }
         printed = text;
-        // A claim that does not hold is a result, too; a preparation that fails is none.
+        // A claim that does not hold is a result, too; a preparation that fails is none, and has no summary.
         let is_last = place + 1 == item.commands.len();
         let is_result = match status.code() {
             Some(0) => true,
-            Some(1 | 3) => is_last,
+            Some(1 | 3) => is_last || printed.contains("\"type\":\"summary\""),
             _ => false,
         };
         if !is_result {

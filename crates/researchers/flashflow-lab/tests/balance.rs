@@ -55,8 +55,18 @@ fn shards_run_each_case_once_and_make_one_report() {
     assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
     assert_eq!(files(out, "balance-runs").len(), 6, "runs and weights: {all:?}");
     let printed = lines(&all);
-    let runs = printed.iter().filter(|line| line["type"] == "case").count();
+    let runs = printed.iter().filter(|line| line["seed"] == 1).count();
     assert_eq!(runs, 3, "{printed:?}");
+    // What the items of papers look for.
+    let number = |name: &str, field: &str| {
+        let case = printed.iter().find(|line| line["name"] == name);
+        case.and_then(|case| case[field].as_f64()).unwrap_or_else(|| panic!("{name}: {printed:?}"))
+    };
+    assert!(number("weights of flashflow", "capacity_error_median_percent") > 0.0);
+    assert!(number("weights of torflow", "under_weighted_percent") > 0.0);
+    assert!(number("downloads with ideal at a load of 100 %", "last_byte_1024_kib_s") > 0.0);
+    let change = number("1 MiB download faster at a load of 100 %", "change_percent");
+    assert!((-90.0..900.0).contains(&change), "{change}");
     assert_eq!(printed.last().map(|line| line["type"].clone()), Some("summary".into()));
     let table = std::fs::read_to_string(out.join("balance.csv")).expect("a table");
     let claim = table.lines().find(|row| row.contains("network weight error is at most"));

@@ -205,6 +205,21 @@ impl Network {
         self
     }
 
+    /// Multiplies the number of clients that fetch at a fixed pace, which then follow the others. With 1, nothing changes.
+    #[must_use]
+    pub fn with_benchmarks(mut self, factor: f64) -> Self {
+        if (factor - 1.0).abs() < f64::EPSILON {
+            return self;
+        }
+        let is_benchmark = |client: &Client| matches!(client.users, Users::Fetch(_));
+        let (benchmarks, users) = self.clients.into_iter().partition(is_benchmark);
+        let benchmarks = dealt(benchmarks, factor, |client, name| {
+            client.site.name = format!("benchmark-{name}");
+        });
+        self.clients = [users, benchmarks].concat();
+        self
+    }
+
     /// A description of what was left out when it was read; `None` if nothing.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
@@ -342,4 +357,32 @@ fn dealt<T: Clone>(all: Vec<T>, factor: f64, rename: impl Fn(&mut T, String)) ->
         dealt.iter_mut().enumerate().for_each(number);
     }
     dealt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn benchmarks_are_multiplied_and_users_are_not() {
+        let client = |name: &str, users| Client {
+            site: Site::new(name, "DE", Rate::from_mbit_per_s(1.0)),
+            users,
+            dirtiness: Duration::ZERO,
+            begins: Duration::ZERO,
+        };
+        let fetch = Fetch { pauses: Vec::new(), count: None, sizes: Vec::new() };
+        let clients = vec![
+            client("benchmark", Users::Fetch(Arc::new(fetch))),
+            client("users", Users::Models(Arc::default())),
+        ];
+        let names = |factor| {
+            let network = Network { clients: clients.clone(), ..Network::default() };
+            let clients = network.with_benchmarks(factor).clients;
+            clients.into_iter().map(|client| client.site.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(1.0), ["benchmark", "users"]);
+        assert_eq!(names(2.0), ["users", "benchmark-host-0", "benchmark-host-1"]);
+        assert_eq!(names(0.0), ["users"]);
+    }
 }

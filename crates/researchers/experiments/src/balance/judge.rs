@@ -1,17 +1,13 @@
 //! The paper's claims about FlashFlow's weights, and their verdicts.
 
 use super::weighed::{Errors, Weighed};
-use super::weights_name;
+use super::{FLASHFLOW, TORFLOW, weights_name};
+use crate::columns::rounded;
 use crate::error::Result;
-use crate::reporting::claim_case;
-use crate::simulated::{
-    self, Batch, Change, Interval, RunResult, Store, mean_over_seeds, size_text, throughput,
-    transfer_times,
-};
-use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
-
-const FLASHFLOW: &str = "flashflow";
-const TORFLOW: &str = "torflow";
+use crate::reporting::{claim_case, quantile};
+use crate::simulated::{self, Batch, Interval, RunResult, Store};
+use report::experiment::Case;
+use serde::Serialize;
 
 /// The upper limit of FlashFlow's network weight error (paper: 4 %).
 const NWE_MAX: f64 = 0.05;
@@ -19,8 +15,18 @@ const NWE_MAX: f64 = 0.05;
 /// TorFlow's network weight error is at least this multiple of FlashFlow's (paper: 7).
 const NWE_FACTOR: f64 = 3.0;
 
-/// The paper's change of median transfer times with FlashFlow, by size, at a load of 100 %.
-const PAPER: [(u32, f64); 3] = [(50 << 10, -0.15), (1 << 20, -0.29), (5 << 20, -0.37)];
+/// Columns of a balancer's weights.
+#[derive(Serialize)]
+struct Columns<'a> {
+    balancer: &'a str,
+    network_weight_error_percent: Option<f64>,
+    /// Relays with less than their share.
+    under_weighted_percent: Option<f64>,
+    network_capacity_error_percent: Option<f64>,
+    capacity_error_median_percent: Option<f64>,
+    /// The range of the middle half of the relays.
+    capacity_error_quartiles_apart_percent: Option<f64>,
+}
 
 /// All runs, and the errors of all weights.
 #[derive(Default)]
@@ -43,7 +49,7 @@ impl Results {
         Ok(Self { runs, errors })
     }
 
-    fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
+    pub(super) fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
         self.errors.iter().filter(move |error| error.balancer == balancer)
     }
 
@@ -65,61 +71,32 @@ impl Results {
             both.then_some(theirs.mean >= NWE_FACTOR * ours.mean),
             format!("{:.1} %; paper: 29 %", theirs.times(100.0)),
         ));
-        for load in loads {
-            for (bytes, paper) in PAPER {
-                cases.extend(self.faster(*load, bytes, paper));
-            }
-            cases.push(self.more_reliable(*load));
-        }
+        cases.extend(self.download_claims(loads));
         cases
     }
 
-    /// Whether the median time to the last byte is lower with FlashFlow. No case if the network has no downloads
-    /// of this size.
-    fn faster(&self, load: u32, bytes: u32, paper: f64) -> Option<Case> {
-        if !self.runs.iter().any(|run| run.size(bytes).is_some()) {
-            return None;
-        }
-        let last_byte = |run: &RunResult| run.size(bytes)?.last_byte().median();
-        let of = |name| mean_over_seeds(&self.runs, name, load, last_byte);
-        let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let change = Change::between(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
-        let mut detail =
-            format!("{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %");
-        if load == 100 {
-            detail.push_str(&format!("; paper: {:+.0} %", paper * 100.0));
-        }
-        // Seeds without a median are the slowest: the mean of the others would be too low.
-        let mut is_partial = false;
-        for (balancer, interval) in [(FLASHFLOW, ours), (TORFLOW, theirs)] {
-            let seeds = simulated::runs(&self.runs, balancer, load).count();
-            if interval.count < seeds {
-                is_partial = true;
-                let count = interval.count;
-                detail
-                    .push_str(&format!("; {count} of {seeds} seeds have a median with {balancer}"));
-            }
-        }
-        let name = format!("{} download faster at a load of {load} %", size_text(bytes));
-        if is_partial {
-            return Some(Case::named(name).ended(CaseVerdict::Inconclusive, detail));
-        }
-        Some(claim_case(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
-    }
-
-    fn more_reliable(&self, load: u32) -> Case {
-        let of = |name| mean_over_seeds(&self.runs, name, load, RunResult::failed_share);
-        let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let both = ours.mean.is_finite() && theirs.mean.is_finite();
-        claim_case(
-            format!("No more downloads fail at a load of {load} %"),
-            both.then_some(ours.mean <= theirs.mean),
-            format!(
-                "{:.2} % with FlashFlow, {:.2} % with TorFlow",
-                ours.times(100.0),
-                theirs.times(100.0)
-            ),
-        )
+    /// The errors of each balancer's weights, means over seeds.
+    pub(super) fn weight_cases(&self, names: &[&str]) -> Vec<Case> {
+        let case = |name: &&str| {
+            let mean = |of: fn(&Errors) -> Option<f64>| {
+                rounded(Interval::of(self.of(name).filter_map(of)).mean * 100.0, 2)
+            };
+            let [low, middle, high] = [0.25, 0.5, 0.75].map(|share| {
+                let quartile = |error: &Errors| quantile(error.rce.iter().copied(), share);
+                let of_seed = self.of(name).filter_map(quartile);
+                Interval::of(of_seed).mean * 100.0
+            });
+            let columns = Columns {
+                balancer: name,
+                network_weight_error_percent: mean(|error| error.nwe),
+                under_weighted_percent: mean(Errors::under_weighted),
+                network_capacity_error_percent: mean(|error| error.nce),
+                capacity_error_median_percent: rounded(middle, 2),
+                capacity_error_quartiles_apart_percent: rounded(high - low, 2),
+            };
+            Case::reported(format!("weights of {name}"), "").with(&columns)
+        };
+        names.iter().filter(|name| self.of(name).next().is_some()).map(case).collect()
     }
 
     pub(super) fn answer(&self, planned: usize) -> String {
@@ -161,67 +138,12 @@ impl Results {
         notes.extend(simulated::missing_runs(self.runs.len(), planned));
         notes
     }
-
-    pub(super) fn figures(&self, names: &[&str], loads: &[u32]) -> Vec<ExperimentFigure> {
-        let pooled = |what: &dyn Fn(&Errors) -> Vec<f64>| -> Vec<(String, Vec<f64>)> {
-            let of = |name: &&str| ((*name).to_owned(), self.of(name).flat_map(what).collect());
-            names.iter().map(of).collect()
-        };
-        let mut figures = vec![
-            errors(
-                "figure-8a",
-                "Relay capacity error",
-                "1 − estimate ÷ capacity",
-                pooled(&|error| error.rce.clone()),
-            )
-            .caption("Equation 2 of the paper, over all relays and seeds: 0 is correct."),
-            errors(
-                "figure-8b",
-                "Relay weight error",
-                "log10 (share of weight ÷ share of capacity)",
-                pooled(&|error| error.log_rwe.clone()),
-            )
-            .caption("Equation 5 of the paper: 0 is correct, 1 is ten times too much."),
-        ];
-        figures.extend(transfer_times(&self.runs, "figure-9a", names, loads));
-        figures.push(self.failures(names, loads));
-        figures.push(throughput(&self.runs, "figure-9c", names, loads));
-        figures.retain(|figure| !figure.series.is_empty());
-        figures
-    }
-
-    fn failures(&self, names: &[&str], loads: &[u32]) -> ExperimentFigure {
-        let x = Axis::columns(loads.iter().map(|load| format!("load {load} %")));
-        let y = Axis { is_percent: true, ..Axis::new("downloads that failed, mean over clients") };
-        let mut figure = ExperimentFigure::new("figure-9b", "Downloads that failed", x, y)
-            .caption("Downloads that timed out or lost their circuit.");
-        for (n, name) in names.iter().enumerate() {
-            let mean = |load: u32| {
-                let sizes = simulated::runs(&self.runs, name, load).flat_map(|run| &run.sizes);
-                Interval::of(sizes.flat_map(|size| &size.failed_of_client)).mean
-            };
-            let points =
-                (0u32..).map(f64::from).zip(loads.iter().map(|load| mean(*load))).collect();
-            figure = figure.with(Series::bars(name, Role::Nth(n), points));
-        }
-        figure
-    }
-}
-
-fn errors(
-    name: &str,
-    title: &str,
-    label: &str,
-    groups: Vec<(String, Vec<f64>)>,
-) -> ExperimentFigure {
-    let mut figure = ExperimentFigure::distributions(name, title, label, groups);
-    figure.y.label = "share of relays".to_owned();
-    figure.mark(On::X, 0.0, "", Role::Truth)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::experiment::CaseVerdict;
     use tornet::results::{Transfers, Unfinished};
 
     fn run(variant: &str, seed: u64, last_s: f64, failed: usize) -> RunResult {
@@ -270,6 +192,52 @@ mod tests {
         for (results, expected) in cases {
             assert_eq!(verdicts(&results), expected);
         }
+    }
+
+    /// FlashFlow's relays carry all of 30 % more load, TorFlow's half of it.
+    #[test]
+    fn growth_and_deviations_are_compared_seed_by_seed() {
+        let mut results = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
+        let more = results.runs.iter().map(|run| {
+            let mut run = run.clone();
+            run.key.load_percent = 130;
+            let growth = if run.key.variant == FLASHFLOW { 1.3 } else { 1.15 };
+            run.sent_mbit_per_s = vec![growth];
+            run.sizes[0].last_byte_s[0] *= 2.0;
+            run
+        });
+        let more: Vec<RunResult> = more.collect();
+        results.runs.extend(more);
+        let cases = results.cases(&[100, 130]);
+        let case = |name: &str| cases.iter().find(|case| case.name == name).expect(name);
+        let number =
+            |case: &Case, column: &str| case.value(column).and_then(|value| value.as_f64());
+        let growth = case("Throughput grows more from a load of 100 % to 130 %");
+        let percents = ["flashflow_percent", "torflow_percent"].map(|name| number(growth, name));
+        assert_eq!((growth.verdict, percents), (CaseVerdict::Held, [Some(30.0), Some(15.0)]));
+        let faster = case("1 MiB download faster at a load of 130 %");
+        assert_eq!(number(faster, "change_percent"), Some(-28.57));
+        assert_eq!(number(faster, "deviation_change_percent"), Some(-28.57), "as the times");
+        let downloads = results.download_cases(&[TORFLOW], &[130]);
+        assert_eq!(number(&downloads[0], "failed_percent"), Some(10.0));
+        assert_eq!(number(&downloads[0], "last_byte_1024_kib_s"), Some(1.4));
+    }
+
+    #[test]
+    fn the_middle_half_of_the_relays_has_the_range_of_their_quartiles() {
+        let errors = Errors {
+            balancer: FLASHFLOW.to_owned(),
+            rce: vec![0.0, 0.1, 0.2, 0.3, 0.4],
+            log_rwe: vec![-0.1, -0.2, -0.3, 0.1],
+            ..Errors::default()
+        };
+        let results = Results { errors: vec![errors], ..Results::default() };
+        let cases = results.weight_cases(&[FLASHFLOW, TORFLOW]);
+        let column = |name: &str| cases[0].value(name).and_then(|value| value.as_f64());
+        assert_eq!(cases.len(), 1, "TorFlow was not run");
+        assert_eq!(column("capacity_error_median_percent"), Some(20.0));
+        assert_eq!(column("capacity_error_quartiles_apart_percent"), Some(20.0));
+        assert_eq!(column("under_weighted_percent"), Some(75.0));
     }
 
     #[test]

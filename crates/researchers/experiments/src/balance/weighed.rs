@@ -57,4 +57,11 @@ impl Errors {
             simulated_s: weighing.simulated_s,
         }
     }
+
+    /// The share of relays with less weight than their share of capacity; `None` without relays.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
+    pub(super) fn under_weighted(&self) -> Option<f64> {
+        let under = self.log_rwe.iter().filter(|log| **log < 0.0).count();
+        (!self.log_rwe.is_empty()).then(|| under as f64 / self.log_rwe.len() as f64)
+    }
 }

@@ -1,7 +1,7 @@
 //! `flashflow-lab bench echo`: processor time of a relay that echoes, compared with C tor that relays the same cells.
 
 use super::lines::EchoLine;
-use super::options::RelayBench;
+use super::options::{EchoBench, RelayBench};
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Result;
 use terminal::{Exit, Interrupt, Output};
@@ -10,16 +10,27 @@ use terminal::{Exit, Interrupt, Output};
 const SUBJECTS: [Subject; 3] = [Subject::Tor, Subject::OursEcho, Subject::OursTransit];
 
 pub(super) fn run(
-    RelayBench { seconds, runs, capacity }: RelayBench,
+    EchoBench { relay: RelayBench { seconds, runs, capacity }, sockets }: &EchoBench,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit> {
-    let stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
-    let samples = stage.run(&SUBJECTS, 1..=runs, EchoLine::Run, output, interrupt)?;
+    let mut stage = BenchNetwork::start(*seconds, Some(*capacity), output, interrupt)?;
+    let counts = match &sockets[..] {
+        [] => vec![None],
+        sockets => sockets.iter().copied().map(Some).collect(),
+    };
+    let mut samples = Some(Vec::new());
+    for count in counts {
+        stage.sockets = count;
+        samples = stage.run(&SUBJECTS, 1..=*runs, EchoLine::Run, output, interrupt)?;
+        if samples.is_none() {
+            break;
+        }
+    }
     stage.stop()?;
     let Some(samples) = samples else { return Ok(Exit::Interrupted) };
     output.quiet();
-    conclude(&samples, seconds, runs, output);
+    conclude(&samples, *seconds, *runs, output);
     Ok(Exit::Done)
 }
 

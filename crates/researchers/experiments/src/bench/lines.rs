@@ -49,6 +49,8 @@ pub struct RelayRun {
     pub(super) relay: &'static str,
     /// `transit` or `echo`.
     pub(super) mode: &'static str,
+    /// The sockets, if they were given.
+    pub(super) sockets: Option<u32>,
     /// Traffic in one direction for a second of CPU time.
     pub(super) gbit_per_cpu_s: f64,
     /// The estimate.
@@ -277,6 +279,8 @@ pub enum PathLine {
     Run {
         /// Counted from one.
         run: u32,
+        /// The sender, with `--paper-hosts`.
+        host: Option<&'static str>,
         /// Throughput.
         mbit_per_s: f64,
         /// CPU time of the thread that forwards packets.
@@ -296,7 +300,7 @@ pub enum PathLine {
         runs: u32,
         /// Length of a run.
         seconds: u32,
-        /// Round-trip time of the path.
+        /// Round-trip time of the path; of those of `--paper-hosts`, 0.
         rtt_ms: u32,
         /// Specified loss.
         loss_percent: f64,

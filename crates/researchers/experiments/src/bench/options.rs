@@ -21,8 +21,9 @@ pub(super) enum Benchmark {
     ///
     /// In turn, a C tor relay is measured in transit, and our relay as an echo and in transit, without rate limits.
     /// The processor time of each comes from /proc.
-    #[command(after_help = "Example:\n  flashflow-lab bench echo --seconds 10 --json")]
-    Echo(RelayBench),
+    #[command(after_help = "Examples:\n  flashflow-lab bench echo --seconds 10 --json\n  \
+        flashflow-lab bench echo --seconds 60 --runs 1 --sockets 1,5,13,20,50,100")]
+    Echo(EchoBench),
     /// Processor time of our relay, compared with C tor and with bare TLS.
     ///
     /// In turn, a C tor relay and our relay are measured in transit, without rate limits, with the same generator and
@@ -131,6 +132,9 @@ pub(super) struct PathBench {
     /// TCP's congestion control at the sender: bbr, cubic or reno.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     pub(super) congestion: lab::wan::Congestion,
+    /// Instead of one path, those from each of the paper's hosts (table 1) to US-SW in turn, with the rates of their links.
+    #[arg(long, conflicts_with = "rtt_ms")]
+    pub(super) paper_hosts: bool,
 }
 
 /// The options of `bench limit`.
@@ -156,4 +160,16 @@ pub(super) struct RelayBench {
     /// Maximum sending rate of the measurer, in Mbit/s.
     #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
     pub(super) capacity: f64,
+}
+
+/// The options of `bench echo`.
+#[derive(Clone, Debug, Args)]
+pub(super) struct EchoBench {
+    #[command(flatten)]
+    pub(super) relay: RelayBench,
+    /// Sockets of a measurement, 1 to 300, all at once (paper: figure 11). Each number has its runs; the summary is of the last. By default,
+    /// the number depends on distance and rate.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,…",
+        value_parser = clap::value_parser!(u32).range(1..=300))]
+    pub(super) sockets: Vec<u32>,
 }

@@ -4,7 +4,8 @@ use super::lines::PathLine;
 use super::median_of;
 use super::options::PathBench;
 use crate::error::{Error, Result};
-use lab::wan::{Counts, Host, SocketBuffer, UnintendedLosses, Wan, WanPath, WanSpec};
+use crate::paper_hosts::{HOSTS, Host, US_SW};
+use lab::wan::{self, Counts, SocketBuffer, UnintendedLosses, Wan, WanPath, WanSpec};
 use link::{Clock, tcp_bytes};
 use onion::{Duration, Rate};
 use std::io::{self, Read, Write};
@@ -34,13 +35,21 @@ struct PathSample {
 pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     interrupt.wind_up_in_order();
     let mut samples = Vec::new();
-    for run in 1..=options.runs {
-        output.doing(format!("run {run} of {}", options.runs));
-        let Some(sample) = sample(options, interrupt)? else {
-            return Ok(Exit::Interrupted);
-        };
-        print(run, &sample, output);
-        samples.push(sample);
+    let all = &HOSTS;
+    let hosts: Vec<Option<&Host>> = match options.paper_hosts {
+        true => all[..US_SW].iter().map(Some).collect(),
+        false => vec![None],
+    };
+    for host in hosts {
+        let name = host.map(|host| host.name);
+        for run in 1..=options.runs {
+            output.doing(format!("{}run {run} of {}", prefix(name), options.runs));
+            let Some(sample) = sample(options, host, interrupt)? else {
+                return Ok(Exit::Interrupted);
+            };
+            print(name, run, &sample, output);
+            samples.push(sample);
+        }
     }
     output.quiet();
     let rate = median_of(&samples, |sample| sample.rate.as_mbit_per_s());
@@ -55,7 +64,7 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
         || PathLine::Summary {
             runs: options.runs,
             seconds: options.seconds,
-            rtt_ms: options.rtt_ms,
+            rtt_ms: if options.paper_hosts { 0 } else { options.rtt_ms },
             loss_percent: options.loss_percent,
             connections: options.connections,
             congestion: options.congestion.name(),
@@ -68,14 +77,19 @@ pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) ->
     Ok(if losses == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn print(run: u32, sample: &PathSample, output: &Output) {
+fn prefix(host: Option<&str>) -> String {
+    host.map_or_else(String::new, |host| format!("{host}, "))
+}
+
+fn print(host: Option<&'static str>, run: u32, sample: &PathSample, output: &Output) {
     let PathSample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unintended } =
         sample;
     output.result(
         format!(
-            "run {run}: {:.0} Mbit/s; path {path_cpu_s_per_gbit:.3}, with sender and receiver \
+            "{}run {run}: {:.0} Mbit/s; path {path_cpu_s_per_gbit:.3}, with sender and receiver \
              {process_cpu_s_per_gbit:.3} CPU s/Gbit; {} packets out, {} back; {} lost unintentionally; \
              at most {} µs late",
+            prefix(host),
             rate.as_mbit_per_s(),
             out.packets,
             back.packets,
@@ -84,6 +98,7 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
         ),
         || PathLine::Run {
             run,
+            host,
             mbit_per_s: rate.as_mbit_per_s(),
             path_cpu_s_per_gbit: *path_cpu_s_per_gbit,
             process_cpu_s_per_gbit: *process_cpu_s_per_gbit,
@@ -94,15 +109,23 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
     );
 }
 
-/// Performs one run; `None` if the user has interrupted.
-fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>> {
-    let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
+/// Performs one run, over the path of a host of the paper if there is one; `None` if the user has interrupted.
+fn sample(
+    options: PathBench,
+    sender: Option<&Host>,
+    interrupt: &Interrupt,
+) -> Result<Option<PathSample>> {
+    let rtt_ms = sender.map_or(options.rtt_ms, |host| host.rtt_ms);
+    let latency = Duration::from_millis(u64::from(rtt_ms)) / 2;
     let back = WanPath::with_latency(latency);
     let out = back.with_loss(options.loss_percent / 100.0);
     let mut spec = WanSpec::pair(out).with_path("far", "near", back);
     for host in &mut spec.hosts {
         host.congestion = Some(options.congestion);
         (host.tcp_rmem, host.tcp_wmem) = (Some(BUFFER), Some(BUFFER));
+    }
+    if let Some(sender) = sender {
+        (spec.hosts[0].access, spec.hosts[1].access) = (sender.access(), HOSTS[US_SW].access());
     }
     let wan = Wan::start(&spec)?;
     let (near, far) = (wan.host("near")?, wan.host("far")?);
@@ -161,7 +184,11 @@ fn observe(
 }
 
 /// Connections from one host to the other: the ends of the sender and of the receiver.
-fn connect(near: &Host, far: &Host, count: u32) -> Result<io::Result<Vec<(TcpStream, TcpStream)>>> {
+fn connect(
+    near: &wan::Host,
+    far: &wan::Host,
+    count: u32,
+) -> Result<io::Result<Vec<(TcpStream, TcpStream)>>> {
     let address = (far.address(), PORT);
     let listener = match far.run(|| TcpListener::bind(address))? {
         Ok(listener) => listener,

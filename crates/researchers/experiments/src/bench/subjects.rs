@@ -8,7 +8,7 @@ use crate::private_network as network;
 use crate::testbed;
 use authority::one_relay::Request;
 use control::keys::SecretKey;
-use coordinator::Progress;
+use coordinator::{PathParams, Progress};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::LocalTeam;
@@ -63,6 +63,8 @@ impl Subject {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     pub(super) subject: Subject,
+    /// The sockets, if they were given.
+    sockets: Option<u32>,
     seconds: u32,
     bytes: u64,
     cpu: Duration,
@@ -92,9 +94,12 @@ impl Sample {
         let (relay, mode) = (self.subject.relay(), self.subject.mode());
         let (mbit, share) = (self.estimate.as_mbit_per_s(), self.cpu_share());
         let gbit_per_cpu_s = self.gbit_per_cpu_s();
+        let sockets = self.sockets.map_or_else(String::new, |sockets| {
+            format!(" over {}", report::plural(sockets.into(), "socket"))
+        });
         output.result(
             format!(
-                "run {run}: {relay} in {mode}: {gbit_per_cpu_s:.3} Gbit per CPU second; {mbit:.0} \
+                "run {run}: {relay} in {mode}{sockets}: {gbit_per_cpu_s:.3} Gbit per CPU second; {mbit:.0} \
                  Mbit/s with {:.0} % of a core",
                 share * 100.0
             ),
@@ -103,6 +108,7 @@ impl Sample {
                     run,
                     relay,
                     mode,
+                    sockets: self.sockets,
                     gbit_per_cpu_s,
                     rate_mbit_per_s: mbit,
                     relay_cpu_share: share,
@@ -128,6 +134,8 @@ pub(super) struct BenchNetwork {
     key: SecretKey,
     arguments: TeamArguments,
     pub(super) clock: Clock,
+    /// The sockets of a measurement, in its only round; by distance and rate if `None`.
+    pub(super) sockets: Option<u32>,
     _folder: TemporaryFolder,
 }
 
@@ -149,7 +157,7 @@ impl BenchNetwork {
         let spec = OwnRelaySpec::new("ours", key.public());
         let clock = Clock::start();
         let ours = OwnRelay::start(spec, folder.path(), clock)?;
-        Ok(Self { team, network, ours, key, arguments, clock, _folder: folder })
+        Ok(Self { team, network, ours, key, arguments, clock, sockets: None, _folder: folder })
     }
 
     /// The address and identity of a subject.
@@ -227,8 +235,12 @@ impl BenchNetwork {
             Subject::OursEcho => request.by_echo(self.key.seed()),
             Subject::Tor | Subject::OursTransit => request,
         };
-        let params = measuring::params(&self.arguments);
-        let request = Request { params, echo_rounds: u32::MAX, ..request };
+        let mut params = measuring::params(&self.arguments);
+        let path = self.sockets.map(|sockets| {
+            (params.sockets, params.max_rounds) = (sockets, 1);
+            PathParams { first_sockets: sockets, ..PathParams::default() }
+        });
+        let request = Request { params, path, echo_rounds: u32::MAX, ..request };
         let pid = self.pid(subject);
         let clock = self.clock;
         let mut readings: Vec<(Rate, Option<Duration>, Instant)> = Vec::new();
@@ -256,7 +268,15 @@ impl BenchNetwork {
         let cpu = cpu.ok_or_else(|| failed("its processor time cannot be read".to_owned()))?;
         let bytes = looked_at.iter().map(|(measured, ..)| measured.as_byte_per_s()).sum();
         let seconds = u32::try_from(looked_at.len()).unwrap_or(u32::MAX);
-        Ok(Sample { subject, seconds, bytes, cpu, estimate, within: (began, ended) })
+        Ok(Sample {
+            subject,
+            sockets: self.sockets,
+            seconds,
+            bytes,
+            cpu,
+            estimate,
+            within: (began, ended),
+        })
     }
 }
 
@@ -267,6 +287,7 @@ mod tests {
     fn sample(subject: Subject, gbit: u64) -> Sample {
         Sample {
             subject,
+            sockets: None,
             seconds: 4,
             bytes: gbit * 125_000_000,
             cpu: Duration::from_secs(1),

@@ -17,16 +17,16 @@ const QUEUE: Duration = Duration::from_millis(50);
 const LEAD_S: u32 = 4;
 
 /// A host of the paper's Table 1.
-pub(super) struct Host {
-    pub(super) name: &'static str,
+pub(crate) struct Host {
+    pub(crate) name: &'static str,
     /// Round trip to US-SW.
-    pub(super) rtt_ms: u32,
+    pub(crate) rtt_ms: u32,
     /// The rate at which all others together sent to it over UDP.
     mbit_per_s: f64,
 }
 
 /// The relay's host is the last one.
-pub(super) const HOSTS: [Host; 5] = [
+pub(crate) const HOSTS: [Host; 5] = [
     Host { name: "US-NW", rtt_ms: 40, mbit_per_s: 946.0 },
     Host { name: "US-E", rtt_ms: 62, mbit_per_s: 941.0 },
     Host { name: "NL", rtt_ms: 137, mbit_per_s: 1611.0 },
@@ -35,7 +35,7 @@ pub(super) const HOSTS: [Host; 5] = [
 ];
 
 /// The place of the relay's host.
-pub(super) const US_SW: usize = HOSTS.len() - 1;
+pub(crate) const US_SW: usize = HOSTS.len() - 1;
 
 impl Host {
     pub(super) fn rate(&self) -> Rate {
@@ -43,7 +43,7 @@ impl Host {
     }
 
     /// The access link.
-    pub(super) fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         Access::both(Bottleneck { rate: self.rate(), queue: Queue::Time(QUEUE) })
     }
 }
@@ -60,7 +60,7 @@ pub(super) enum Vary {
     Multiplier,
     /// The length of a measurement (E.3).
     Seconds,
-    /// The largest socket buffers of the kernels, for a single socket (D.1).
+    /// The largest socket buffers of the kernels, for a single socket (D.1), or for each of --sockets (D.2).
     Buffers,
 }
 
@@ -133,8 +133,11 @@ impl fmt::Display for Cell {
             Vary::Sockets => write!(f, ", {} sockets", self.sockets.unwrap_or_default()),
             Vary::Multiplier => write!(f, ", m = {}", self.multiplier),
             Vary::Seconds => write!(f, ", {} s", self.seconds),
-            Vary::Buffers if self.tuned => f.write_str(", buffers up to 64 MiB"),
-            Vary::Buffers => f.write_str(", default buffers"),
+            Vary::Buffers => {
+                let sockets = report::plural(self.sockets.unwrap_or_default().into(), "socket");
+                let buffers = if self.tuned { "buffers up to 64 MiB" } else { "default buffers" };
+                write!(f, ", {sockets}, {buffers}")
+            }
         }
     }
 }
@@ -188,7 +191,7 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
             limit_mbit_per_s: limits[relay],
             vary,
             hosts: Hosts((0..US_SW).collect()),
-            sockets: options.sockets,
+            sockets: options.sockets.first().copied(),
             multiplier: Params::default().multiplier,
             seconds: seconds(options, is_quick),
             tuned: false,
@@ -196,7 +199,9 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
         };
         let vary = values_or_all(&options.vary).into_iter();
         let mut of_mode: Vec<Cell> = vary
-            .flat_map(|vary| varied(vary, extent, limits.len(), |relay| usual(vary, relay)))
+            .flat_map(|vary| {
+                varied(vary, (extent, limits.len()), &options.sockets, |relay| usual(vary, relay))
+            })
             .collect();
         // A stable sort.
         of_mode.sort_by_key(|cell| cell.tuned);
@@ -206,7 +211,12 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
 }
 
 /// The runs in which one parameter differs from the `usual` run of a relay.
-fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Cell) -> Vec<Cell> {
+fn varied(
+    vary: Vary,
+    (extent, relays): (Extent, usize),
+    sockets: &[u32],
+    usual: impl Fn(usize) -> Cell,
+) -> Vec<Cell> {
     let last = relays - 1;
     let hosts: Vec<usize> = (0..US_SW).collect();
     let mut cells = Vec::new();
@@ -252,14 +262,17 @@ fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Ce
             }
         }
         Vary::Buffers => {
+            let counts = if sockets.is_empty() { &[1] } else { sockets };
             for host in extent.choose(&hosts, &hosts, &[FARTHEST]) {
-                let of_host = |tuned| Cell {
-                    hosts: Hosts(vec![host]),
-                    sockets: Some(1),
-                    tuned,
-                    ..usual(last)
-                };
-                cells.extend([false, true].map(of_host));
+                for count in counts {
+                    let of_host = |tuned| Cell {
+                        hosts: Hosts(vec![host]),
+                        sockets: Some(*count),
+                        tuned,
+                        ..usual(last)
+                    };
+                    cells.extend([false, true].map(of_host));
+                }
             }
         }
     }
@@ -311,6 +324,13 @@ mod tests {
                 .all(|team| team.sockets == Some(160) && team.params().max_rounds == 1)
         );
         assert_eq!(paper[0].truth(30).sockets, None);
+        let buffers = of(&planned(false, "--vary buffers --sockets 1,20"), Vary::Buffers);
+        assert_eq!(buffers.len(), 4 * 2 * 2);
+        assert_eq!(buffers[0], "US-NW, 1 socket, default buffers");
+        assert!(
+            buffers.contains(&"IN, 20 sockets, buffers up to 64 MiB".to_owned()),
+            "{buffers:?}"
+        );
         let varied = of(&paper, Vary::Sockets);
         assert!(varied.contains(&"IN, 5 sockets".to_owned()), "{varied:?}");
     }

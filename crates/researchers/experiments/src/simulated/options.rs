@@ -23,6 +23,9 @@ pub(crate) struct RunsOptions {
     /// Multiply the number of relays and clients by FACTOR, 0.01 to 100.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
+    /// Multiply the number of clients that fetch at a fixed pace by FACTOR, 0 to 100: more downloads to compare, in shorter runs.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    benchmarks: f64,
     /// Simulated seconds of each run, 20 to 100000; 300 by default, 90 with --quick. The first third is
     /// warm-up.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(20..=100_000))]
@@ -89,7 +92,12 @@ impl Batch {
         if !(0.01..=100.0).contains(&scale) {
             return Err(Error::Usage(format!("--scale {scale}: not 0.01 to 100")));
         }
+        let benchmarks = options.benchmarks;
+        if !(0.0..=100.0).contains(&benchmarks) {
+            return Err(Error::Usage(format!("--benchmarks {benchmarks}: not 0 to 100")));
+        }
         let network = Network::read(path)?.without_authorities().scaled(scale);
+        let network = network.with_benchmarks(benchmarks);
         let seconds = options.run_seconds.unwrap_or(if is_quick { 90 } else { 300 });
         // Load scales only modelled users: without them, other loads would repeat the same runs.
         let defaults: &[u32] = if network.has_users() { &[100, 115, 130] } else { &[100] };

@@ -42,7 +42,6 @@ struct Columns {
     took_since_fault_s: Option<f64>,
     sent_mbit_per_s: Option<f64>,
     behind_percent: Option<f64>,
-    seconds_mbit_per_s: String,
 }
 
 /// What the relay of a cell carries without distance over this number of sockets, if an earlier row has it. A truth from an
@@ -107,7 +106,6 @@ pub(super) fn row(grid: &WanGrid, cell: &Cell, near: Option<f64>, timed: &TimedR
             .map(|took_since_fault| took_since_fault.as_secs_f64()),
         sent_mbit_per_s: result.sent_mbit(),
         behind_percent: result.share_behind().map(|share_behind| (share_behind * 100.0).round()),
-        seconds_mbit_per_s: result.seconds_text(),
     };
     let case = result.with_loads(case.with(&columns).says(verdict));
     Row { is_temporary: !trial, ..Row::from(case) }
