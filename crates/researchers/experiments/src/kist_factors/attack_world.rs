@@ -189,7 +189,12 @@ impl AttackWorld {
         bytes: impl Fn(&mut SplitMix64) -> u32,
     ) -> HostId {
         let timeout = Duration::from_secs(60);
-        let probes = (0..DOWNLOADS).map(|_| Probe { path, bytes: bytes(&mut self.rng), timeout });
+        let probes = (0..DOWNLOADS).map(|_| Probe {
+            path: path.into(),
+            round_trips: [].into(),
+            bytes: bytes(&mut self.rng),
+            timeout,
+        });
         let scan = Scan { probes: probes.collect(), at_once: 1 };
         self.client(place, Users::Scan(Arc::new(scan)))
     }
