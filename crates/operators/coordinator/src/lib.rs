@@ -12,9 +12,10 @@
 //! 6. [`plan::Plan`] draws the slot of each relay in a period at random, from a secret seed. A [`SlotSchedule`] applies
 //!    the plan while relays join and leave. [`agreement`] gives several coordinators a common seed.
 //! 7. A [`CoLocationTest`] finds relays that may share a machine, from their estimates of many periods.
-//! 8. [`Consent`] decides which relays may be measured: those that opted in, and those that a [`policy`] permits.
-//! 9. A [`Record`] describes a finished measurement. Reports, bandwidth files and database rows are derived from it
-//!    alone.
+//! 8. A [`ServiceTest`] finds relays that do not serve clients as they are measured, from ordinary circuits through them.
+//! 9. [`Consent`] decides which relays may be measured: those that opted in, and those that a [`policy`] permits.
+//! 10. A [`Record`] describes a finished measurement. Reports, bandwidth files and database rows are derived from it
+//!     alone.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -46,6 +47,7 @@ mod record;
 mod round;
 mod second;
 mod series;
+mod service;
 mod shared;
 mod slot_schedule;
 mod socket_ramp;
@@ -82,6 +84,9 @@ pub use record::{
 pub use round::{FailureKind, MemberReport, RoundMode, RoundOrder};
 pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
+pub use service::{
+    CircuitOutcome, HopPosition, ProbedCircuit, ProbedRelay, ServiceSuspicion, ServiceTest,
+};
 pub use shared::{Shared, fit_machine, share_aligned, share_machine};
 pub use slot_schedule::{Arrival, Counts, Due, SlotSchedule};
 pub use socket_ramp::{CompetitionTest, FAR, Schedule, SocketRampTest};

@@ -27,6 +27,7 @@ mod retention;
 pub mod rows;
 mod schema;
 mod series;
+mod service;
 mod suspects;
 #[cfg(test)]
 mod testing;
@@ -47,5 +48,6 @@ pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};
 pub use series::{Limiter, Second};
+pub use service::{MeasuredTimes, explain_service};
 pub use suspects::Suspect;
 pub use weights::{PathRow, Total, Weighed};

@@ -106,6 +106,8 @@ pub struct Probed {
     pub rtts: Vec<Vec<Duration>>,
     /// Throughput of the download, from BEGIN to its last byte, in kB/s.
     pub throughput_kb_s: Option<f64>,
+    /// Time from the start until the result was known.
+    pub took: Duration,
     /// Why the result is missing or incomplete.
     pub failure: Option<String>,
 }
@@ -150,6 +152,8 @@ pub struct Prober {
     subjects: VecDeque<Subject>,
     stage: Stage,
     probed: Probed,
+    /// When the current circuit was begun.
+    began: Instant,
     /// The circuit being built, for another attempt.
     again: Option<CircuitPlan>,
     results: VecDeque<Probed>,
@@ -173,6 +177,7 @@ impl Prober {
             subjects: subjects.into(),
             stage: Stage::Pausing { until: now },
             probed: Probed::default(),
+            began: now,
             again: None,
             results: VecDeque::new(),
             seed: 0,
@@ -207,6 +212,7 @@ impl Prober {
         let hops = subject.hops.len();
         self.probed =
             Probed { path: subject.path, rtts: vec![Vec::new(); hops], ..Probed::default() };
+        self.began = now;
         let has_congestion_control = subject.has_congestion_control;
         let plan = CircuitPlan { has_congestion_control, ..CircuitPlan::new(subject.hops) };
         let circuit = self.client.open(now, &plan);
@@ -219,6 +225,7 @@ impl Prober {
     fn end(&mut self, now: Instant, circuit: CircuitNumber, failure: Option<String>) {
         self.client.destroy(circuit);
         self.probed.failure = failure;
+        self.probed.took = now - self.began;
         self.results.push_back(std::mem::take(&mut self.probed));
         let is_last = self.subjects.is_empty();
         let until = if is_last { now } else { now + self.plan.pause };

@@ -19,6 +19,7 @@ mod concurrent;
 mod conflux;
 mod crash;
 mod cross_traffic;
+mod detection;
 mod dos;
 mod downloads;
 mod error;
@@ -83,6 +84,7 @@ enum Experiment {
     Conflux(conflux::Options),
     Crash(crash::Options),
     CrossTraffic(cross_traffic::Options),
+    Detection(detection::Options),
     Dos(dos::Options),
     Downloads(downloads::Options),
     Kist(kist::Options),
@@ -122,6 +124,7 @@ pub fn run(
         Experiment::Conflux(options) => conflux::run(options, session)?,
         Experiment::Crash(options) => crash::run(options, session)?,
         Experiment::CrossTraffic(options) => cross_traffic::run(options, session)?,
+        Experiment::Detection(options) => detection::run(options, session)?,
         Experiment::Dos(options) => dos::run(options, session)?,
         Experiment::Downloads(options) => downloads::run(options, session)?,
         Experiment::Kist(options) => kist::run(options, session)?,

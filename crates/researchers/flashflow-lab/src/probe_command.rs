@@ -47,6 +47,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
   flashflow-lab client --network /tmp/net --strategy latency --model model.gz
   flashflow-lab probe serve --listen 127.0.0.1:8080 &
   flashflow-lab probe --network /tmp/net --server 127.0.0.1:8080 --bytes 400000
+  flashflow-lab probe --network /tmp/net --rounds 1 --circuits 42000 --pause-ms 2000 --json >> probes.jsonl
+  flashflow bwfile explain --probes probes.jsonl
 
 With --json, one line of `type` circuit for each circuit, and a last one of `type` summary.
 
@@ -232,6 +234,8 @@ fn in_words(view: &NetDir, probed: &Probed) -> String {
 fn line(probed: &Probed) -> Line {
     let all = |times: &[Duration]| times.iter().copied().map(ms).collect::<Vec<f64>>();
     Line::Circuit {
+        ended_unix_s: unix_time_s(),
+        took_ms: ms(probed.took),
         path: probed.path.iter().map(ToString::to_string).collect(),
         link_ms: ms(probed.link_time),
         hop_ms: all(&probed.hop_times),
@@ -248,6 +252,10 @@ fn line(probed: &Probed) -> Line {
 pub(crate) enum Line {
     /// A circuit.
     Circuit {
+        /// When its result was known, in Unix seconds.
+        ended_unix_s: u64,
+        /// Time from its start until then.
+        took_ms: f64,
         /// The RSA identities of its relays, first hop first.
         path: Vec<String>,
         /// Time to open the link to the first hop.

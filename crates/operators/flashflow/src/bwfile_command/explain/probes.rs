@@ -1,0 +1,149 @@
+//! The circuits of `flashflow-lab probe`, and what they show about relays.
+
+use coordinator::{CircuitOutcome, ProbedCircuit, ServiceSuspicion, ServiceTest};
+use documents::{Error, read};
+use netdoc::Fingerprint;
+use onion::Rate;
+use onion::identity::RsaId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use store::{MeasuredTimes, Reader};
+
+/// A line of `flashflow-lab probe --json`.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Line {
+    Circuit {
+        ended_unix_s: u64,
+        took_ms: f64,
+        path: Vec<Fingerprint>,
+        throughput_kb_s: Option<f64>,
+        failure: Option<String>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// A circuit of a file.
+#[derive(Debug, PartialEq)]
+struct Circuit {
+    began_unix_s: u64,
+    ended_unix_s: u64,
+    path: Vec<RsaId>,
+    outcome: CircuitOutcome,
+}
+
+impl Circuit {
+    fn parse(line: &str) -> Result<Option<Self>, serde_json::Error> {
+        let line = serde_json::from_str(line)?;
+        let Line::Circuit { ended_unix_s, took_ms, path, throughput_kb_s, failure } = line else {
+            return Ok(None);
+        };
+        let rate = |kb_s: f64| Rate::from_mbit_per_s(kb_s * 8.0 / 1000.0);
+        let outcome = match failure {
+            Some(_) => CircuitOutcome::Failed,
+            None => CircuitOutcome::Worked { download: throughput_kb_s.map(rate) },
+        };
+        let path = path.iter().map(|relay| RsaId(*relay.as_bytes())).collect();
+        let took_s = (took_ms / 1000.0).clamp(0.0, 86400.0).ceil() as u64;
+        let began_unix_s = ended_unix_s.saturating_sub(took_s);
+        Ok(Some(Self { began_unix_s, ended_unix_s, path, outcome }))
+    }
+}
+
+/// What the circuits of these files show, without those during which a relay was measured, by the store.
+pub(super) fn test(files: &[PathBuf], store: Option<&Reader>) -> Result<ServiceTest, cli::Error> {
+    let mut circuits = Vec::new();
+    for path in files {
+        read_circuits(path, &mut circuits)?;
+    }
+    circuits.sort_by_key(|circuit| circuit.ended_unix_s);
+    let since_unix_s = circuits.iter().map(|circuit| circuit.began_unix_s).min().unwrap_or(0);
+    let measured = match store {
+        Some(store) => store.measured_times(since_unix_s)?,
+        None => MeasuredTimes::default(),
+    };
+    let mut test = ServiceTest::default();
+    for Circuit { began_unix_s, ended_unix_s, path, outcome } in &circuits {
+        let circuit = ProbedCircuit { ended_unix_s: *ended_unix_s, path, outcome: *outcome };
+        test.add(&circuit, |relay| measured.overlap(relay, *began_unix_s, *ended_unix_s));
+    }
+    Ok(test)
+}
+
+fn read_circuits(path: &Path, circuits: &mut Vec<Circuit>) -> Result<(), Error> {
+    let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
+    let bytes = read(path, "read the circuits")?;
+    let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let circuit = Circuit::parse(line);
+        circuits.extend(circuit.map_err(|error| invalid(format!("line {}: {error}", number + 1)))?);
+    }
+    Ok(())
+}
+
+/// A relay that seems not to serve clients as it is measured, by ordinary circuits.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Evidence {
+    /// The position in paths: `first hop`, `middle hop`, `last hop`; `null` for all.
+    position: Option<&'static str>,
+    /// The end of the first circuit, in Unix seconds.
+    since_unix_s: u64,
+    /// Circuits that count since then.
+    circuits: u32,
+    /// Those of them that failed, or were slower than a tenth of the median.
+    bad: u32,
+    /// Different other relays of the bad circuits, up to 64.
+    neighbours: u32,
+    /// The share of bad circuits in the network.
+    network_bad_share: f64,
+    /// The probability, at most, that an honest relay ever looks like that in a year.
+    by_chance: f64,
+}
+
+impl From<&ServiceSuspicion> for Evidence {
+    fn from(suspicion: &ServiceSuspicion) -> Self {
+        Self {
+            position: suspicion.position.map(coordinator::HopPosition::in_words),
+            since_unix_s: suspicion.since_unix_s,
+            circuits: suspicion.circuits,
+            bad: suspicion.bad,
+            neighbours: suspicion.neighbours,
+            network_bad_share: suspicion.network_bad_share,
+            by_chance: suspicion.by_chance,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_circuits_are_read_and_others_skipped() {
+        let relay = "A".repeat(40);
+        let line = |more: &str| {
+            format!(
+                r#"{{"type":"circuit","ended_unix_s":100,"took_ms":1500.0,"path":["{relay}"],{more}}}"#
+            )
+        };
+        let parsed = |line: &str| Circuit::parse(line).expect("a line");
+        let with = |outcome| {
+            Some(Circuit {
+                began_unix_s: 98,
+                ended_unix_s: 100,
+                path: vec![RsaId([0xaa; 20])],
+                outcome,
+            })
+        };
+        let worked = parsed(&line(r#""throughput_kb_s":125.0,"failure":null"#));
+        let download = Some(Rate::from_byte_per_s(125_000));
+        assert_eq!(worked, with(CircuitOutcome::Worked { download }));
+        // What arrived before a failure does not count.
+        let failed = parsed(&line(r#""throughput_kb_s":125.0,"failure":"lost""#));
+        assert_eq!(failed, with(CircuitOutcome::Failed));
+        assert_eq!(parsed(r#"{"type":"summary","circuits":3}"#), None);
+        assert!(Circuit::parse(&line(r#""throughput_kb_s":"fast""#)).is_err());
+    }
+}
