@@ -16,7 +16,8 @@ fn measured(
     gbit_s: f64,
     guess: f64,
     measurers: usize,
-    (params, per_socket): (Params, Option<u64>),
+    params: Params,
+    per_socket: Option<u64>,
     mode: Mode,
 ) -> Estimate {
     let mut measurement = measurement_with(params, mode, guess, &vec![MEASURER; measurers]);
@@ -34,7 +35,7 @@ fn a_team_measures_new_relays_of_up_to_40_gbit_s_in_at_most_8_rounds() {
     for (gbit_s, measurers) in RELAYS {
         for mode in [Mode::Transit, Mode::Echo] {
             // As for any new relay.
-            let estimate = measured(gbit_s, 50.0, measurers, (quiet(), None), mode);
+            let estimate = measured(gbit_s, 50.0, measurers, quiet(), None, mode);
             assert!(estimate.is_conclusive() && is_whole(&estimate, gbit_s), "{estimate}");
             assert!(estimate.rounds <= 8, "{estimate}");
         }
@@ -45,7 +46,7 @@ fn a_team_measures_new_relays_of_up_to_40_gbit_s_in_at_most_8_rounds() {
 fn a_team_that_lacks_a_measurer_for_a_fast_relay_says_what_it_needs() {
     for (gbit_s, measurers) in RELAYS {
         let guess = gbit_s * 1000.0;
-        let estimate = measured(gbit_s, guess, measurers - 1, (quiet(), None), Mode::Transit);
+        let estimate = measured(gbit_s, guess, measurers - 1, quiet(), None, Mode::Transit);
         let Some(Inconclusive::TeamTooSmall { needed, available }) = estimate.inconclusive else {
             panic!("{estimate}");
         };
@@ -65,8 +66,9 @@ fn beyond_the_round_trip_that_the_buffers_of_160_sockets_carry_the_path_is_the_l
             let (rtt, rate) = (Duration::from_millis(rtt_ms), mbit(gbit_s * 1000.0));
             let load = rate.scaled(quiet().excess_factor());
             let path = PathParams::at_distance(Mode::Transit, load, rtt, quiet().seconds);
-            let how = (Params { path, ..quiet() }, Some(2_000_000 * 1000 / rtt_ms));
-            measured(gbit_s, gbit_s * 1000.0, measurers, how, Mode::Transit)
+            let params = Params { path, ..quiet() };
+            let per_socket = Some(2_000_000 * 1000 / rtt_ms);
+            measured(gbit_s, gbit_s * 1000.0, measurers, params, per_socket, Mode::Transit)
         };
         let near = at(near_ms);
         assert!(near.is_conclusive() && is_whole(&near, gbit_s) && near.rounds == 1, "{near}");
