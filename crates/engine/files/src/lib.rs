@@ -1,17 +1,22 @@
 //! Replaces files atomically.
 //!
 //! A reader sees the previous content or the new one, never a part, even after a crash: the content
-//! is written to a temporary file in the same folder, synced to disk, and renamed.
+//! is written to a temporary file in the same folder, synced to disk, and renamed. Where the file
+//! system permits it, the temporary file gets a name only for the renaming: a process that is
+//! killed while it writes leaves nothing.
 //!
 //! [`replace`] is for outputs that a user names. A FIFO, a device or a symbolic link at that path
 //! is there on purpose, so the content is written through it; a regular file never takes its place.
 //! [`replace_entry`] is for names in a folder that belongs to the program, where an attacker may
 //! have planted a link: whatever has the name is replaced. [`create`] replaces nothing.
 
+mod unnamed;
+
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use tempfile::TempPath;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +82,8 @@ fn replace_entry_with<T, E: From<io::Error>>(
     if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Err(io::Error::from(ErrorKind::IsADirectory).into());
     }
-    let (file, written) = saved(path, access, write)?;
-    file.persist(path).map_err(|error| error.error)?;
+    let (saved, written) = saved(path, access, write)?;
+    saved.persist(path).map_err(|error| error.error)?;
     save_folder(path)?;
     Ok(written)
 }
@@ -90,8 +95,8 @@ fn replace_entry_with<T, E: From<io::Error>>(
 /// [`ErrorKind::AlreadyExists`] if the name exists, which is then unchanged; else the I/O error.
 pub fn create(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let path = target(path)?;
-    let (file, ()) = saved(&path, access, |file| file.write_all(content))?;
-    file.persist_noclobber(&path).map_err(|error| error.error)?;
+    let (saved, ()) = saved(&path, access, |file| file.write_all(content))?;
+    saved.persist_noclobber(&path).map_err(|error| error.error)?;
     save_folder(&path)
 }
 
@@ -138,19 +143,28 @@ fn saved<T, E: From<io::Error>>(
     path: &Path,
     access: Access,
     write: impl FnOnce(&mut File) -> Result<T, E>,
-) -> Result<(tempfile::NamedTempFile, T), E> {
+) -> Result<(TempPath, T), E> {
+    let folder = folder_of(path);
+    let mode = if access == Access::Umask { 0o666 } else { 0o600 };
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".flashflow-").suffix(".tmp");
-    if access == Access::Umask {
-        builder.permissions(Permissions::from_mode(0o666));
-    }
-    let mut file = builder.tempfile_in(folder_of(path))?;
-    let written = write(file.as_file_mut())?;
+    builder.prefix(".flashflow-").suffix(".tmp").permissions(Permissions::from_mode(mode));
+    let (mut file, named) = match unnamed::make(folder, mode) {
+        Some(file) => (file, None),
+        None => {
+            let (file, path) = builder.tempfile_in(folder)?.into_parts();
+            (file, Some(path))
+        }
+    };
+    let written = write(&mut file)?;
     if access == Access::Everyone {
-        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        file.set_permissions(Permissions::from_mode(0o644))?;
     }
-    file.as_file().sync_all()?;
-    Ok((file, written))
+    file.sync_all()?;
+    let named = match named {
+        Some(named) => named,
+        None => builder.make_in(folder, |path| unnamed::link(&file, path))?.into_temp_path(),
+    };
+    Ok((named, written))
 }
 
 /// Syncs the folder, whose entries are stored separately from the files.
@@ -161,7 +175,7 @@ fn save_folder(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
     use std::io::Read as _;
     use std::os::unix::fs::{FileTypeExt as _, symlink};
     use std::thread;
@@ -188,6 +202,26 @@ mod tests {
         let rows = replace_with(&path, Access::Umask, |file| file.write_all(b"today").map(|()| 1));
         assert_eq!((rows.expect("written"), fs::read(&path).expect("there")), (1, b"today".into()));
         assert_eq!(count(folder.path()), 1);
+    }
+
+    /// So nothing is left if the process is killed.
+    #[test]
+    fn an_unfinished_file_has_no_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let flags = OFlags::TMPFILE | OFlags::WRONLY;
+        // Without such files, another file system is meant.
+        let is_able = rustix::fs::open(folder.path(), flags, Mode::RUSR).is_ok();
+        for access in [Access::Owner, Access::Umask, Access::Everyone] {
+            let path = folder.path().join("export");
+            let written = replace_with(&path, access, |file| {
+                file.write_all(b"a part")?;
+                Ok::<_, io::Error>(count(folder.path()))
+            });
+            assert_eq!(written.expect("written"), usize::from(!is_able));
+            assert_eq!(fs::read(&path).expect("there"), b"a part");
+            fs::remove_file(&path).expect("there");
+            assert_eq!(count(folder.path()), 0);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::lines::Line;
 use super::{Common, reload_if_asked};
-use link::Clock;
+use link::{Clock, unix_time_s};
 use onion::Duration;
 
 /// Interval at which the clock is checked for a jump between periods.
@@ -18,8 +18,9 @@ pub(super) fn has_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
     jump.is_some()
 }
 
-/// Waits, at most until the operator requests the end or the clock is set. Reloads what the operator asks for meanwhile.
-pub(super) fn wait(common: Common<'_>, longest: Duration) {
+/// Waits, at most until the operator requests the end or the clock is set. Reloads what the operator asks for meanwhile. If all
+/// `is_well`, the store shows that the coordinator is alive.
+pub(super) fn wait(common: Common<'_>, longest: Duration, is_well: bool) {
     let clock = Clock::start();
     let end = clock.now() + longest;
     while clock.now() < end && !has_jumped(common) {
@@ -28,5 +29,8 @@ pub(super) fn wait(common: Common<'_>, longest: Duration) {
             return;
         }
         reload_if_asked(common);
+        if is_well {
+            common.journal.repeat_progress(unix_time_s());
+        }
     }
 }

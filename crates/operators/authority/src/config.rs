@@ -130,6 +130,9 @@ pub struct ConfiguredMeasurer {
 
 /// A coordinator's checked configuration.
 pub struct Config {
+    /// The configuration file, and its content when it was read.
+    path: PathBuf,
+    settings: toml::Table,
     /// The coordinator's key.
     pub secret: SecretKey,
     /// The folder of bandwidth files.
@@ -199,6 +202,7 @@ impl Config {
     /// The file cannot be read, or a setting is wrong: the error names it.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file: File = config_file::read(path)?;
+        let settings = config_file::read(path)?;
         let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
         let resolve = |file: &Path| config_file::resolve(path, file);
         let source = match (file.authority, &file.consensus) {
@@ -286,6 +290,8 @@ impl Config {
         let gate = file.gate.map(|table| Gate::new(table, &resolve)).transpose().map_err(bad)?;
         let header = file.header.pairs().map_err(bad)?;
         let this = Self {
+            path: path.to_owned(),
+            settings,
             secret: SecretKey::read(&resolve(&file.key))?,
             seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), resolve),
             out,
@@ -402,6 +408,14 @@ impl Config {
         Ok(())
     }
 
+    /// The settings that the configuration file has, or had, with another value. They take effect after a restart.
+    pub fn changed_settings(&self) -> Result<Vec<String>, Error> {
+        let file: toml::Table = config_file::read(&self.path)?;
+        let names: BTreeSet<&String> = file.keys().chain(self.settings.keys()).collect();
+        let is_changed = |name: &&String| file.get(*name) != self.settings.get(*name);
+        Ok(names.into_iter().filter(is_changed).cloned().collect())
+    }
+
     /// Whether all measurements are stopped, with the reason: by `flashflow coordinator stop-all`.
     ///
     /// # Errors
@@ -433,14 +447,31 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Config, Error> {
-        let dir = tempfile::tempdir().expect("temporary folder");
-        SecretKey::from_seed([1; 32])
-            .write_new(&dir.path().join("coordinator.key"))
-            .expect("space");
-        std::fs::write(dir.path().join("opt-in.txt"), "").expect("space");
-        let path = dir.path().join("coordinator.toml");
+        read_in(tempfile::tempdir().expect("temporary folder").path(), text)
+    }
+
+    fn read_in(dir: &Path, text: &str) -> Result<Config, Error> {
+        let _made_before = SecretKey::from_seed([1; 32]).write_new(&dir.join("coordinator.key"));
+        std::fs::write(dir.join("opt-in.txt"), "").expect("space");
+        let path = dir.join("coordinator.toml");
         std::fs::write(&path, text).expect("space");
         Config::read(&path)
+    }
+
+    #[test]
+    fn settings_that_need_a_restart_are_named() {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let config = read_in(dir.path(), SAMPLE).expect("valid");
+        assert!(config.changed_settings().expect("valid").is_empty());
+        let (measurers, others) = (SAMPLE.find("[[measurers]]").expect("one"), "seconds = 20\n");
+        let (head, tail) = SAMPLE.split_at(measurers);
+        let changed = tail.replace("= 1000", "= 900").replace(":7001", ":7002");
+        read_in(dir.path(), &(head.to_owned() + others + &changed)).expect("valid");
+        assert_eq!(config.changed_settings().expect("valid"), ["measurers", "seconds"]);
+        assert!(read_in(dir.path(), &SAMPLE.replace("out =", "# out =")).is_err());
+        assert_eq!(config.changed_settings().expect("TOML"), ["out"]);
+        std::fs::write(dir.path().join("coordinator.toml"), "key =").expect("space");
+        assert!(config.changed_settings().is_err());
     }
 
     const SAMPLE: &str = include_str!("../../../../docs/coordinator.toml");

@@ -4,13 +4,14 @@ use super::config::Config;
 use super::past;
 use cli::Error;
 use coordinator::journal::PastTurn;
+use coordinator::period::PROGRESS_S;
 use coordinator::{History, MeasurerId};
 use onion::Duration;
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use store::{Entry, Past, PathEntry, RelayQuery, Store, StoreError};
+use store::{Entry, Past, PathEntry, PeriodProgress, RelayQuery, Store, StoreError};
 
 /// The maximum number of unwritten entries. A measurement takes some tens of kilobytes, and is one entry once it is
 /// over. This is a day of measurements of thousands of relays, if few have to be repeated.
@@ -26,6 +27,8 @@ pub(super) struct Journal(Mutex<Inner>);
 struct Inner {
     store: Store,
     pending: VecDeque<Entry>,
+    /// The last recorded progress.
+    progress: Option<PeriodProgress>,
     /// Whether the write error has been logged.
     is_error_logged: bool,
     /// The number of entries dropped since then, for lack of memory.
@@ -45,8 +48,13 @@ impl Journal {
                 tracing::info!("a new store, with {} estimates of bandwidth files", imports.len());
             }
         }
+        Ok(Self::new(store))
+    }
+
+    fn new(store: Store) -> Self {
         let pending = VecDeque::new();
-        Ok(Self(Mutex::new(Inner { store, pending, is_error_logged: false, lost: 0 })))
+        let inner = Inner { store, pending, progress: None, is_error_logged: false, lost: 0 };
+        Self(Mutex::new(inner))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -129,6 +137,22 @@ impl Journal {
         self.inner().note(entry);
     }
 
+    /// Records the last progress again, with this time, if it is old: nothing happens until the next period.
+    pub(super) fn repeat_progress(&self, now_unix_s: u64) {
+        let mut inner = self.inner();
+        let is_old = |last: &PeriodProgress| now_unix_s.abs_diff(last.at_unix_s) >= PROGRESS_S;
+        if let Some(last) = inner.progress.filter(is_old) {
+            inner.note(Entry::Progress(PeriodProgress { at_unix_s: now_unix_s, ..last }));
+        }
+    }
+
+    /// The number of entries that the store does not have, after another attempt to write them.
+    pub(super) fn unwritten(&self) -> u64 {
+        let mut inner = self.inner();
+        inner.flush();
+        inner.pending.len() as u64 + inner.lost
+    }
+
     /// Publishes the seeds of finished periods that are not published yet. `seed_of` returns the seed of the period that
     /// begins at a time and has a length: a longer one with the same beginning may be running.
     pub(super) fn publish_seeds(
@@ -187,7 +211,8 @@ impl Inner {
     /// Queues an entry, in place of those that it supersedes.
     fn keep(&mut self, entry: Entry) {
         match &entry {
-            Entry::Progress(_) => {
+            Entry::Progress(progress) => {
+                self.progress = Some(*progress);
                 self.pending.retain(|queued| !matches!(queued, Entry::Progress(_)));
             }
             Entry::Finished(closed) => {

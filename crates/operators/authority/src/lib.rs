@@ -106,7 +106,8 @@ pub fn run(
         let length_s = config.period.as_secs();
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
         reload_if_asked(common);
-        return play(common, bounds, Timing::Greedy, Occurrence::Once, started);
+        let exit = play(common, bounds, Timing::Greedy, Occurrence::Once, started)?;
+        return Ok(stored_or_failed(common, exit));
     }
     if config.schedule == Schedule::Greedy {
         return periods(common, None, started);
@@ -168,7 +169,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
             Ok(_) => rest,
         };
         last_problem = problem;
-        clock::wait(common, rest);
+        clock::wait(common, rest, done.is_ok());
     }
 }
 
@@ -218,6 +219,18 @@ fn slotted_period(
         Occurrence::Repeated(Some(seeds)),
         started,
     )
+}
+
+/// The exit status of the program, whose last entries may not have reached the store.
+fn stored_or_failed(Common { journal, output, .. }: Common<'_>, exit: Exit) -> Exit {
+    match journal.unwritten() {
+        0 => exit,
+        lost => {
+            let problem = format!("{lost} entries could not be written to the store, and are lost");
+            log_error(&Error::Failed(problem), output);
+            if exit == Exit::Done { Exit::Failed } else { exit }
+        }
+    }
 }
 
 /// Whether further periods follow.
@@ -340,7 +353,8 @@ pub fn one_by_one(
     })
 }
 
-/// Reloads the opt-in list and the measurement policy, if the operator requested it. Returns whether it was requested.
+/// Reloads the opt-in list and the measurement policy, and names changed settings that need a restart, if the operator
+/// requested it. Returns whether it was requested.
 fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
@@ -354,6 +368,11 @@ fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> b
                 };
                 tracing::info!("reloaded the opt-in list{policy}");
             }
+            Err(error) => log_error(&error, output),
+        }
+        match config.changed_settings() {
+            Ok(names) if names.is_empty() => {}
+            Ok(names) => tracing::warn!("only a restart changes: {}", names.join(", ")),
             Err(error) => log_error(&error, output),
         }
     }

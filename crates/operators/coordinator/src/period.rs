@@ -52,7 +52,7 @@ use onion::{Instant, Rate};
 use rounds::Running;
 
 /// The maximum interval between progress entries in the store, which show readers that the coordinator is alive.
-const PROGRESS_S: u64 = 1800;
+pub const PROGRESS_S: u64 = 1800;
 
 /// A measurement that has ended.
 #[derive(Clone, Debug)]

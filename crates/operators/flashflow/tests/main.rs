@@ -12,6 +12,7 @@ mod keeping;
 mod machine;
 mod manual;
 mod operators;
+mod pace;
 mod packages;
 mod policy;
 mod relay;

@@ -32,6 +32,9 @@ pub struct RelaySpec {
     pub state: Vec<String>,
     /// The `tor` to run, if not that of the network: a path.
     pub tor_binary: Option<PathBuf>,
+    /// Its address, if not [that of the network](NetworkSpec::address): a local one. Coordinators measure relays of one
+    /// address together, except on loopback.
+    pub address: Option<Ipv4Addr>,
 }
 
 impl RelaySpec {
@@ -66,6 +69,12 @@ impl RelaySpec {
         Self { tor_binary: Some(tor.to_owned()), ..self }
     }
 
+    /// Places the relay at an address.
+    #[must_use]
+    pub fn at(self, address: Ipv4Addr) -> Self {
+        Self { address: Some(address), ..self }
+    }
+
     /// Limits the relay to a rate.
     #[must_use]
     pub fn limited_to(self, limit: Rate) -> Self {
@@ -87,8 +96,8 @@ pub struct NetworkSpec {
     pub bandwidth_file: bool,
     /// The voting interval in seconds, at least [`MIN_VOTING_INTERVAL_S`]; preferably a divisor of a day.
     pub voting_interval_s: u32,
-    /// The address of authorities and relays, which must be a local one: loopback by default, or that of a
-    /// [host](crate::wan::Host) in which the network is started.
+    /// The address of authorities and relays, except [relays with their own](RelaySpec::address). It must be a local
+    /// one: loopback by default, or that of a [host](crate::wan::Host) in which the network is started.
     pub address: Ipv4Addr,
     /// Additional lines of all configurations; they override the generated lines.
     pub extra_torrc: Vec<String>,

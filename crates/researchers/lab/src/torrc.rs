@@ -17,6 +17,7 @@
 //! - All ports except the authorities' are `auto`: no other program can take them before tor opens them.
 
 use std::fmt::Write;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use crate::keys::AuthorityKeys;
@@ -53,8 +54,9 @@ pub(crate) struct Torrc<'a> {
 impl Torrc<'_> {
     /// The configuration of a relay.
     pub(crate) fn relay(&self, relay: &RelaySpec) -> String {
-        let mut lines = self.common(&relay.nickname);
-        lines.line("ORPort", format_args!("{}:auto", self.spec.address));
+        let address = relay.address.unwrap_or(self.spec.address);
+        let mut lines = self.common(&relay.nickname, address);
+        lines.line("ORPort", format_args!("{address}:auto"));
         if let Some(limit) = relay.limit {
             let burst = relay.burst.unwrap_or(limit);
             lines.line("RelayBandwidthRate", format_args!("{} bytes", limit.as_byte_per_s()));
@@ -70,7 +72,7 @@ impl Torrc<'_> {
         let interval = self.spec.voting_interval_s;
         // Twice this is less than half of any interval from 10 s; more than 20 s is never needed.
         let delay = (interval / 5).clamp(2, 20);
-        let mut lines = self.common(authority.keys.nickname);
+        let mut lines = self.common(authority.keys.nickname, self.spec.address);
         lines.line("ORPort", authority.ports.or);
         lines.line("DirPort", authority.ports.dir);
         lines.line("AuthoritativeDirectory", 1);
@@ -97,7 +99,7 @@ impl Torrc<'_> {
         lines.0
     }
 
-    fn common(&self, nickname: &str) -> Lines {
+    fn common(&self, nickname: &str, address: Ipv4Addr) -> Lines {
         let dir = self.dir.join(nickname);
         let mut lines = Lines(String::new());
         lines.line("Nickname", nickname);
@@ -107,8 +109,8 @@ impl Torrc<'_> {
         lines.line("RunAsDaemon", 0);
         lines.line("ShutdownWaitLength", 0);
         lines.line("DisableDebuggerAttachment", 0);
-        lines.line("Address", self.spec.address);
-        lines.line("OutboundBindAddress", self.spec.address);
+        lines.line("Address", address);
+        lines.line("OutboundBindAddress", address);
         lines.line("AssumeReachable", 1);
         lines.line("ExtendAllowPrivateAddresses", 1);
         lines.line("SocksPort", 0);
@@ -190,6 +192,17 @@ mod tests {
         let relay = RelaySpec { burst: Some(Rate::from_mbit_per_s(20.0)), ..relay };
         assert!(torrc(&relay, &NetworkSpec::default()).contains("Burst 2500000 bytes\n"));
         assert!(!torrc(&RelaySpec::new("r"), &NetworkSpec::default()).contains("RelayBandwidth"));
+    }
+
+    #[test]
+    fn a_relay_with_its_own_address_listens_and_connects_there() {
+        let relay = RelaySpec::new("r").at(Ipv4Addr::new(10, 101, 0, 1));
+        let text = torrc(&relay, &NetworkSpec::default());
+        for line in
+            ["Address 10.101.0.1", "OutboundBindAddress 10.101.0.1", "ORPort 10.101.0.1:auto"]
+        {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
     }
 
     #[test]

@@ -95,10 +95,12 @@ impl Wan {
         let fabric = Fabric::new(spec.seed, &accesses, |from, to| spec.path(from, to));
         let shared = Arc::new(Shared::new(fabric));
         let (stop, stopped) = UnixStream::pair().map_err(WanError::Thread)?;
-        let addresses = hosts.iter().map(|host: &Host| host.address().octets());
+        let addresses = spec.hosts.iter().zip(0..).flat_map(|(host, number)| {
+            host.addresses().map(move |address| (address.octets(), number))
+        });
         let forwarder = Forwarder {
             tuns,
-            hosts: addresses.zip(0..).collect(),
+            hosts: addresses.collect(),
             pool: Pool::new(spec.packets_max, usize::from(spec.mtu)),
             shared: Arc::clone(&shared),
             stop: stopped,

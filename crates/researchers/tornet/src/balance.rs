@@ -19,6 +19,9 @@ use crate::run::Progress;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
+/// The country of [`TorFlow`]'s scanner.
+pub const SCANNER_COUNTRY: &str = "US";
+
 /// Assigns weights to relays.
 pub trait Balancer {
     /// Its name, used in file names.

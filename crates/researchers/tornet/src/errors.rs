@@ -39,6 +39,19 @@ pub fn network_weight_error(weights: &[f64], capacities: &[f64]) -> Option<f64> 
     Some(differences.map(|(weight, capacity)| (weight - capacity).abs()).sum::<f64>() / 2.0)
 }
 
+/// The share of the weight that some relays have, over their share of the capacity: *RWE* of all of them as one. `None` if they
+/// have no capacity, or all weights are zero.
+#[must_use]
+pub fn group_weight_error(weights: &[f64], capacities: &[f64], is_member: &[bool]) -> Option<f64> {
+    let (weights, capacities) = both(weights, capacities);
+    let share = |of: &[f64]| -> Option<f64> {
+        let members = normalised(of)?.zip(is_member).filter(|(_, is_member)| **is_member);
+        Some(members.map(|(share, _)| share).sum())
+    };
+    let (weight, capacity) = (share(weights)?, share(capacities)?);
+    (capacity > 0.0).then(|| weight / capacity)
+}
+
 fn both<'a>(one: &'a [f64], other: &'a [f64]) -> (&'a [f64], &'a [f64]) {
     let len = one.len().min(other.len());
     (&one[..len], &other[..len])
@@ -83,6 +96,18 @@ mod tests {
             each.iter().all(|error| error.is_some_and(|error| (error - 1.0).abs() < 1e-12)),
             "{each:?}"
         );
+    }
+
+    /// A quarter of the weight, but half of the capacity.
+    #[test]
+    fn a_group_that_is_chosen_too_rarely_has_less_than_its_share() {
+        let error = |is_member: [bool; 3]| {
+            group_weight_error(&[1.0, 1.0, 6.0], &[10.0, 30.0, 40.0], &is_member)
+        };
+        assert_eq!(error([true, true, false]), Some(0.5));
+        assert_eq!(error([true; 3]), Some(1.0));
+        assert_eq!(error([false; 3]), None);
+        assert_eq!(group_weight_error(&[0.0], &[1.0], &[true]), None);
     }
 
     /// Half of all choices use the wrong one of two equal relays.

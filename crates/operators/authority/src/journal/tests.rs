@@ -1,14 +1,12 @@
 use super::testing::{NOW, finished, id, measured, record, seen_by, started};
 use super::*;
 use coordinator::journal::MeasurementStarted;
-use coordinator::{Failure, HistoryPolicy, PathSeen, Record, Suspicion};
+use coordinator::{Counts, Failure, HistoryPolicy, PathSeen, Record, Suspicion};
 use onion::Rate;
 use store::State;
 
 fn journal(folder: &std::path::Path) -> Journal {
-    let store = Store::open(&folder.join("store.db")).expect("a store");
-    let pending = VecDeque::new();
-    Journal(Mutex::new(Inner { store, pending, is_error_logged: false, lost: 0 }))
+    Journal::new(Store::open(&folder.join("store.db")).expect("a store"))
 }
 
 #[test]
@@ -66,12 +64,32 @@ fn unwritten_entries_count_when_a_period_continues() {
     let progress = |number| (pasts[&id(number)].turns, pasts[&id(number)].is_done);
     assert_eq!([1, 2, 3, 4].map(progress), [(1, true), (2, false), (1, false), (1, true)]);
     assert!(pasts[&id(1)].record.is_some() && pasts[&id(2)].record.is_none());
+    assert_eq!(journal.unwritten(), 5);
     // They are the same once they can be written.
     let mut inner = journal.inner();
     inner.pending.pop_front();
     inner.flush();
     assert_eq!(inner.pending.len(), 0);
     assert_eq!(inner.store.period(NOW).expect("read"), pasts);
+    drop(inner);
+    assert_eq!(journal.unwritten(), 0);
+}
+
+/// As while a greedy coordinator waits for the next period.
+#[test]
+fn progress_is_recorded_again_while_nothing_happens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let recorded = || journal.inner().store.progress().expect("read");
+    journal.repeat_progress(NOW);
+    assert_eq!(recorded(), None, "nothing is known");
+    let counts = Counts { done: 7, ..Counts::default() };
+    let progress = PeriodProgress { at_unix_s: NOW, period_unix_s: NOW - 60, counts };
+    journal.note(Entry::Progress(progress));
+    journal.repeat_progress(NOW + PROGRESS_S - 1);
+    assert_eq!(recorded(), Some(progress));
+    journal.repeat_progress(NOW + PROGRESS_S);
+    assert_eq!(recorded(), Some(PeriodProgress { at_unix_s: NOW + PROGRESS_S, ..progress }));
 }
 
 /// As with two runs of `coordinator --once` in one second.

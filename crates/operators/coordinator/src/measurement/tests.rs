@@ -8,6 +8,7 @@ mod bottlenecks;
 mod claims;
 mod competition;
 mod failures;
+mod fast;
 mod lab;
 mod path;
 mod properties;

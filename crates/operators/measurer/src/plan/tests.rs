@@ -67,6 +67,28 @@ fn more_circuits_give_a_share_of_a_relay_that_others_use() {
     assert_eq!(load.sockets * load.circuits_per_socket, 128, "the defence applies to clients");
 }
 
+/// The bytes in the windows of all circuits that measurers of 10 Gbit/s open together on 160 sockets.
+fn windows_bytes(measurers: u32, rtt: Duration) -> u64 {
+    let defences = Defences::from_consensus_params(live);
+    let load = Load::plan(&order(TRANSIT, defences, 160 / measurers, 10_000.0, 1), rtt);
+    let circuits = load.sockets * load.circuits_per_socket * measurers;
+    u64::from(circuits * defences.window_cap_cells()) * CELL_LEN as u64
+}
+
+#[test]
+fn windows_carry_relays_of_10_25_and_40_gbit_s_in_transit_over_150_ms() {
+    let in_flight = |gbit: f64, rtt: Duration| {
+        // A cell makes the trip to the relay, and from there to a landing.
+        Rate::from_mbit_per_s(gbit * 1000.0).bytes_in(rtt * 2)
+    };
+    let rtt = Duration::from_millis(150);
+    for (gbit, measurers) in [(10.0, 3), (25.0, 8), (40.0, 12)] {
+        assert!(windows_bytes(measurers, rtt) >= in_flight(gbit, rtt), "{gbit} Gbit/s");
+    }
+    let far = Duration::from_millis(300);
+    assert!(windows_bytes(12, far) < in_flight(40.0, far), "with all circuits of all sockets");
+}
+
 /// The parameters of the live consensus of July 2026.
 fn live(name: &str) -> Option<i32> {
     Some(match name {

@@ -15,6 +15,9 @@ const NWE_MAX: f64 = 0.05;
 /// TorFlow's network weight error is at least this multiple of FlashFlow's (paper: 7).
 const NWE_FACTOR: f64 = 3.0;
 
+/// The upper limit of the error of the weight of all relays far from TorFlow's scanner with FlashFlow.
+const FAR_BIAS_MAX: f64 = 0.05;
+
 /// Columns of a balancer's weights.
 #[derive(Serialize)]
 struct Columns<'a> {
@@ -71,6 +74,7 @@ impl Results {
             both.then_some(theirs.mean >= NWE_FACTOR * ours.mean),
             format!("{:.1} %; paper: 29 %", theirs.times(100.0)),
         ));
+        cases.extend(self.location());
         cases.extend(self.download_claims(loads));
         cases
     }
@@ -97,6 +101,26 @@ impl Results {
             Case::reported(format!("weights of {name}"), "").with(&columns)
         };
         names.iter().filter(|name| self.of(name).next().is_some()).map(case).collect()
+    }
+
+    /// Whether relays far from the scanner get their share. No case if their countries are unknown.
+    fn location(&self) -> Option<Case> {
+        let far = |name| Interval::of(self.of(name).filter_map(|error| error.far));
+        let (ours, theirs) = (far(FLASHFLOW), far(TORFLOW));
+        if !ours.mean.is_finite() || !theirs.mean.is_finite() {
+            return None;
+        }
+        let [our_bias, their_bias] = [ours, theirs].map(|share| (share.mean - 1.0).abs());
+        Some(claim_case(
+            "Far relays get their share within 5 % with FlashFlow, and TorFlow deviates more"
+                .to_owned(),
+            Some(our_bias <= FAR_BIAS_MAX && their_bias > our_bias),
+            format!(
+                "{:.1} % of it with FlashFlow, {:.1} % with TorFlow",
+                ours.times(100.0),
+                theirs.times(100.0)
+            ),
+        ))
     }
 
     pub(super) fn answer(&self, planned: usize) -> String {
@@ -238,6 +262,22 @@ mod tests {
         assert_eq!(column("capacity_error_median_percent"), Some(20.0));
         assert_eq!(column("capacity_error_quartiles_apart_percent"), Some(20.0));
         assert_eq!(column("under_weighted_percent"), Some(75.0));
+    }
+
+    #[test]
+    fn the_shares_of_far_relays_are_judged_if_they_are_known() {
+        let judged = |far: [f64; 2]| {
+            let mut results = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
+            for error in &mut results.errors {
+                error.far = Some(far[usize::from(error.balancer == TORFLOW)]);
+            }
+            results.location().expect("known").verdict
+        };
+        assert_eq!(judged([0.98, 0.8]), CaseVerdict::Held);
+        assert_eq!(judged([1.01, 1.2]), CaseVerdict::Held);
+        assert_eq!(judged([0.9, 0.8]), CaseVerdict::Missed);
+        assert_eq!(judged([0.98, 0.99]), CaseVerdict::Missed);
+        assert!(results([0.04, 0.29], [1.0, 1.4], [0, 1]).location().is_none());
     }
 
     #[test]

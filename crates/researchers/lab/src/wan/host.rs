@@ -127,10 +127,12 @@ fn set_up_interface(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Res
         .congestion
         .map_or(String::new(), |congestion| format!("congctl {}", congestion.name()));
     let address = spec.address;
+    let addresses: String =
+        spec.addresses().map(|address| format!("addr add {address}/32 dev {DEVICE}\n")).collect();
     namespace.ip(&format!(
         "link set lo up\n\
          link set {DEVICE} mtu {mtu} txqueuelen {DEVICE_QUEUE_PACKETS} up\n\
-         addr add {address}/32 dev {DEVICE}\n\
+         {addresses}\
          route add default dev {DEVICE} src {address} {congestion}\n"
     ))?;
     namespace.tc(&format!("qdisc replace dev {DEVICE} root {UNSHAPED}"))?;

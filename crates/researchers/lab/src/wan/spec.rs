@@ -1,6 +1,7 @@
 //! The specification of a network.
 
 use super::path::{Bottleneck, WanPath};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -87,6 +88,8 @@ pub struct HostSpec {
     pub name: String,
     /// Its address.
     pub address: Ipv4Addr,
+    /// Other addresses of its interface, such as one for each relay that runs there.
+    pub more_addresses: Vec<Ipv4Addr>,
     /// Its congestion control; that of this machine if `None`.
     pub congestion: Option<Congestion>,
     /// Its access link.
@@ -104,11 +107,24 @@ impl HostSpec {
         Self {
             name: name.into(),
             address,
+            more_addresses: Vec::new(),
             congestion: None,
             access: Access::default(),
             tcp_rmem: None,
             tcp_wmem: None,
         }
+    }
+
+    /// Adds addresses.
+    #[must_use]
+    pub fn with_addresses(mut self, addresses: impl IntoIterator<Item = Ipv4Addr>) -> Self {
+        self.more_addresses.extend(addresses);
+        self
+    }
+
+    /// All its addresses.
+    pub(super) fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> {
+        [self.address].into_iter().chain(self.more_addresses.iter().copied())
     }
 
     /// Sets the congestion control.
@@ -204,10 +220,13 @@ impl WanSpec {
         if self.mtu < MTU_MIN || self.packets_max == 0 {
             return Some(format!("an MTU of {}, {} packets", self.mtu, self.packets_max));
         }
+        let mut addresses = BTreeSet::new();
         for (number, host) in self.hosts.iter().enumerate() {
-            let others = &self.hosts[..number];
-            if others.iter().any(|other| other.name == host.name || other.address == host.address) {
-                return Some(format!("two hosts `{}` or two at {}", host.name, host.address));
+            if self.hosts[..number].iter().any(|other| other.name == host.name) {
+                return Some(format!("two hosts `{}`", host.name));
+            }
+            if let Some(twice) = host.addresses().find(|address| !addresses.insert(*address)) {
+                return Some(format!("two hosts or interfaces at {twice}"));
             }
             if let Some(problem) = host.access.problem() {
                 return Some(format!("`{}`: {problem}", host.name));

@@ -1,6 +1,6 @@
 //! TorFlow and sbws: relays' observed bandwidth times the speed of downloads through them.
 
-use super::{Balancer, Conditions, Weighing};
+use super::{Balancer, Conditions, SCANNER_COUNTRY, Weighing};
 use crate::build::id;
 use crate::error::Error;
 use crate::network::{Network, Relay, Site};
@@ -97,7 +97,7 @@ impl Balancer for TorFlow {
     #[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
         let probes = self.probes(network, &mut SplitMix64::of(how.seed, 5));
-        let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
+        let site = Site::new("scanner", SCANNER_COUNTRY, Rate::from_bit_per_s(1_000_000_000));
         let scan = Scan {
             probes: probes.iter().map(|probe| probe.1.clone()).collect(),
             at_once: self.at_once(network.relays.len()),
