@@ -25,7 +25,7 @@ use std::fmt;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment kist-factors --quick --out results
-  flashflow-lab experiment kist-factors --studies factors,loss --seeds 10 --json")]
+  flashflow-lab experiment kist-factors --studies factors,losses --seeds 10 --json")]
 pub(super) struct Options {
     /// Studies; all by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "STUDY,…")]

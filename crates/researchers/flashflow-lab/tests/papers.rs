@@ -36,7 +36,7 @@ fn items_in_virtual_time_repeat_to_the_last_digit() {
     let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/data");
     let has_data = Path::new(data).is_dir();
     let of_data: &[&str] = if has_data { &["F-E1"] } else { &[] };
-    let arguments = ["papers", "run", "circuitstart", "--folder", &folder, "--out", out];
+    let arguments = ["papers", "run", "S-1t", "S-1b", "S-f", "--folder", &folder, "--out", out];
     let ended = scratch.run(&[&arguments[..], of_data, &["--data", data, "--json"]].concat());
     let results = ended.values();
     assert!(results.len() >= 3, "{results:#?}");

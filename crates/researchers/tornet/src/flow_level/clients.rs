@@ -238,7 +238,8 @@ mod tests {
             // The adversary has 2 % of the weight.
             let (attacked, failed) = median(&scene, &scene.capacities());
             assert!((failed - (1.0 - 0.98f64.powi(3))).abs() < 1e-9, "{failed}");
-            assert!((0.8..=1.0).contains(&(attacked / best)), "{load:?}: {attacked} of {best}");
+            // Circuits through the adversary, which fail, are left out: the other paths are drawn anew, so that the median may differ by chance.
+            assert!((0.8..=1.02).contains(&(attacked / best)), "{load:?}: {attacked} of {best}");
         }
     }
 
