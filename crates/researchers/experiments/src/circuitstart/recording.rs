@@ -100,7 +100,7 @@ impl RecordingWindow {
         self.place = Some(log.len() - 1);
     }
 
-    fn record(&mut self, now: Instant) {
+    fn record(&self, now: Instant) {
         let size = self.window.size_cells();
         let mut log = self.log.lock();
         let Some(record) = self.place.and_then(|place| log.get_mut(place)) else { return };

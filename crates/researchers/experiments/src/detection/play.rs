@@ -61,9 +61,9 @@ pub(super) fn play(
             let now_s = day * DAY_S + number * DAY_S / circuits;
             let path = network.path();
             let outcome = match network.download(now_s, path) {
-                Some(rate) => {
-                    CircuitOutcome::Worked { download: Some(Rate::from_byte_per_s(rate as u64)) }
-                }
+                Some(rate) => CircuitOutcome::Worked {
+                    download: Some(Rate::from_mbit_per_s(rate * 8.0 / 1e6)),
+                },
                 None => CircuitOutcome::Failed,
             };
             let path = path.map(|relay| network.relays[relay].id);
@@ -79,7 +79,8 @@ pub(super) fn play(
                 && suspected.contains(&relay.id)
             {
                 relay.is_found = true;
-                delays_days.push((ended_s - from_s).div_ceil(DAY_S) as u32);
+                let days = (ended_s - from_s).div_ceil(DAY_S);
+                delays_days.push(u32::try_from(days).unwrap_or(u32::MAX));
             }
         }
     }

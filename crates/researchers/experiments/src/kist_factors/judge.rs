@@ -180,7 +180,8 @@ impl Runs {
     }
 
     fn attack_cases(&self) -> Vec<Case> {
-        let attacks: [(&str, fn(&Areas) -> f64); 3] = [
+        type Area = fn(&Areas) -> f64;
+        let attacks: [(&str, Area); 3] = [
             ("latency", |areas| areas.latency),
             ("throughput", |areas| areas.throughput),
             ("correlation", |areas| areas.correlation),

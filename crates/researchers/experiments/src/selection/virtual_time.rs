@@ -203,9 +203,9 @@ fn path(
 fn alternate<T>(
     count: u32,
     groups: &[T],
-    mut draw: impl FnMut(&T) -> Result<Vec<Fingerprint>>,
+    draw: impl FnMut(&T) -> Result<Vec<Fingerprint>>,
 ) -> Result<Vec<Vec<Fingerprint>>> {
-    (0..count).flat_map(|_| groups).map(|group| draw(group)).collect()
+    (0..count).flat_map(|_| groups).map(draw).collect()
 }
 
 /// Circuits that [`alternate`] by group.

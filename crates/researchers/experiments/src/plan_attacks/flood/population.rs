@@ -80,7 +80,7 @@ impl Population {
         let flood: BTreeSet<RsaId> = (0..count).map(|_| id(first_min, rng)).collect();
         capacities.extend(flood.iter().map(|relay| (*relay, Rate::from_mbit_per_s(1.0))));
         let comes_at = FLOOD_DAY * DAY + FLOOD_SLOT;
-        let from = |relay: &RsaId, slot: u64| (*relay, vec![slot..u64::MAX]);
+        let from = |relay: &RsaId, slot: u64| (*relay, Vec::from_iter(Some(slot..u64::MAX)));
         let hours = (1..).map(|hour| comes_at + hour * u64::from(HOUR));
         let mut runs: BTreeMap<RsaId, Vec<Range<u64>>> =
             flood.iter().map(|relay| from(relay, comes_at)).collect();
