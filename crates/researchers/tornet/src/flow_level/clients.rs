@@ -235,11 +235,10 @@ mod tests {
             let (best, failed) = median(&honest, &honest.capacities());
             assert_eq!(failed, 0.0);
             assert!(best > 2.0 * median(&honest, &even).0, "{load:?}: {best}");
-            // The adversary has 2 % of the weight.
+            // The adversary has 2 % of the weight, so that others have 2 % more load: hardly more than chance.
             let (attacked, failed) = median(&scene, &scene.capacities());
             assert!((failed - (1.0 - 0.98f64.powi(3))).abs() < 1e-9, "{failed}");
-            // Circuits through the adversary, which fail, are left out: the other paths are drawn anew, so that the median may differ by chance.
-            assert!((0.8..=1.02).contains(&(attacked / best)), "{load:?}: {attacked} of {best}");
+            assert!((0.9..1.02).contains(&(attacked / best)), "{load:?}: {attacked} of {best}");
         }
     }
 

@@ -33,8 +33,7 @@ pub(super) struct Network {
     pub(super) relays: Population,
     first: BTreeMap<RsaId, u64>,
     last: BTreeMap<RsaId, u64>,
-    /// The measurements, on the day of the flood, of old relays that run at its beginning. In the paper's plan, relays that return later are placed
-    /// like new ones.
+    /// The measurements of old relays on the day of the flood. One that returns on that day gets a slot with room, as new relays do.
     pub(super) of_flood_day: BTreeSet<(u64, RsaId)>,
     /// At the ends of days since then, the old relays without a measurement in their time.
     pub(super) overdue: usize,
@@ -94,8 +93,8 @@ impl Network {
                 schedule.handle_end(due.relay, None, slot);
                 self.last.insert(due.relay, at(slot));
                 self.first.entry(due.relay).or_insert(at(slot));
-                let ran = self.relays.runs_in(due.relay, at(0)..at(0) + 1);
-                if day == FLOOD_DAY && ran && self.relays.old.contains(&due.relay) {
+                let stays = self.relays.runs_in(due.relay, at(0)..at(SLOTS));
+                if day == FLOOD_DAY && stays && self.relays.old.contains(&due.relay) {
                     self.of_flood_day.insert((at(slot), due.relay));
                 }
             }
