@@ -111,8 +111,7 @@ struct Cell {
 impl Cell {
     /// Whether nine of ten liars must be found within a week.
     fn must_be_found(self) -> bool {
-        let is_claimed =
-            matches!(self.lie, Lie::DropAll | Lie::KnowProber | Lie::ServeFew | Lie::Throttle);
+        let is_claimed = matches!(self.lie, Lie::DropAll | Lie::KnowProber | Lie::ServeFew);
         is_claimed && self.circuits_a_relay_and_day == CIRCUITS
     }
 }

@@ -20,7 +20,8 @@ fn uniform(rng: &mut impl Rng) -> f64 {
 /// Three different relays of this number of relays.
 fn path(rng: &mut impl Rng, relays: u16) -> [u16; 3] {
     loop {
-        let path = [(); 3].map(|()| (uniform(rng) * f64::from(relays)) as u16);
+        let path = [(); 3]
+            .map(|()| u16::try_from(rng.next_u32() % u32::from(relays)).expect("a small number"));
         if path[0] != path[1] && path[1] != path[2] && path[0] != path[2] {
             return path;
         }

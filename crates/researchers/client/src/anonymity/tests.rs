@@ -60,7 +60,9 @@ fn each_leg_of_a_tunnel_is_another_chance_for_the_adversary() {
     let network = with_weights(&[1000; 20]);
     let adversary =
         Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
-    let of = |legs| run(Study { legs, ..study(&network, &Uniform, 1000) }, &[adversary.clone()]);
+    let of = |legs| {
+        run(Study { legs, ..study(&network, &Uniform, 1000) }, std::slice::from_ref(&adversary))
+    };
     let three = of(3);
     // Four or five of 19 first relays, if the exit is the adversary's or not.
     let [with_exit, without] = [4.0, 5.0].map(|bad: f64| 1.0 - (1.0 - bad / 19.0).powi(3));

@@ -271,7 +271,7 @@ mod tests {
         let good = [figures(0.8, 99.0, 60.0), figures(1.61, 98.0, 130.0)];
         let (held, change) = verdict(good.clone());
         assert_eq!((held, change), (CaseVerdict::Held, Some((-19.8).into())));
-        let slow = good.clone().map(|run| Figures { sent_mbit_per_s: Some(96.0), ..run });
+        let slow = good.map(|run| Figures { sent_mbit_per_s: Some(96.0), ..run });
         assert_eq!(verdict(slow).0, CaseVerdict::Missed);
         let late = [figures(0.8, 100.0, 60.0), figures(2.2, 100.0, 130.0)];
         assert_eq!(verdict(late).0, CaseVerdict::Missed, "not significant");

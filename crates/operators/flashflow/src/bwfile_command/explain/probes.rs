@@ -8,6 +8,7 @@ use onion::identity::RsaId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use store::{MeasuredTimes, Reader};
 
 /// A line of `flashflow-lab probe --json`.
@@ -46,8 +47,8 @@ impl Circuit {
             None => CircuitOutcome::Worked { download: throughput_kb_s.map(rate) },
         };
         let path = path.iter().map(|relay| RsaId(*relay.as_bytes())).collect();
-        let took_s = (took_ms / 1000.0).clamp(0.0, 86400.0).ceil() as u64;
-        let began_unix_s = ended_unix_s.saturating_sub(took_s);
+        let took = Duration::try_from_secs_f64(took_ms / 1000.0).unwrap_or_default();
+        let began_unix_s = ended_unix_s.saturating_sub(took.as_secs() + 1);
         Ok(Some(Self { began_unix_s, ended_unix_s, path, outcome }))
     }
 }
