@@ -143,7 +143,7 @@ pub struct ProbedRelay {
     pub bad: u64,
 }
 
-/// The outcomes of ordinary circuits, in the order of time. See the [module](self).
+/// The outcomes of ordinary circuits, in the order of time. The beginning of its source file explains the test.
 ///
 /// A relay takes less than a KB, without the other relays of its bad circuits, of which it keeps at most 64 for each of eight cases.
 #[derive(Clone, Debug, Default)]
