@@ -13,8 +13,10 @@ const OPEN_FILES: &str = "/proc/self/fd";
 /// could not be linked.
 pub(crate) fn make(folder: &Path, mode: u32) -> Option<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let is_able = Path::new(OPEN_FILES).is_dir();
-    is_able.then(|| open(folder, flags, Mode::from_raw_mode(mode)).ok().map(File::from)).flatten()
+    if !Path::new(OPEN_FILES).is_dir() {
+        return None;
+    }
+    open(folder, flags, Mode::from_raw_mode(mode)).ok().map(File::from)
 }
 
 /// Gives such a file a name, which must not exist.

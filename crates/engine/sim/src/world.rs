@@ -63,7 +63,7 @@ pub use message::{HostId, Mail};
 pub use net::Net;
 pub use part::Part;
 pub use paths::{Candidate, Paths, PositionWeights};
-pub use records::{Ending, ProbedCircuit, Record};
+pub use records::{CircuitTimes, Ending, Record};
 pub use tcp::{Control, SEGMENT_MEMORY_BYTES};
 pub use team::{ReportContent, TeamOrder, TeamReport, coordinator_key};
 pub use users::{Fetch, Models, Probe, Scan, Size, Users};

@@ -18,8 +18,8 @@ pub(super) fn has_jumped(Common { clock, output, .. }: Common<'_>) -> bool {
     jump.is_some()
 }
 
-/// Waits, at most until the operator requests the end or the clock is set. Reloads what the operator asks for meanwhile. If all
-/// `is_well`, the store shows that the coordinator is alive.
+/// Waits, at most until the operator requests the end or the clock is set. Reloads what the operator asks for meanwhile. With
+/// `is_well`, also records progress, which shows readers of the store that the coordinator runs.
 pub(super) fn wait(common: Common<'_>, longest: Duration, is_well: bool) {
     let clock = Clock::start();
     let end = clock.now() + longest;

@@ -201,8 +201,9 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or a setting is wrong: the error names it.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file: File = config_file::read(path)?;
-        let settings = config_file::read(path)?;
+        let text = config_file::read_text(path)?;
+        let file: File = config_file::parse(path, &text)?;
+        let settings = config_file::parse(path, &text)?;
         let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
         let resolve = |file: &Path| config_file::resolve(path, file);
         let source = match (file.authority, &file.consensus) {
@@ -408,7 +409,7 @@ impl Config {
         Ok(())
     }
 
-    /// The settings that the configuration file has, or had, with another value. They take effect after a restart.
+    /// The names of settings whose value in the file differs from that at the start. They take effect after a restart.
     pub fn changed_settings(&self) -> Result<Vec<String>, Error> {
         let file: toml::Table = config_file::read(&self.path)?;
         let names: BTreeSet<&String> = file.keys().chain(self.settings.keys()).collect();

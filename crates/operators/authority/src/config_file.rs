@@ -12,12 +12,21 @@ use std::path::{Path, PathBuf};
 
 /// Reads a configuration file. Unknown settings are errors.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+    parse(path, &read_text(path)?)
+}
+
+/// The text of a configuration file.
+pub(crate) fn read_text(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|source| Error::File {
         what: "read the configuration",
         path: path.to_owned(),
         source,
-    })?;
-    toml::from_str(&text).map_err(|error| Error::Config {
+    })
+}
+
+/// The settings of a text. Unknown ones are errors.
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, Error> {
+    toml::from_str(text).map_err(|error| Error::Config {
         path: path.to_owned(),
         problem: with_remedy(error.to_string().trim_end()),
     })

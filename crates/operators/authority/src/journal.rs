@@ -33,6 +33,8 @@ struct Inner {
     is_error_logged: bool,
     /// The number of entries dropped since then, for lack of memory.
     lost: u64,
+    /// Entries that were lost before the store could be written again.
+    lost_before: u64,
 }
 
 impl Journal {
@@ -53,7 +55,14 @@ impl Journal {
 
     fn new(store: Store) -> Self {
         let pending = VecDeque::new();
-        let inner = Inner { store, pending, progress: None, is_error_logged: false, lost: 0 };
+        let inner = Inner {
+            store,
+            pending,
+            progress: None,
+            is_error_logged: false,
+            lost: 0,
+            lost_before: 0,
+        };
         Self(Mutex::new(inner))
     }
 
@@ -150,7 +159,7 @@ impl Journal {
     pub(super) fn unwritten(&self) -> u64 {
         let mut inner = self.inner();
         inner.flush();
-        inner.pending.len() as u64 + inner.lost
+        inner.pending.len() as u64 + inner.lost + inner.lost_before
     }
 
     /// Publishes the seeds of finished periods that are not published yet. `seed_of` returns the seed of the period that
@@ -286,6 +295,7 @@ impl Inner {
             }
             self.pending.drain(..count);
             if self.is_error_logged {
+                self.lost_before += self.lost;
                 match std::mem::take(&mut self.lost) {
                     0 => tracing::info!("the store can be written again: nothing is lost"),
                     lost => {

@@ -141,7 +141,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     loop {
         wait_while_stopped(common);
         if interrupt.is_requested() {
-            return Ok(interrupted(output));
+            return Ok(stored_or_failed(common, interrupted(output)));
         }
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let done = match seeds {
@@ -149,7 +149,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
             None => greedy_period(common, bounds, started),
         };
         if interrupt.is_requested() {
-            return Ok(interrupted(output));
+            return Ok(stored_or_failed(common, interrupted(output)));
         }
         let now = unix_time_s();
         let rest_s = if bounds.is_over(now) { 0 } else { bounds.end_unix_s() - now };
@@ -221,7 +221,7 @@ fn slotted_period(
     )
 }
 
-/// The exit status of the program, whose last entries may not have reached the store.
+/// `exit`, or a failure if entries of the journal did not reach the store.
 fn stored_or_failed(Common { journal, output, .. }: Common<'_>, exit: Exit) -> Exit {
     match journal.unwritten() {
         0 => exit,
@@ -372,7 +372,9 @@ fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> b
         }
         match config.changed_settings() {
             Ok(names) if names.is_empty() => {}
-            Ok(names) => tracing::warn!("only a restart changes: {}", names.join(", ")),
+            Ok(names) => {
+                tracing::warn!("changed settings take effect after a restart: {}", names.join(", "))
+            }
             Err(error) => log_error(&error, output),
         }
     }

@@ -54,6 +54,8 @@ mod socket_ramp;
 mod stats;
 mod team_capacity;
 mod team_measurement;
+#[cfg(test)]
+mod testing;
 mod turn;
 mod with_clients;
 mod worker_load;

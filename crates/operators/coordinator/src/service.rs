@@ -1,11 +1,13 @@
 //! Detection of relays that do not serve clients as they are measured, from ordinary circuits through them.
 //!
-//! A relay that drops everything but measurements is believed. So a prober builds circuits through random relays of the consensus, as
-//! clients do: no cell shows that, and only the first hop sees the prober's address. The test uses nothing but their outcomes:
+//! Measurements alone do not reveal a relay that drops all other traffic. So a prober builds circuits through random relays of the
+//! consensus, as clients do: their cells do not differ from a client's, and only the first hop sees the prober's address. The test uses
+//! nothing but their outcomes:
 //!
-//! 1. A circuit is *bad* if it failed, or if its download was slower than [`SLOW`] of yesterday's median.
-//! 2. It counts for a relay only if no other relay of it is in doubt: most of that relay's last circuits were bad. So the relays that drop
-//!    everything soon hide no others and taint no others. It also counts only outside of the relay's measurements, at most once in
+//! 1. A circuit is *bad* if it failed, or if its download was slower than [`SLOW`] of yesterday's median and of the smallest estimate of
+//!    its relays: a relay may be slow if it was measured as slow. Without estimates, rates do not count.
+//! 2. It counts for a relay only if no other relay of it is in doubt: most of that relay's last circuits were bad. Thus a relay that
+//!    drops everything soon stops affecting the results of others. It also counts only outside of the relay's measurements, at most once in
 //!    [`SPACING_S`] for each position, since an outage makes all circuits of an hour bad, and if some of the prober's last four circuits
 //!    worked, since otherwise the prober may be to blame. All of that is known before the circuit's outcome.
 //! 3. Let *b* be the share of bad circuits among those of the last week without a relay in doubt. A circuit of an honest relay is bad with
@@ -39,7 +41,7 @@ const FALSE_ALARM: f64 = 0.001;
 /// The share of an honest relay's circuits that others may spoil in order to frame it.
 const FRAMED: f64 = 0.2;
 
-/// A download is bad below this share of the median.
+/// A download is bad below this share of the median, and of the smallest estimate of the circuit's relays.
 const SLOW: f64 = 0.1;
 
 /// The minimum time between two circuits that count for a relay, in seconds: a consensus drops a relay that is down after an hour or two.
@@ -71,7 +73,7 @@ pub enum HopPosition {
 }
 
 impl HopPosition {
-    const fn of(place: usize, hops: usize) -> Self {
+    const fn from_place(place: usize, hops: usize) -> Self {
         match place {
             0 => Self::First,
             place if place + 1 == hops => Self::Last,
@@ -111,9 +113,11 @@ pub struct ProbedCircuit<'c> {
     pub path: &'c [RsaId],
     /// Its outcome.
     pub outcome: CircuitOutcome,
+    /// The smallest estimate of its relays; `None` if one has none, and then the rate of its download does not count.
+    pub slowest_estimate: Option<Rate>,
 }
 
-/// A relay that seems not to serve clients as it is measured, and the evidence.
+/// The suspicion that a relay serves measurements and not clients, with its evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServiceSuspicion {
     /// The relay.
@@ -122,9 +126,11 @@ pub struct ServiceSuspicion {
     pub position: Option<HopPosition>,
     /// When the first of the circuits ended, in Unix seconds.
     pub since_unix_s: u64,
+    /// When the last of them ended, in Unix seconds.
+    pub until_unix_s: u64,
     /// Circuits that count, from then on, in this position.
     pub circuits: u32,
-    /// Those of them that failed, or were slower than a tenth of the median.
+    /// Those of them that were bad: they failed, or were too slow.
     pub bad: u32,
     /// Different other relays of the bad circuits; at most 64 are counted.
     pub neighbours: u32,
@@ -139,11 +145,11 @@ pub struct ServiceSuspicion {
 pub struct ProbedRelay {
     /// Circuits that count.
     pub circuits: u64,
-    /// Those of them that failed, or were slower than a tenth of the median.
+    /// Those of them that were bad: they failed, or were too slow.
     pub bad: u64,
 }
 
-/// The outcomes of ordinary circuits, in the order of time. The beginning of its source file explains the test.
+/// The outcomes of ordinary circuits, in the order of time. See the beginning of its source file.
 ///
 /// A relay takes less than a KB, without the other relays of its bad circuits, of which it keeps at most 64 for each of eight cases.
 #[derive(Clone, Debug, Default)]
@@ -155,12 +161,12 @@ pub struct ServiceTest {
 
 impl ServiceTest {
     /// Adds a circuit. One that ended before an earlier one counts as if it had ended at the same time. Circuits do not count for relays
-    /// that `is_measured` returns for: those that were being measured.
+    /// for which `is_measured` returns true.
     pub fn add(&mut self, circuit: &ProbedCircuit<'_>, is_measured: impl Fn(RsaId) -> bool) {
         self.last_unix_s = self.last_unix_s.max(circuit.ended_unix_s);
         let now_unix_s = self.last_unix_s;
         self.network.begin_day(now_unix_s / DAY_S);
-        let is_bad = self.network.is_bad(circuit.outcome);
+        let is_bad = self.network.is_bad(circuit);
         let works = self.network.prober_works();
         let is_doubtful = |relay| self.relays.get(relay).is_some_and(RelayState::is_doubtful);
         let doubtful: Vec<bool> = circuit.path.iter().map(is_doubtful).collect();
@@ -170,7 +176,7 @@ impl ServiceTest {
             if !works || others_in_doubt > 0 || is_measured(*relay) {
                 continue;
             }
-            let position = HopPosition::of(place, circuit.path.len());
+            let position = HopPosition::from_place(place, circuit.path.len());
             let others = circuit.path.iter().filter(|other| *other != relay);
             let state = self.relays.entry(*relay).or_default();
             state.add(now_unix_s, position, is_bad.then_some(others), self.network.steps());

@@ -48,6 +48,6 @@ pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};
 pub use series::{Limiter, Second};
-pub use service::{MeasuredTimes, explain_service};
+pub use service::{MeasuredRelays, explain_service};
 pub use suspects::Suspect;
 pub use weights::{PathRow, Total, Weighed};

@@ -11,33 +11,47 @@ use onion::identity::RsaId;
 use rusqlite::Row;
 use std::collections::BTreeMap;
 
-/// When relays were measured.
+/// When relays were measured, and their last estimates.
 #[derive(Clone, Debug, Default)]
-pub struct MeasuredTimes(BTreeMap<RsaId, Vec<(u64, u64)>>);
+pub struct MeasuredRelays {
+    /// The beginning and the end of each turn, by their ends. A relay's turns do not overlap.
+    turns: BTreeMap<RsaId, Vec<(u64, u64)>>,
+    estimates: BTreeMap<RsaId, Rate>,
+}
 
-impl MeasuredTimes {
+impl MeasuredRelays {
     /// Whether the relay was being measured at some time between these, in Unix seconds.
     #[must_use]
     pub fn overlap(&self, relay: RsaId, from_unix_s: u64, to_unix_s: u64) -> bool {
-        let mut all = self.0.get(&relay).into_iter().flatten();
-        all.any(|(began, ended)| *began <= to_unix_s && from_unix_s <= *ended)
+        let turns = self.turns.get(&relay).map_or(&[][..], Vec::as_slice);
+        let next = turns.partition_point(|(_, ended)| *ended < from_unix_s);
+        turns.get(next).is_some_and(|(began, _)| *began <= to_unix_s)
+    }
+
+    /// The smallest estimate of the relays of a path; `None` if one of them has none.
+    #[must_use]
+    pub fn slowest_estimate(&self, path: &[RsaId]) -> Option<Rate> {
+        let estimates = path.iter().map(|relay| self.estimates.get(relay).copied());
+        estimates.min().flatten()
     }
 }
 
 impl Reader {
-    /// When relays were measured, in turns that ended since then.
+    /// When relays were measured, in turns that ended since then, and the last estimates of all relays.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn measured_times(&self, since_unix_s: u64) -> Result<MeasuredTimes, StoreError> {
+    pub fn measured_relays(&self, since_unix_s: u64) -> Result<MeasuredRelays, StoreError> {
         let sql = "SELECT r.rsa, m.started_unix_s, m.ended_unix_s FROM measurement m
-                   JOIN relay r ON r.id = m.relay WHERE m.ended_unix_s >= ?1";
+                   JOIN relay r ON r.id = m.relay WHERE m.ended_unix_s >= ?1 ORDER BY m.ended_unix_s";
         let turn = |row: &Row<'_>| Ok((rsa(row, 0)?, (time(row, 1)?, time(row, 2)?)));
-        let mut times: BTreeMap<RsaId, Vec<(u64, u64)>> = BTreeMap::new();
+        let mut turns: BTreeMap<RsaId, Vec<(u64, u64)>> = BTreeMap::new();
         for (relay, turn) in self.all(sql, [int(since_unix_s)], turn)? {
-            times.entry(relay).or_default().push(turn);
+            turns.entry(relay).or_default().push(turn);
         }
-        Ok(MeasuredTimes(times))
+        let sql = "SELECT rsa, capacity_byte_s FROM relay WHERE capacity_byte_s IS NOT NULL";
+        let estimate = |row: &Row<'_>| Ok((rsa(row, 0)?, Rate::from_byte_per_s(time(row, 1)?)));
+        Ok(MeasuredRelays { turns, estimates: self.all(sql, [], estimate)?.into_iter().collect() })
     }
 }
 
@@ -50,21 +64,24 @@ pub fn explain_service(
 ) -> String {
     let ProbedRelay { circuits, bad } = probed;
     let Some(suspicion) = suspicion else {
-        return format!(
-            "Of {circuits} ordinary circuits through it that count, {bad} failed or were slower than a tenth of the median: no suspicion."
-        );
+        return match circuits {
+            0 => "No ordinary circuit through it counts yet.".to_owned(),
+            _ => format!(
+                "Of {circuits} ordinary circuits through it that count, {bad} failed or were too slow: no suspicion."
+            ),
+        };
     };
     let place = suspicion.position.map(|position| format!(" as {}", position.in_words()));
-    let showed =
-        estimate.map(|estimate| format!("It showed {estimate} when it was measured, but "));
+    let showed = estimate.map(|estimate| format!("Its estimate is {estimate}, but it "));
     let showed = showed.unwrap_or_else(|| "It ".to_owned());
     format!(
-        "{showed}seems not to serve clients{}: since {}, {} of {} ordinary circuits through it failed or were slower than a tenth of \
-         the median, with {} different other relays. Of all circuits, {:.1} % do. An honest relay looks like that in a year with a \
-         probability of at most {:.0e}. That is a suspicion and no proof, and changes no weight: the prober's path to it may be broken, or \
+        "{showed}seems not to serve clients{}: between {} and {}, {} of {} ordinary circuits through it failed or were slower than a \
+         tenth of what such a path gives, with {} different other relays. In the whole network, {:.1} % of circuits do. An honest relay \
+         looks like that in a year with a probability of at most {:.0e}. That is a suspicion and no proof, and changes no weight: the prober's path to it may be broken, or \
          relays with more than a tenth of the prober's choices may frame it.",
         place.unwrap_or_default(),
         utc(suspicion.since_unix_s),
+        utc(suspicion.until_unix_s),
         suspicion.bad,
         suspicion.circuits,
         suspicion.neighbours,
@@ -88,12 +105,15 @@ mod tests {
         let (began, ended) = (turn.begun.started_unix_s, turn.record.ended_unix_s);
         assert!(began < ended);
         store.write(&[Entry::Finished(Box::new(turn))]).expect("room");
-        let times = store.measured_times(ended).expect("read");
-        let overlaps = |from, to| times.overlap(relay(1).rsa, from, to);
+        let measured = store.measured_relays(ended).expect("read");
+        let overlaps = |from, to| measured.overlap(relay(1).rsa, from, to);
         assert!(overlaps(began, began) && overlaps(ended, ended + 9) && overlaps(0, began));
         assert!(!overlaps(0, began - 1) && !overlaps(ended + 1, ended + 9));
-        assert!(!times.overlap(relay(2).rsa, began, ended));
-        let later = store.measured_times(ended + 1).expect("read");
+        assert!(!measured.overlap(relay(2).rsa, began, ended));
+        let path = [relay(1).rsa, relay(2).rsa];
+        assert_eq!(measured.slowest_estimate(&path), None, "the other has none");
+        assert!(measured.slowest_estimate(&path[..1]).is_some());
+        let later = store.measured_relays(ended + 1).expect("read");
         assert!(!later.overlap(relay(1).rsa, began, ended));
     }
 
@@ -104,6 +124,7 @@ mod tests {
             relay: relay(1).rsa,
             position: Some(HopPosition::Middle),
             since_unix_s: 1_800_000_000,
+            until_unix_s: 1_800_086_400,
             circuits: 13,
             bad: 12,
             neighbours: 24,
@@ -112,8 +133,8 @@ mod tests {
         };
         let words = explain_service(probed, Some(&suspicion), Some(Rate::from_mbit_per_s(80.0)));
         for part in [
-            "It showed 80",
-            "not to serve clients as middle hop: since 2027-01-15 08:00 UTC, 12 of 13 ordinary circuits",
+            "Its estimate is 80",
+            "not to serve clients as middle hop: between 2027-01-15 08:00 UTC and 2027-01-16 08:00 UTC, 12 of 13 ordinary circuits",
             "with 24 different other relays",
             "3.1 %",
             "at most 4e-4",
@@ -122,6 +143,8 @@ mod tests {
             assert!(words.contains(part), "{part}: {words}");
         }
         assert!(explain_service(probed, None, None).contains("Of 30 ordinary circuits"));
+        let never = explain_service(ProbedRelay::default(), None, None);
+        assert_eq!(never, "No ordinary circuit through it counts yet.");
         let unknown = explain_service(probed, Some(&suspicion), None);
         assert!(unknown.starts_with("It seems not to serve clients"), "{unknown}");
     }

@@ -6,6 +6,7 @@
 use crate::engine::{Engine, View, integers, numbers, texts};
 use crate::error::ArchiveError;
 use crate::times::DAY_S;
+use coordinator::policy::network_of;
 use coordinator::{CoLocationTest, Suspicion};
 use netdoc::Fingerprint;
 use onion::Rate;
@@ -149,7 +150,7 @@ fn of_days(days: &Days, addresses: &Addresses) -> CoLocation {
     found.shared_network_pairs = count(|pair| pair.shares_network == Some(true));
     let of_all = || all.iter().filter_map(|relay| addresses.get(relay));
     found.all_pairs_shared_address_share = shared(of_all());
-    found.all_pairs_shared_network_share = shared(of_all().map(network));
+    found.all_pairs_shared_network_share = shared(of_all().map(|address| network_of(*address)));
     found
 }
 
@@ -163,18 +164,7 @@ fn named_pair(suspicion: &Suspicion, addresses: &Addresses) -> NamedPair {
         alike: suspicion.alike,
         by_chance: suspicion.by_chance,
         shares_address: both.map(|(one, other)| one == other),
-        shares_network: both.map(|(one, other)| network(one) == network(other)),
-    }
-}
-
-/// The /16 of an IPv4 address; all of another one.
-fn network(address: &IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(address) => {
-            let [a, b, ..] = address.octets();
-            IpAddr::from([a, b, 0, 0])
-        }
-        IpAddr::V6(_) => *address,
+        shares_network: both.map(|(one, other)| network_of(*one) == network_of(*other)),
     }
 }
 

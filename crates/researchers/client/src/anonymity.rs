@@ -169,9 +169,12 @@ impl<'a> Study<'a> {
                 *guard_shares.entry(guard.fingerprint).or_insert(0.0) += share * of;
             }
             for (place, adversary) in adversaries.iter().enumerate() {
-                let none = (1.0 - adversary.share_of(guards)).max(0.0).powi(self.legs.into());
-                // With one leg without rounding errors.
-                let some = if self.legs == 1 { adversary.share_of(guards) } else { 1.0 - none };
+                let guard_share = adversary.share_of(guards);
+                let some = match self.legs {
+                    // Without rounding errors.
+                    1 => guard_share,
+                    legs => 1.0 - (1.0 - guard_share).max(0.0).powi(legs.into()),
+                };
                 observed[place] += share * some;
                 compromised[place] += if adversary.has(exit) { share * some } else { 0.0 };
             }

@@ -9,7 +9,7 @@ mod weighed;
 use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::reporting::{self, print_case};
-use crate::simulated::{Batch, Runner, Runs, SimulatedOptions, Store, run_case};
+use crate::simulated::{Batch, Runner, SimulatedOptions, Store, run_case};
 use clap::{Args, ValueEnum};
 use judge::Results;
 use report::experiment::{Case, ExperimentReport};
@@ -115,7 +115,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let variants = names.iter().map(|name| (*name, &batch)).collect();
     let runner = Runner { variants, store, session };
     let seconds_max = options.measure_seconds;
-    let Runs { runs, planned, .. } = runner.run_all(|batch, key| {
+    let runs = runner.run_all(|batch, key| {
         let balancer = balancers.iter().find(|balancer| balancer.name() == key.variant);
         let Some(balancer) = balancer else { return Ok(None) };
         let weigher = Weigher { batch, store, session };
@@ -128,7 +128,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     cases.extend(results.weight_cases(&names));
     cases.extend(results.download_cases(&names, &batch.loads));
     cases.iter().for_each(|case| print_case(case, session.output));
-    Ok(report(&batch, &names, &results, (cases, planned)))
+    cases.extend(results.runs.iter().map(run_case));
+    Ok(report(&batch, &names, &results, cases))
 }
 
 /// Computes weights once for each balancer and seed.
@@ -186,20 +187,14 @@ fn weights_name(balancer: &str, seed: u64) -> String {
 
 const TEXT: &str = include_str!("../../../../docs/experiments/balance.md");
 
-fn report(
-    batch: &Batch,
-    names: &[&str],
-    results: &Results,
-    (mut cases, planned): (Vec<Case>, usize),
-) -> ExperimentReport {
+fn report(batch: &Batch, names: &[&str], results: &Results, cases: Vec<Case>) -> ExperimentReport {
     let mut parameters = batch.parameters();
     parameters.push(("balancers".to_owned(), names.join(", ")));
-    cases.extend(results.runs.iter().map(run_case));
     let mut report = reporting::report("balance", TEXT);
-    report.notes.extend(results.notes(planned));
+    report.notes.extend(results.notes());
     ExperimentReport {
         parameters,
-        answer: results.answer(planned),
+        answer: results.answer(),
         cases,
         figures: results.figures(names, &batch.loads),
         ..report

@@ -188,13 +188,22 @@ fn answer(rows: &Rows<'_, Cell>) -> String {
     let value = |case: &Case, name: &str| case.value(name)?.as_f64();
     let claimed = rows.cases().filter(|(cell, _)| cell.must_be_found());
     let found = claimed.filter_map(|(_, case)| value(case, "found_in_a_week_share"));
+    let found = match found.reduce(f64::min) {
+        None => "No claimed case was run.".to_owned(),
+        Some(share) => format!(
+            "With {CIRCUITS} circuits a relay and day, at least {:.1} % of relays that drop nearly all other traffic are found within a week.",
+            100.0 * share
+        ),
+    };
     let suspected = rows.cases().filter_map(|(_, case)| value(case, "honest_suspected_percent"));
-    format!(
-        "With {CIRCUITS} circuits a relay and day, at least {:.1} % of relays that drop nearly all other traffic are found within a week; \
-         at most {:.3} % of honest relays are suspected in the simulated time.",
-        100.0 * found.fold(1.0, f64::min),
-        suspected.fold(0.0, f64::max)
-    )
+    match suspected.reduce(f64::max) {
+        None => found,
+        Some(percent) => {
+            format!(
+                "{found} At most {percent:.3} % of honest relays are suspected in the simulated time."
+            )
+        }
+    }
 }
 
 /// The share of the liars found, by the time since they began.
@@ -218,4 +227,27 @@ fn figure(rows: &Rows<'_, Cell>) -> ExperimentFigure {
         }
     }
     figure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer_of(rows: &[Option<Row>]) -> String {
+        let cells = [Cell { lie: Lie::DropAll, circuits_a_relay_and_day: CIRCUITS }];
+        answer(&Rows::new(&cells, rows))
+    }
+
+    #[test]
+    fn the_answer_claims_nothing_without_cases() {
+        assert_eq!(answer_of(&[None]), "No claimed case was run.");
+        let case = Case::reported("drop all".to_owned(), "")
+            .column("found_in_a_week_share", 0.95)
+            .column("honest_suspected_percent", 0.02);
+        let answer = answer_of(&[Some(case.into())]);
+        assert!(
+            answer.contains("at least 95.0 %") && answer.contains("At most 0.020 %"),
+            "{answer}"
+        );
+    }
 }

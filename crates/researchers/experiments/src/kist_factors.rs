@@ -97,22 +97,22 @@ impl fmt::Display for Cell {
 }
 
 impl Settings {
-    fn cells_of(&self, study: Study) -> Vec<Cell> {
+    fn study_cells(&self, study: Study) -> Vec<Cell> {
         let kinds: Vec<(Place, LinkScheduler)> = match study {
             Study::Attacks => LinkScheduler::ALL.map(|name| (Place::Attacks, name)).into(),
-            _ => scenes::of(study)
+            _ => scenes::runs_of_study(study)
                 .into_iter()
                 .map(|(scene, scheduler)| (Place::Network(scene), scheduler))
                 .collect(),
         };
-        let of_seed = |seed| {
+        let seed_cells = |seed| {
             kinds.iter().map(move |(place, scheduler)| Cell {
                 place: *place,
                 scheduler: *scheduler,
                 seed,
             })
         };
-        (1..=self.seeds).flat_map(of_seed).collect()
+        (1..=self.seeds).flat_map(seed_cells).collect()
     }
 }
 
@@ -133,7 +133,7 @@ impl Grid for Settings {
     const PAUSE: Duration = Duration::ZERO;
 
     fn cells(&self) -> Vec<Cell> {
-        self.studies.iter().flat_map(|study| self.cells_of(*study)).collect()
+        self.studies.iter().flat_map(|study| self.study_cells(*study)).collect()
     }
 
     fn parameters(&self) -> Vec<(String, String)> {
@@ -180,7 +180,7 @@ mod tests {
     fn each_setting_is_run_with_vanilla_and_another_scheduler() {
         let settings = Settings { studies: Study::value_variants().into(), seeds: 2, seconds: 20 };
         for study in settings.studies.clone() {
-            let cells = settings.cells_of(study);
+            let cells = settings.study_cells(study);
             let is_vanilla = |cell: &&Cell| cell.scheduler == LinkScheduler::Vanilla;
             assert!(cells.iter().any(|cell| is_vanilla(&cell)), "{study:?}");
             assert!(cells.iter().any(|cell| !is_vanilla(&cell)), "{study:?}");

@@ -17,6 +17,7 @@ mod columns;
 mod common;
 mod concurrent;
 mod conflux;
+mod correlation;
 mod crash;
 mod cross_traffic;
 mod detection;

@@ -2,7 +2,6 @@
 //! figures 4 to 7).
 
 mod claims;
-mod correlation;
 mod judge;
 mod links;
 mod network;

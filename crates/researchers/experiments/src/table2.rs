@@ -284,8 +284,7 @@ impl Table2 {
         let balancer = cell.name.balancer();
         let weighed = weigh(&*balancer, &scene);
         let downloads = |scene: &Scene, weighed: &Weighed| {
-            let downloads = scene.downloads(&weighed.last_weights, &mut SplitMix64::of(seed, 3));
-            downloads.unwrap_or_default()
+            scene.downloads(&weighed.last_weights, &mut SplitMix64::of(seed, 3))
         };
         let honest = scene.before_attack();
         let found = downloads(&scene, &weighed);

@@ -14,6 +14,7 @@ use items::{Item, Paper};
 use recorded::Recorded;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -267,7 +268,7 @@ fn perform(item: &Item, data: &Path, interrupt: &Interrupt) -> Result<Option<Str
         let is_last = place + 1 == item.commands.len();
         let is_result = match status.code() {
             Some(0) => true,
-            Some(1 | 3) => is_last || printed.contains("\"type\":\"summary\""),
+            Some(1 | 3) => is_last || has_summary(&printed),
             _ => false,
         };
         if !is_result {
@@ -278,6 +279,12 @@ fn perform(item: &Item, data: &Path, interrupt: &Interrupt) -> Result<Option<Str
         }
     }
     Ok(Some(printed))
+}
+
+/// Whether lines of JSON end with a summary.
+fn has_summary(printed: &str) -> bool {
+    let last = printed.lines().last().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    last.is_some_and(|line| line["type"] == "summary")
 }
 
 fn report(

@@ -141,7 +141,7 @@ fn a_relay_that_serves_only_measurements_is_believed_and_suspected() {
     };
     let [found] = &explain(&[])[..] else { panic!("one relay is suspected") };
     assert_eq!((text(found, "type"), text(found, "fingerprint")), ("suspicion", fingerprint));
-    assert!(text(found, "words").starts_with("It showed "), "{found}");
+    assert!(text(found, "words").starts_with("Its estimate is "), "{found}");
     let [explained] = &explain(&["liar"])[..] else { panic!("an explanation") };
     assert_eq!(explained["suspicion"], found["suspicion"]);
     let suspicion = &found["suspicion"];

@@ -3,7 +3,7 @@
 use crate::build::{Built, Guests, build};
 use crate::error::Error;
 use crate::network::Network;
-use sim::world::{HostFigures, HostId, Mail, Part, ProbedCircuit, Record, TeamOrder, TeamReport};
+use sim::world::{CircuitTimes, HostFigures, HostId, Mail, Part, Record, TeamOrder, TeamReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -31,7 +31,7 @@ pub struct Outcome {
     /// running at the end.
     pub records: Vec<Record>,
     /// The circuits that scanners have measured, by scanner and time.
-    pub probed: Vec<ProbedCircuit>,
+    pub probed: Vec<CircuitTimes>,
     /// The statistics of each host, in order.
     pub figures: Vec<HostFigures>,
     /// Simulated seconds: fewer than planned if the run was interrupted.
@@ -179,7 +179,7 @@ impl<'d> Shared<'_, 'd> {
 
 struct Ended {
     records: Vec<Record>,
-    probed: Vec<ProbedCircuit>,
+    probed: Vec<CircuitTimes>,
     figures: Vec<HostFigures>,
     now_ns: u64,
     warm_at: Option<(Instant, u64)>,
@@ -277,6 +277,6 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
     }
     records.append(&mut part.take_records());
     records.extend(part.under_way());
-    let probed = part.take_probed();
+    let probed = part.take_circuit_times();
     Ended { records, probed, figures: part.figures().collect(), now_ns: part.now_ns(), warm_at }
 }

@@ -13,7 +13,7 @@ use super::markov::Walk;
 use super::message::Purpose;
 use super::net::host_at;
 use super::paths::Paths;
-use super::records::{Ending, ProbedCircuit, Record};
+use super::records::{CircuitTimes, Ending, Record};
 use super::users::Users;
 use crate::split_mix::SplitMix64;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -84,7 +84,7 @@ pub(super) struct Client {
     /// Probes whose downloads have not begun.
     scanning: BTreeMap<CircuitNumber, Scanning>,
     pub(super) records: Vec<Record>,
-    pub(super) probed: Vec<ProbedCircuit>,
+    pub(super) probed: Vec<CircuitTimes>,
     pub(super) received_bytes: u64,
 }
 

@@ -34,7 +34,8 @@ pub struct HostConfig {
 pub struct Egress {
     /// `TCP_NOTSENT_LOWAT` is 1, as in Arti's relay: a link takes a new piece of at most 64 KiB only when all is sent.
     pub has_notsent_lowat: bool,
-    /// The length in bytes of the device's queue, into which a socket puts all that its window allows: first in, first out. 0: none.
+    /// The length in bytes of the device's queue, into which a socket puts all that its window allows: first in, first out, but for
+    /// packets without data. 0: none.
     pub device_queue_bytes: u32,
 }
 

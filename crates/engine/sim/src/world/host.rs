@@ -8,7 +8,7 @@ use super::member::Member;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
-use super::records::{ProbedCircuit, Record};
+use super::records::{CircuitTimes, Record};
 use super::relay::Relay;
 use super::server::Server;
 use super::team::{TeamOrder, TeamReport};
@@ -227,7 +227,7 @@ impl Host {
     }
 
     /// Takes the circuits that a scanner has measured since the last call.
-    pub fn take_probed(&mut self) -> Vec<ProbedCircuit> {
+    pub fn take_circuit_times(&mut self) -> Vec<CircuitTimes> {
         match &mut self.application {
             Application::Client(client) => core::mem::take(&mut client.probed),
             _ => Vec::new(),

@@ -6,7 +6,7 @@ use super::host_scratch::HostScratch;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
-use super::records::{ProbedCircuit, Record};
+use super::records::{CircuitTimes, Record};
 use super::team::{TeamOrder, TeamReport};
 use super::timing_wheel::{BATCH_MAILS, GROUP_HOSTS, TimingWheel};
 use alloc::boxed::Box;
@@ -167,8 +167,8 @@ impl Part {
     }
 
     /// The circuits that scanners have measured since the last call, by scanner and time.
-    pub fn take_probed(&mut self) -> Vec<ProbedCircuit> {
-        self.hosts.iter_mut().flat_map(Host::take_probed).collect()
+    pub fn take_circuit_times(&mut self) -> Vec<CircuitTimes> {
+        self.hosts.iter_mut().flat_map(Host::take_circuit_times).collect()
     }
 
     /// The running transfers, by client: their result is unknown when the run ends.

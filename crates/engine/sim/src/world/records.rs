@@ -38,7 +38,7 @@ pub struct Record {
 
 /// The measurements of a scanner's open circuit. Its download is a [`Record`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbedCircuit {
+pub struct CircuitTimes {
     /// The scanner.
     pub client: HostId,
     /// The index of the probe in its list.

@@ -163,6 +163,12 @@ fn an_unwritten_finished_turn_is_one_entry() {
     inner.keep(ended(turns));
     assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 1), "the oldest is lost");
     assert!(inner.pending.iter().all(|entry| matches!(entry, Entry::Finished(_))));
+    // Once there is room again, the lost entry still counts at the end of the program.
+    inner.is_error_logged = true;
+    inner.flush();
+    assert_eq!((inner.pending.len(), inner.lost), (0, 0));
+    drop(inner);
+    assert_eq!(journal.unwritten(), 1);
 }
 
 #[test]

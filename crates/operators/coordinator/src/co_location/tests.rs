@@ -1,20 +1,10 @@
 use super::*;
+use crate::testing::{id, uniform};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 use std::vec;
-
-fn id(number: u16) -> RsaId {
-    let mut bytes = [0; 20];
-    bytes[..2].copy_from_slice(&number.to_be_bytes());
-    RsaId(bytes)
-}
-
-/// Between 0 and 1.
-fn uniform(rng: &mut impl Rng) -> f64 {
-    f64::from(rng.next_u32()) / 4_294_967_296.0
-}
 
 /// Estimates of relays, of which the first `sharing` are on one machine, from period to period: multiplied by a factor
 /// of the machine between 0.7 and 1, and by an `own` part.

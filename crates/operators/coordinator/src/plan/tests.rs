@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::id;
 use core::net::{IpAddr, Ipv4Addr};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,12 +12,6 @@ const F: f64 = 2.0;
 
 fn mbit(rate: f64) -> Rate {
     Rate::from_mbit_per_s(rate)
-}
-
-fn id(number: u16) -> RsaId {
-    let mut bytes = [0; 20];
-    bytes[..2].copy_from_slice(&number.to_be_bytes());
-    RsaId(bytes)
 }
 
 fn seed(byte: u8) -> Seed {

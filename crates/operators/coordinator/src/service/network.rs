@@ -1,6 +1,6 @@
 //! What the circuits of all relays show: how many are bad, and what a slow download is.
 
-use super::{ALTERNATIVES, CircuitOutcome, FRAMED, SLOW};
+use super::{ALTERNATIVES, CircuitOutcome, FRAMED, ProbedCircuit, SLOW};
 use crate::stats::median;
 use alloc::vec::Vec;
 use onion::Rate;
@@ -37,7 +37,8 @@ pub(super) struct NetworkState {
     days: [Counts; DAYS],
     /// Rates of today's downloads, in bytes per second.
     downloads: Vec<u64>,
-    slow_below: Option<Rate>,
+    /// The median of the downloads of the day before.
+    median: Option<Rate>,
     /// A bit for each of the last circuits, set if it failed.
     failed: u8,
     /// *b* at the start of the day.
@@ -61,8 +62,7 @@ impl NetworkState {
         self.bad_share = total.bad as f64 / total.circuits as f64;
         if self.downloads.len() >= DOWNLOADS.0 {
             self.downloads.sort_unstable();
-            self.slow_below =
-                median(&self.downloads).map(|rate| Rate::from_byte_per_s(rate).scaled(SLOW));
+            self.median = median(&self.downloads).map(Rate::from_byte_per_s);
         }
         self.downloads.clear();
         let with = |share: f64| self.bad_share + (1.0 - self.bad_share) * share;
@@ -73,13 +73,13 @@ impl NetworkState {
         });
     }
 
-    pub(super) fn is_bad(&self, outcome: CircuitOutcome) -> bool {
-        match outcome {
-            CircuitOutcome::Failed => true,
-            CircuitOutcome::Worked { download } => {
-                download.zip(self.slow_below).is_some_and(|(rate, limit)| rate < limit)
-            }
-        }
+    pub(super) fn is_bad(&self, circuit: &ProbedCircuit<'_>) -> bool {
+        let CircuitOutcome::Worked { download } = circuit.outcome else { return true };
+        let expected = self
+            .median
+            .zip(circuit.slowest_estimate)
+            .map(|(median, estimate)| median.min(estimate));
+        download.zip(expected).is_some_and(|(rate, expected)| rate < expected.scaled(SLOW))
     }
 
     /// Whether one of the prober's last circuits worked.

@@ -24,7 +24,8 @@ pub(super) struct RelayState {
 #[derive(Clone, Debug, Default)]
 struct Score {
     log_ratio: f64,
-    is_suspected: bool,
+    /// The largest log ratio so far: its probability is what the inequality bounds.
+    peak: f64,
     last_unix_s: Option<u64>,
     since_unix_s: u64,
     circuits: u32,
@@ -34,7 +35,7 @@ struct Score {
 
 impl Score {
     /// Whether the last circuit that counts is long enough ago.
-    fn has_rested(&self, now_unix_s: u64) -> bool {
+    fn is_spaced(&self, now_unix_s: u64) -> bool {
         self.last_unix_s.is_none_or(|last| now_unix_s - last >= SPACING_S)
     }
 
@@ -55,12 +56,16 @@ impl Score {
             self.bad += 1;
             self.neighbours.extend(others.take(NEIGHBOURS_MAX - self.neighbours.len()));
         }
-        self.is_suspected |= self.by_chance() <= FALSE_ALARM;
+        self.peak = self.peak.max(self.log_ratio);
     }
 
-    /// The probability, at most, that an honest relay reaches this score from any day of a year, by any alternative.
+    /// The probability, at most, that an honest relay reaches the peak from any day of a year, by any alternative.
     fn by_chance(&self) -> f64 {
-        (365.0 * ALTERNATIVES.len() as f64 * libm::exp(-self.log_ratio)).min(1.0)
+        (365.0 * ALTERNATIVES.len() as f64 * libm::exp(-self.peak)).min(1.0)
+    }
+
+    fn is_suspected(&self) -> bool {
+        self.by_chance() <= FALSE_ALARM
     }
 }
 
@@ -80,13 +85,13 @@ impl RelayState {
         steps: &[Step; ALTERNATIVES.len()],
     ) {
         let [any_position, ..] = &self.scores;
-        if any_position.has_rested(now_unix_s) {
+        if any_position.is_spaced(now_unix_s) {
             self.probed.circuits += 1;
             self.probed.bad += u64::from(bad.is_some());
             self.recent = (self.recent << 1) | u8::from(bad.is_some());
         }
         for ((score, step), (at, _)) in self.scores.iter_mut().zip(steps).zip(ALTERNATIVES) {
-            if at.is_none_or(|at| at == position) && score.has_rested(now_unix_s) {
+            if at.is_none_or(|at| at == position) && score.is_spaced(now_unix_s) {
                 score.add(now_unix_s, bad.clone(), *step);
             }
         }
@@ -97,13 +102,14 @@ impl RelayState {
         relay: RsaId,
         network_bad_share: f64,
     ) -> Option<ServiceSuspicion> {
-        let all = self.scores.iter().zip(ALTERNATIVES).filter(|(score, _)| score.is_suspected);
+        let all = self.scores.iter().zip(ALTERNATIVES).filter(|(score, _)| score.is_suspected());
         let (score, (position, _)) =
-            all.max_by(|(one, _), (other, _)| one.log_ratio.total_cmp(&other.log_ratio))?;
+            all.max_by(|(one, _), (other, _)| one.peak.total_cmp(&other.peak))?;
         Some(ServiceSuspicion {
             relay,
             position,
             since_unix_s: score.since_unix_s,
+            until_unix_s: score.last_unix_s.unwrap_or(score.since_unix_s),
             circuits: score.circuits,
             bad: score.bad,
             neighbours: u32::try_from(score.neighbours.len()).unwrap_or(u32::MAX),

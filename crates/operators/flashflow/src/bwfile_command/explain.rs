@@ -17,16 +17,16 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use store::{Audience, Reader, RelayRow, explain_service};
-use terminal::{Exit, Output};
+use terminal::{Exit, Output, note};
 
 /// Number of measurements that are considered.
 const MEASUREMENTS: usize = 50;
 
 /// Explain why a relay has its weight, or none, from the coordinator's store and its newest bandwidth file.
 ///
-/// With --probes, also whether ordinary circuits suggest that the relay does not serve clients as it is measured; without RELAY, all
-/// such relays are listed. A suspicion changes no weight. A circuit is bad if it failed, or if its download was slower than a tenth of
-/// the median. It counts for a relay that is not being measured, once in two hours, if no other relay of it is in doubt (most of that
+/// With --probes, also tell whether ordinary circuits suggest that the relay serves measurements and not clients; without RELAY, list all
+/// such relays. A suspicion changes no weight. A circuit is bad if it failed, or if its download was slower than a tenth of
+/// the median and of the smallest estimate of its relays (with --store). It counts for a relay that is not being measured, once in two hours, if no other relay of it is in doubt (most of that
 /// relay's last eight circuits were bad) and one of the prober's last four circuits worked. Let b be the share of bad circuits in the
 /// network. If at most b + (1-b)/5 of an honest relay's circuits are bad, by whatever pattern, it is suspected in a year with a probability
 /// of at most 0.001.
@@ -36,7 +36,7 @@ const MEASUREMENTS: usize = 50;
   flashflow bwfile explain relay7 --store bandwidth/store.db --file bandwidth/latest.v3bw --json
   flashflow bwfile explain --probes probes.jsonl --store bandwidth/store.db
 
-Exit status: 0 done; 1 the relay is not in the store, or the store cannot be read; 2 wrong arguments.")]
+Exit status: 0 done; 1 the relay is not in the store, a file cannot be read, or --probes has no circuits; 2 wrong arguments.")]
 pub(super) struct ExplainOptions {
     /// Fingerprint or unique nickname of the relay.
     #[arg(value_name = "RELAY", requires = "store", required_unless_present = "probes")]
@@ -136,7 +136,11 @@ fn explain(
 
 /// Prints all relays that seem not to serve clients.
 fn list(test: &ServiceTest, reader: Option<&Reader>, output: &Output) -> Result<(), Error> {
-    for suspicion in test.suspicions() {
+    let mut suspicions = test.suspicions().peekable();
+    if suspicions.peek().is_none() {
+        note("no relay is suspected");
+    }
+    for suspicion in suspicions {
         let relay = suspicion.relay;
         let row = reader.map(|reader| reader.relay(relay)).transpose()?.flatten();
         let estimate = row.and_then(|row| row.capacity);

@@ -60,15 +60,15 @@ fn each_leg_of_a_tunnel_is_another_chance_for_the_adversary() {
     let network = with_weights(&[1000; 20]);
     let adversary =
         Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
-    let of = |legs| {
+    let with_legs = |legs| {
         run(Study { legs, ..study(&network, &Uniform, 1000) }, std::slice::from_ref(&adversary))
     };
-    let three = of(3);
+    let three = with_legs(3);
     // Four or five of 19 first relays, if the exit is the adversary's or not.
     let [with_exit, without] = [4.0, 5.0].map(|bad: f64| 1.0 - (1.0 - bad / 19.0).powi(3));
     assert!(near(three.compromised[0], 0.25 * with_exit), "{three:?}");
     assert!(near(three.observed[0], 0.25 * with_exit + 0.75 * without), "{three:?}");
-    assert_eq!((three.path_bits, three.guard), (of(1).path_bits, of(1).guard));
+    assert_eq!((three.path_bits, three.guard), (with_legs(1).path_bits, with_legs(1).guard));
 }
 
 #[test]

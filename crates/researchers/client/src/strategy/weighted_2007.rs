@@ -29,9 +29,11 @@ impl Strategy for Weighted2007 {
         if position == Position::Exit || !relay.is_exit() {
             return bandwidth(relay);
         }
-        let all: f64 = netdir.relays().iter().map(bandwidth).sum();
-        let exits: f64 =
-            netdir.relays().iter().filter(|relay| relay.is_exit()).map(bandwidth).sum();
+        let (mut all, mut exits) = (0.0, 0.0);
+        for relay in netdir.relays() {
+            all += bandwidth(relay);
+            exits += if relay.is_exit() { bandwidth(relay) } else { 0.0 };
+        }
         bandwidth(relay) * ((exits - all / 3.0) / exits).max(0.0)
     }
 }
@@ -44,7 +46,7 @@ mod tests {
 
     /// The weight of each of four relays in the middle: the first two are exits.
     fn weights(kb_s: [u32; 4]) -> [f64; 4] {
-        let of = |(number, kb_s): (u8, u32)| {
+        let relay_with_weight = |(number, kb_s): (u8, u32)| {
             let mut made = relay(number);
             made.weight_kb_s = kb_s;
             if number > 2 {
@@ -52,7 +54,7 @@ mod tests {
             }
             made
         };
-        let relays: Vec<RelayInfo> = (1..).zip(kb_s).map(of).collect();
+        let relays: Vec<RelayInfo> = (1..).zip(kb_s).map(relay_with_weight).collect();
         let network = netdir(relays.clone());
         assert_eq!(Weighted2007.weight(&network, &relays[0], Position::Exit, &[]), 600.0);
         [0, 1, 2, 3].map(|at| Weighted2007.weight(&network, &relays[at], Position::Middle, &[]))

@@ -7,6 +7,8 @@ use crate::reporting::claim_case;
 use crate::simulated::{self, Change, Interval, RunResult, mean_over_seeds, size_text};
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
+use statrs::statistics::Statistics as _;
+use std::collections::BTreeSet;
 
 /// The paper's change of median transfer times with FlashFlow, by size, at its usual load.
 const PAPER: [(u32, f64); 3] = [(50 << 10, -0.15), (1 << 20, -0.29), (5 << 20, -0.37)];
@@ -39,25 +41,24 @@ impl Percents {
     }
 }
 
-/// The standard deviation of completed downloads of this size, in seconds.
+/// The standard deviation of completed downloads of this size, in seconds, of which there must be two.
 fn deviation(run: &RunResult, bytes: u32) -> Option<f64> {
-    let times = &run.size(bytes)?.last_byte_s;
-    let mean = Interval::of(times).mean;
-    Some(Interval::of(times.iter().map(|time| (time - mean).powi(2))).mean.sqrt())
+    let deviation = (&run.size(bytes)?.last_byte_s).std_dev();
+    deviation.is_finite().then_some(deviation)
 }
 
 impl Results {
-    /// All claims, load by load. The paper's numbers are those of the first load.
+    /// All claims, load by load. The paper's numbers are those of the lowest load.
     pub(super) fn download_claims(&self, loads: &[u32]) -> Vec<Case> {
         let mut cases = Vec::new();
-        let first = loads.first().copied().unwrap_or_default();
+        let lowest = loads.iter().copied().min().unwrap_or_default();
         for load in loads.iter().copied() {
             for (bytes, paper) in PAPER {
-                cases.extend(self.faster(load, bytes, (load == first).then_some(paper)));
+                cases.extend(self.faster(load, bytes, (load == lowest).then_some(paper)));
             }
             cases.push(self.more_reliable(load));
-            if load != first {
-                cases.push(self.grows_more([first, load]));
+            if load != lowest {
+                cases.push(self.grows_more([lowest, load]));
             }
         }
         cases
@@ -107,11 +108,24 @@ impl Results {
         }))
     }
 
+    /// A claim about means over seeds: inconclusive if a seed was run with one of the two only, since seeds differ.
+    fn paired_case(&self, loads: &[u32], name: String, held: Option<bool>, detail: String) -> Case {
+        let seeds = |balancer, load| -> BTreeSet<u64> {
+            simulated::runs(&self.runs, balancer, load).map(|run| run.key.seed).collect()
+        };
+        let is_paired = loads.iter().all(|load| seeds(FLASHFLOW, *load) == seeds(TORFLOW, *load));
+        match held {
+            Some(_) if !is_paired => Case::named(name).ended(CaseVerdict::Inconclusive, detail),
+            held => claim_case(name, held, detail),
+        }
+    }
+
     fn more_reliable(&self, load: u32) -> Case {
         let of = |name| mean_over_seeds(&self.runs, name, load, RunResult::failed_share);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
-        claim_case(
+        self.paired_case(
+            &[load],
             format!("No more downloads fail at a load of {load} %"),
             both.then_some(ours.mean <= theirs.mean),
             format!(
@@ -124,10 +138,10 @@ impl Results {
     }
 
     /// Whether relays carry more of an additional load with FlashFlow.
-    fn grows_more(&self, [first, load]: [u32; 2]) -> Case {
+    fn grows_more(&self, [lowest, load]: [u32; 2]) -> Case {
         let growth = |name| {
             let of_seed = simulated::runs(&self.runs, name, load).filter_map(|run| {
-                let mut usual = simulated::runs(&self.runs, name, first);
+                let mut usual = simulated::runs(&self.runs, name, lowest);
                 let usual = usual.find(|usual| usual.key.seed == run.key.seed)?;
                 Some(run.sent_median_mbit_per_s() / usual.sent_median_mbit_per_s() - 1.0)
             });
@@ -135,8 +149,9 @@ impl Results {
         };
         let (ours, theirs) = (growth(FLASHFLOW), growth(TORFLOW));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
-        claim_case(
-            format!("Throughput grows more from a load of {first} % to {load} %"),
+        self.paired_case(
+            &[lowest, load],
+            format!("Throughput grows more from a load of {lowest} % to {load} %"),
             both.then_some(ours.mean >= theirs.mean),
             format!(
                 "{:+.1} % with FlashFlow, {:+.1} % with TorFlow",

@@ -5,7 +5,7 @@ use super::{FLASHFLOW, TORFLOW, weights_name};
 use crate::columns::rounded;
 use crate::error::Result;
 use crate::reporting::{claim_case, quantile};
-use crate::simulated::{self, Batch, Interval, RunResult, Store};
+use crate::simulated::{self, Batch, Interval, RunResult, Runs, Store};
 use report::experiment::Case;
 use serde::Serialize;
 
@@ -36,11 +36,14 @@ struct Columns<'a> {
 pub(super) struct Results {
     pub(super) runs: Vec<RunResult>,
     pub(super) errors: Vec<Errors>,
+    /// The number of runs of all shards.
+    planned: usize,
 }
 
 impl Results {
     /// Adds the errors of the stored weights to the runs.
-    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<RunResult>) -> Result<Self> {
+    pub(super) fn of_runs(batch: &Batch, store: &Store, all: Runs) -> Result<Self> {
+        let Runs { runs, planned, .. } = all;
         let mut errors: Vec<Errors> = Vec::new();
         for run in &runs {
             let (name, seed) = (&run.key.variant, run.key.seed);
@@ -49,7 +52,7 @@ impl Results {
                 errors.push(Errors::new(&weighed.weighing, &batch.network, seed));
             }
         }
-        Ok(Self { runs, errors })
+        Ok(Self { runs, errors, planned })
     }
 
     pub(super) fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
@@ -105,25 +108,29 @@ impl Results {
 
     /// Whether relays far from the scanner get their share. No case if their countries are unknown.
     fn location(&self) -> Option<Case> {
-        let far = |name| Interval::of(self.of(name).filter_map(|error| error.far));
-        let (ours, theirs) = (far(FLASHFLOW), far(TORFLOW));
+        let far = |name| self.of(name).filter_map(|error| error.far);
+        let [ours, theirs] = [FLASHFLOW, TORFLOW].map(|name| Interval::of(far(name)));
         if !ours.mean.is_finite() || !theirs.mean.is_finite() {
             return None;
         }
-        let [our_bias, their_bias] = [ours, theirs].map(|share| (share.mean - 1.0).abs());
+        // The means of deviations: those of shares would let seeds with opposite errors cancel each other.
+        let [our_bias, their_bias] = [FLASHFLOW, TORFLOW]
+            .map(|name| Interval::of(far(name).map(|share| (share - 1.0).abs())).mean);
         Some(claim_case(
             "Far relays get their share within 5 % with FlashFlow, and TorFlow deviates more"
                 .to_owned(),
             Some(our_bias <= FAR_BIAS_MAX && their_bias > our_bias),
             format!(
-                "{:.1} % of it with FlashFlow, {:.1} % with TorFlow",
+                "{:.1} % of it with FlashFlow, {:.1} % with TorFlow; mean deviations {:.1} and {:.1} %",
                 ours.times(100.0),
-                theirs.times(100.0)
+                theirs.times(100.0),
+                our_bias * 100.0,
+                their_bias * 100.0
             ),
         ))
     }
 
-    pub(super) fn answer(&self, planned: usize) -> String {
+    pub(super) fn answer(&self) -> String {
         let nwe = [("FlashFlow", FLASHFLOW), ("TorFlow", TORFLOW)].map(|(title, name)| {
             let nwe = self.nwe(name);
             (nwe.count > 0).then(|| format!("{:.1} % with {title}", nwe.times(100.0)))
@@ -137,13 +144,14 @@ impl Results {
             answer.push_str(&format!("; FlashFlow's network capacity error is {nce:.1} %"));
         }
         answer.push('.');
-        if self.runs.len() < planned {
-            answer.push_str(&format!(" Only {} of {planned} runs completed.", self.runs.len()));
+        if self.runs.len() < self.planned {
+            let (runs, planned) = (self.runs.len(), self.planned);
+            answer.push_str(&format!(" Only {runs} of {planned} runs completed."));
         }
         answer
     }
 
-    pub(super) fn notes(&self, planned: usize) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for errors in &self.errors {
             if errors.simulated_s > 0.0 {
@@ -159,7 +167,7 @@ impl Results {
                 ));
             }
         }
-        notes.extend(simulated::missing_runs(self.runs.len(), planned));
+        notes.extend(simulated::missing_runs(self.runs.len(), self.planned));
         notes
     }
 }
@@ -278,6 +286,33 @@ mod tests {
         assert_eq!(judged([0.9, 0.8]), CaseVerdict::Missed);
         assert_eq!(judged([0.98, 0.99]), CaseVerdict::Missed);
         assert!(results([0.04, 0.29], [1.0, 1.4], [0, 1]).location().is_none());
+        let mut opposite = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
+        for error in &mut opposite.errors {
+            let deviation = if error.balancer == TORFLOW { 0.2 } else { 0.1 };
+            error.far = Some(if error.seed == 1 { 1.0 + deviation } else { 1.0 - deviation });
+        }
+        let verdict = opposite.location().expect("known").verdict;
+        assert_eq!(verdict, CaseVerdict::Missed, "opposite errors do not cancel");
+    }
+
+    #[test]
+    fn claims_compare_the_seeds_that_both_have() {
+        // The second seed is the worst of TorFlow's, and was not run with FlashFlow.
+        let verdict = |results: &Results, loads: &[u32], name: &str| {
+            let cases = results.cases(loads);
+            cases.iter().find(|case| case.name.starts_with(name)).expect("a case").verdict
+        };
+        let mut results = results([0.04, 0.29], [1.0, 1.4], [1, 0]);
+        let second =
+            results.runs.iter_mut().find(|run| run.key.variant == TORFLOW && run.key.seed == 2);
+        second.expect("one").sizes[0].unfinished = vec![Unfinished::FAILED; 9];
+        assert_eq!(verdict(&results, &[100], "No more downloads"), CaseVerdict::Held);
+        results.runs.retain(|run| run.key.variant != FLASHFLOW || run.key.seed == 1);
+        assert_eq!(verdict(&results, &[100], "No more downloads"), CaseVerdict::Inconclusive);
+        let mut more = results.runs.clone();
+        more.iter_mut().for_each(|run| run.key.load_percent = 130);
+        results.runs.extend(more);
+        assert_eq!(verdict(&results, &[130, 100], "Throughput grows"), CaseVerdict::Inconclusive);
     }
 
     #[test]
@@ -296,7 +331,7 @@ mod tests {
     fn claims_fail_without_runs() {
         let verdicts = verdicts(&Results::default());
         assert!(verdicts.iter().all(|verdict| *verdict == CaseVerdict::Failed), "{verdicts:?}");
-        let answer = Results::default().answer(6);
+        let answer = Results { planned: 6, ..Results::default() }.answer();
         assert!(answer.contains("is not known.") && answer.contains("Only 0 of 6"), "{answer}");
     }
 
@@ -305,7 +340,7 @@ mod tests {
         let mut alone = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
         alone.runs.retain(|run| run.key.variant == FLASHFLOW);
         alone.errors.retain(|error| error.balancer == FLASHFLOW);
-        let answer = alone.answer(2);
+        let answer = alone.answer();
         assert!(
             answer.contains("4.0 ± 0.0 % with FlashFlow") && !answer.contains("TorFlow"),
             "{answer}"

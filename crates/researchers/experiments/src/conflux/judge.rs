@@ -275,6 +275,9 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
         .collect();
     let held = cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let judged = cases.iter().filter(|case| case.verdict.is_judged()).count();
+    if judged == 0 {
+        return "None of these scenes is judged.".to_owned();
+    }
     format!("{held} of {judged} are significantly faster than plain Tor. {}.", all.join("; "))
 }
 

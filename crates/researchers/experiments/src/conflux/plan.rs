@@ -66,7 +66,7 @@ impl ExitOf {
 }
 
 /// What all downloads of a run have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Scene {
     /// Downloads over the bridges as they are.
@@ -118,7 +118,7 @@ impl fmt::Display for Method {
 pub(super) struct DownloadFigures {
     /// Seconds from the request to the last byte.
     pub(super) took_s: f64,
-    /// Seconds from the request to the first byte.
+    /// Seconds from the first request to the first byte of the request that completes.
     pub(super) first_byte_s: f64,
     /// The messages that each leg carried; empty for a single circuit.
     pub(super) carried: Vec<u64>,
@@ -167,6 +167,7 @@ impl ConfluxSettings {
         sizes_mb.sort_by(f64::total_cmp);
         sizes_mb.dedup();
         let mut scenes = options.scenes.clone();
+        scenes.sort_unstable();
         scenes.dedup();
         let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
         legs.sort_unstable();

@@ -4,6 +4,7 @@ use super::{Lie, Settings};
 use onion::identity::RsaId;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use std::mem;
 
 /// The share of relays with the flags Guard and Exit.
 const GUARDS: f64 = 0.45;
@@ -38,7 +39,9 @@ pub(super) struct Relay {
     /// When it begins to lie, in seconds; `None` for an honest relay.
     pub(super) lies_from_s: Option<u64>,
     /// Whether it was suspected since.
-    pub(super) is_found: bool,
+    is_found: bool,
+    /// Whether it was suspected while it was honest.
+    pub(super) is_falsely_suspected: bool,
     failing: f64,
     between_outages_days: f64,
     /// Its current or next outage, in seconds.
@@ -55,6 +58,18 @@ impl Relay {
             self.outage = (from, from + rng.random_range(OUTAGE_H.0..OUTAGE_H.1) * 3600.0);
         }
         self.outage.0 <= now_s
+    }
+
+    /// Notes that it is suspected at this time. Returns the days, rounded up, for which a relay has lied that is found by that.
+    pub(super) fn suspect(&mut self, now_s: u64) -> Option<u32> {
+        let Some(from_s) = self.lies_from_s.filter(|from_s| *from_s < now_s) else {
+            self.is_falsely_suspected = true;
+            return None;
+        };
+        if mem::replace(&mut self.is_found, true) {
+            return None;
+        }
+        Some(u32::try_from((now_s - from_s).div_ceil(DAY_S)).unwrap_or(u32::MAX))
     }
 
     fn lies_at(&self, now_s: u64) -> bool {
@@ -96,6 +111,7 @@ impl Network {
                 id: RsaId(id),
                 lies_from_s: is_liar.then_some(from_s),
                 is_found: false,
+                is_falsely_suspected: false,
                 failing: drawn(&mut rng, &FAILING),
                 between_outages_days: drawn(&mut rng, &BETWEEN_OUTAGES_DAYS),
                 outage: (0.0, 0.0),
@@ -157,5 +173,26 @@ impl Network {
     fn rate(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.rng.random_range(0.0..1.0)).sum();
         RATE.0 * (RATE.1 * (sum - 6.0)).exp()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suspicion_before_a_relay_lies_is_false_and_does_not_find_it() {
+        let settings = Settings { relays: 100, days: 60, seed: 1 };
+        let mut network = Network::new(Lie::DropAll, settings);
+        let liar = network.relays.iter_mut().find(|relay| relay.lies_from_s.is_some());
+        let liar = liar.expect("some of a hundred lie");
+        liar.lies_from_s = Some(20 * DAY_S + 1);
+        assert_eq!(liar.suspect(20 * DAY_S), None);
+        assert!(liar.is_falsely_suspected && !liar.is_found);
+        assert_eq!(liar.suspect(22 * DAY_S), Some(2));
+        assert_eq!(liar.suspect(23 * DAY_S), None, "it is found once");
+        let honest = network.relays.iter_mut().find(|relay| relay.lies_from_s.is_none());
+        let honest = honest.expect("most are honest");
+        assert_eq!((honest.suspect(20 * DAY_S), honest.is_falsely_suspected), (None, true));
     }
 }

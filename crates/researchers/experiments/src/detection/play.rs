@@ -5,6 +5,7 @@ use super::{Cell, Settings};
 use crate::columns::rounded;
 use coordinator::{CircuitOutcome, ProbedCircuit, ServiceTest};
 use onion::Rate;
+use onion::identity::RsaId;
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -12,13 +13,16 @@ use std::collections::BTreeSet;
 /// The size of a download, in bytes.
 const DOWNLOAD_BYTES: u64 = 100_000;
 
+/// The estimate of each relay in Mbit/s: more than most downloads reach, so that their median is what counts.
+const ESTIMATE_MBIT: f64 = 100.0;
+
 /// The share of liars to be found within a week, at least.
 const FOUND: f64 = 0.9;
 
 /// The share of honest relays that may be suspected in a year.
 const SUSPECTED: f64 = 0.001;
 
-/// What came out.
+/// The result of a simulated year.
 #[derive(Debug)]
 pub(super) struct Played {
     relays: u32,
@@ -26,6 +30,7 @@ pub(super) struct Played {
     /// For each liar that was suspected, the days from its beginning until then, rounded up.
     pub(super) delays_days: Vec<u32>,
     honest: usize,
+    /// Relays that were suspected while they were honest, of which some lied later.
     honest_suspected: usize,
 }
 
@@ -51,7 +56,7 @@ pub(super) fn play(
 ) -> Option<Played> {
     let mut network = Network::new(cell.lie, settings);
     let mut test = ServiceTest::default();
-    let (mut delays_days, mut suspected) = (Vec::new(), BTreeSet::new());
+    let mut delays_days = Vec::new();
     let circuits = u64::from(settings.relays * cell.circuits_a_relay_and_day);
     for day in 0..u64::from(settings.days) {
         if is_interrupted() {
@@ -67,22 +72,16 @@ pub(super) fn play(
                 None => CircuitOutcome::Failed,
             };
             let path = path.map(|relay| network.relays[relay].id);
-            test.add(&ProbedCircuit { ended_unix_s: now_s, path: &path, outcome }, |_| false);
+            let slowest_estimate = Some(Rate::from_mbit_per_s(ESTIMATE_MBIT));
+            let circuit =
+                ProbedCircuit { ended_unix_s: now_s, path: &path, outcome, slowest_estimate };
+            test.add(&circuit, |_| false);
         }
-        suspected.extend(test.suspicions().map(|suspicion| suspicion.relay));
+        let suspected: BTreeSet<RsaId> =
+            test.suspicions().map(|suspicion| suspicion.relay).collect();
         let ended_s = (day + 1) * DAY_S;
-        for relay in &mut network.relays {
-            // It is found once, and a suspicion before it lies is one of an honest relay.
-            if let Some(from_s) = relay.lies_from_s
-                && from_s < ended_s
-                && !relay.is_found
-                && suspected.contains(&relay.id)
-            {
-                relay.is_found = true;
-                let days = (ended_s - from_s).div_ceil(DAY_S);
-                delays_days.push(u32::try_from(days).unwrap_or(u32::MAX));
-            }
-        }
+        let relays = network.relays.iter_mut().filter(|relay| suspected.contains(&relay.id));
+        delays_days.extend(relays.filter_map(|relay| relay.suspect(ended_s)));
     }
     let honest = || network.relays.iter().filter(|relay| relay.lies_from_s.is_none());
     delays_days.sort_unstable();
@@ -91,7 +90,7 @@ pub(super) fn play(
         liars: network.relays.len() - honest().count(),
         delays_days,
         honest: honest().count(),
-        honest_suspected: honest().filter(|relay| suspected.contains(&relay.id)).count(),
+        honest_suspected: network.relays.iter().filter(|relay| relay.is_falsely_suspected).count(),
     })
 }
 

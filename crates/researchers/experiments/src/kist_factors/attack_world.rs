@@ -18,8 +18,9 @@ pub(super) const VICTIMS: usize = 8;
 /// The difference in latency, one way, between two neighbouring victims.
 const STEP: Duration = Duration::from_millis(10);
 
-/// The place of the adversary's far probes: as far as the last victim.
-const FAR: usize = VICTIMS + 1;
+/// The places of the adversary's probes: those of the first victim and of the last.
+const NEAR: usize = 1;
+const FAR: usize = VICTIMS;
 
 const GUARD: Rate = Rate::from_bit_per_s(20_000_000);
 const FAST: Rate = Rate::from_bit_per_s(200_000_000);
@@ -51,7 +52,7 @@ pub(super) struct AttackWorld {
     pub(super) far: Vec<HostId>,
 }
 
-/// What happened.
+/// The downloads of all hosts in a run, and what each sent.
 pub(super) struct Watched {
     records: Vec<Record>,
     figures: Vec<HostFigures>,
@@ -74,10 +75,9 @@ impl Watched {
     }
 }
 
-/// Relays and servers are at place 0, victims at 1 to 8.
+/// The latency, one way, between two places. Relays and servers are at place 0, victims at 1 to [`VICTIMS`].
 fn latency(from: u16, to: u16) -> Duration {
-    let distance = |place: u16| STEP * u32::from(if usize::from(place) == FAR { 8 } else { place });
-    if from == to { Duration::from_millis(5) } else { distance(from) + distance(to) }
+    if from == to { Duration::from_millis(5) } else { STEP * u32::from(from + to) }
 }
 
 impl AttackWorld {
@@ -108,7 +108,7 @@ impl AttackWorld {
         world.add_victims();
         let probes = |_: &mut SplitMix64| PROBE_BYTES;
         for guard in world.guards.clone() {
-            let near = world.scanner(0, [guard, own_exit], probes);
+            let near = world.scanner(NEAR, [guard, own_exit], probes);
             world.near.push(near);
             let far = world.scanner(FAR, [guard, own_exit], probes);
             world.far.push(far);

@@ -188,7 +188,7 @@ fn loaded(clients: &[Client], percent: usize) -> Vec<Client> {
 }
 
 /// The runs of a study, without attacks.
-pub(super) fn of(study: Study) -> Vec<(Scene, LinkScheduler)> {
+pub(super) fn runs_of_study(study: Study) -> Vec<(Scene, LinkScheduler)> {
     let old = |change| Scene { era: Era::Old, change };
     let (vanilla, kist) = (LinkScheduler::Vanilla, LinkScheduler::Kist);
     let both = |scene: Scene| [(scene, vanilla), (scene, kist)];

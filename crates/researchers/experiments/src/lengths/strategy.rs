@@ -12,7 +12,7 @@ use std::fmt;
 pub(super) enum Strategy {
     /// The median of the first seconds.
     Median { length: usize },
-    /// The same without the first seconds of these.
+    /// The median of the first `length` seconds without the first `lead` of them.
     IgnoredLead { length: usize, lead: usize },
     /// The median of the first window that differs from the one before by less than this share, or else of the last window.
     Dynamic { window: usize, change: f64 },

@@ -1,13 +1,22 @@
 //! Claims of the paper with numbers: table III and the three correlations.
 
-use super::correlation::Correlation;
 use super::judge::{DIGITS, of, rate, rounded, rtt_ms, setup_ms};
 use crate::columns;
+use crate::correlation::Correlation;
 use crate::factor::{Factor, interval_verdict};
 use client::probe::Probed;
 use report::experiment::{Case, CaseVerdict};
 
 type Value = fn(&Probed) -> Option<f64>;
+
+/// The maximum rate of a slow relay, in Mbit/s.
+pub(super) const SLOW_MBIT: f64 = 1.0;
+/// The minimum rate of a fast relay, in Mbit/s.
+pub(super) const FAST_MBIT: f64 = 8.0;
+/// The minimum share of its limit that completed downloads use of a full relay. The rest are cell headers, TLS, and unfinished downloads.
+const FULL: f64 = 0.6;
+/// The maximum share of its limit that downloads use of a relay that is not loaded.
+const FREE: f64 = 0.4;
 
 /// The load of the network by users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +27,13 @@ pub(super) enum UserLoad {
     Different,
     /// Slow relays were full, and fast ones were not loaded.
     AsInPaper,
+}
+
+impl UserLoad {
+    /// The load by the mean shares of their limits that slow and fast relays use.
+    pub(super) fn from_shares(slow: f64, fast: f64) -> Self {
+        if slow >= FULL && fast <= FREE { Self::AsInPaper } else { Self::Different }
+    }
 }
 
 /// Table III: a case for each of its three values.
@@ -127,6 +143,14 @@ mod tests {
         assert_eq!(judged(&fast, &slow, UserLoad::Different), [Inconclusive, Inconclusive, Missed]);
         assert_eq!(judged(&slow, &fast, UserLoad::Different), [Inconclusive, Inconclusive, Held]);
         assert_eq!(judged(&slow, &fast, UserLoad::None), [Skipped, Skipped, Held]);
+    }
+
+    #[test]
+    fn users_load_slow_relays_and_no_fast_ones_as_in_the_paper() {
+        assert_eq!(UserLoad::from_shares(0.7, 0.2), UserLoad::AsInPaper);
+        for (slow, fast) in [(0.5, 0.2), (0.7, 0.5), (f64::NAN, 0.2), (0.7, f64::NAN)] {
+            assert_eq!(UserLoad::from_shares(slow, fast), UserLoad::Different, "{slow} {fast}");
+        }
     }
 
     #[test]

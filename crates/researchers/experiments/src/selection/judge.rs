@@ -1,6 +1,6 @@
 //! The results, compared with the paper's.
 
-use super::claims::{UserLoad, correlations, table_iii};
+use super::claims::{FAST_MBIT, SLOW_MBIT, UserLoad, correlations, table_iii};
 use super::links;
 use super::network::SelectionNetwork;
 use super::pages;
@@ -20,15 +20,6 @@ use rand::rngs::StdRng;
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
 };
-
-/// The maximum rate of a slow relay, in Mbit/s.
-const SLOW_MBIT: f64 = 1.0;
-/// The minimum rate of a fast relay, in Mbit/s.
-const FAST_MBIT: f64 = 8.0;
-/// The minimum share of its limit that completed downloads use of a full relay. The rest are cell headers, TLS, and unfinished downloads.
-const FULL: f64 = 0.6;
-/// The maximum share of its limit that downloads use of a relay that is not loaded.
-const FREE: f64 = 0.4;
 
 pub(super) const TEXT: &str = include_str!("../../../../../docs/experiments/selection.md");
 
@@ -137,9 +128,10 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
         slow * 100.0,
         fast * 100.0,
     );
-    let (verdict, load) = match slow >= FULL && fast <= FREE {
-        true => (CaseVerdict::Held, UserLoad::AsInPaper),
-        false => (CaseVerdict::Inconclusive, UserLoad::Different),
+    let load = UserLoad::from_shares(slow, fast);
+    let verdict = match load {
+        UserLoad::AsInPaper => CaseVerdict::Held,
+        UserLoad::Different | UserLoad::None => CaseVerdict::Inconclusive,
     };
     (Some(case.ended(verdict, detail)), load)
 }

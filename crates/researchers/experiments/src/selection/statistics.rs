@@ -3,6 +3,7 @@
 use super::judge::rounded;
 use crate::reporting::median;
 use report::experiment::Case;
+use statrs::statistics::Statistics as _;
 
 /// Median, mean, standard deviation, and both ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,16 +16,14 @@ pub(super) struct Statistics {
 }
 
 impl Statistics {
-    /// Of these values; all are NaN if there are none.
-    pub(super) fn of(values: &[f64]) -> Self {
+    /// The statistics of a sample; all are NaN if it is empty.
+    pub(super) fn from_values(values: &[f64]) -> Self {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         Self {
             median: median(values.iter().copied()).unwrap_or(f64::NAN),
             mean,
-            // Of the sample.
-            deviation: (squares / (count - 1.0)).sqrt(),
+            deviation: values.std_dev(),
             least: values.iter().copied().reduce(f64::min).unwrap_or(f64::NAN),
             most: values.iter().copied().reduce(f64::max).unwrap_or(f64::NAN),
         }
@@ -51,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_textbook_sample_has_its_statistics() {
-        let all = Statistics::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        let all = Statistics::from_values(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         assert_eq!((all.median, all.mean, all.least, all.most), (4.5, 5.0, 2.0, 9.0));
         assert!((all.deviation - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12, "{all:?}");
     }

@@ -1,8 +1,10 @@
 //! Measurements in the simulated network: circuits as [`client::probe`] measures them, and headers of pages.
 
+use super::claims::{FAST_MBIT, SLOW_MBIT};
 use super::scene::{HOME, RAMP, SITES, Scene, client};
 use crate::common::Session;
 use crate::error::Result;
+use crate::simulated::Interval;
 use client::probe::Probed;
 use netdoc::Fingerprint;
 use onion::{Duration, Rate};
@@ -48,8 +50,18 @@ impl Measuring {
 /// Measured circuits, in the order of their paths.
 pub(super) struct Measured {
     pub(super) circuits: Vec<Probed>,
-    /// What relays sent while users were active, of what they can send.
-    pub(super) load_percent: f64,
+    pub(super) load: RelayLoad,
+}
+
+/// What relays sent while users were active, as shares of what they can send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct RelayLoad {
+    /// All relays together.
+    pub(super) all: f64,
+    /// The mean over slow relays.
+    pub(super) slow: f64,
+    /// The mean over fast relays.
+    pub(super) fast: f64,
 }
 
 /// Runs of the scene with a seed.
@@ -90,7 +102,7 @@ impl Runs<'_> {
         let outcome = self.run(what, &self.scene.network, 100_000, survey)?;
         Ok(outcome.map(|outcome| Measured {
             circuits: probed(paths, how, &outcome),
-            load_percent: load_percent(&self.scene.network, &outcome),
+            load: RelayLoad::new(&self.scene.network, &outcome),
         }))
     }
 
@@ -128,7 +140,7 @@ impl Runs<'_> {
         let seconds = (RAMP * 2 + HEADER_EVERY * each + HEADER_PATIENCE).as_secs();
         let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
         let Some(outcome) = self.run("pages", &network, seconds, survey)? else { return Ok(None) };
-        let of = |hosts: std::ops::Range<usize>| {
+        let times = |hosts: std::ops::Range<usize>| {
             let is_theirs = |record: &&Record| hosts.contains(&(record.client.0 as usize));
             let time = |record: &Record| {
                 let is_whole = record.ending == Ending::Complete;
@@ -137,21 +149,32 @@ impl Runs<'_> {
             outcome.records.iter().filter(is_theirs).map(time).collect()
         };
         let direct = first + READERS;
-        Ok(Some([of(first..direct), of(direct..direct + READERS)]))
+        Ok(Some([times(first..direct), times(direct..direct + READERS)]))
     }
 }
 
-/// What relays sent after the ramp, in percent of their capacity.
-fn load_percent(network: &Network, outcome: &Outcome) -> f64 {
-    let ramp_s = usize::try_from(RAMP.as_secs()).unwrap_or_default();
-    let relays = network.relays.iter().zip(&outcome.figures);
-    let (mut sent, mut capacity) = (0.0, 0.0);
-    for (relay, figures) in relays {
-        let seconds = figures.sent_bytes.get(ramp_s..).unwrap_or_default();
-        sent += seconds.iter().sum::<u64>() as f64;
-        capacity += relay.capacity().as_byte_per_s() as f64;
+impl RelayLoad {
+    /// The load after the ramp.
+    fn new(network: &Network, outcome: &Outcome) -> Self {
+        let ramp_s = usize::try_from(RAMP.as_secs()).unwrap_or_default();
+        let seconds = outcome.simulated_s - RAMP.as_secs_f64();
+        let loads = network.relays.iter().zip(&outcome.figures).map(|(relay, figures)| {
+            let sent = figures.sent_bytes.get(ramp_s..).unwrap_or_default().iter().sum::<u64>();
+            (relay.capacity(), sent as f64 * 8.0 / seconds)
+        });
+        let loads: Vec<(Rate, f64)> = loads.collect();
+        let bits = |capacity: &Rate| capacity.as_bit_per_s() as f64;
+        let mean = |is_of_kind: fn(f64) -> bool| {
+            let of_kind = loads.iter().filter(|(rate, _)| is_of_kind(rate.as_mbit_per_s()));
+            Interval::of(of_kind.map(|(capacity, sent)| sent / bits(capacity))).mean
+        };
+        let capacity: f64 = loads.iter().map(|(capacity, _)| bits(capacity)).sum();
+        Self {
+            all: loads.iter().map(|(_, sent)| sent).sum::<f64>() / capacity,
+            slow: mean(|mbit| mbit <= SLOW_MBIT),
+            fast: mean(|mbit| mbit >= FAST_MBIT),
+        }
     }
-    sent / capacity / (outcome.simulated_s - RAMP.as_secs_f64()) * 100.0
 }
 
 /// The results of all paths, in their order.

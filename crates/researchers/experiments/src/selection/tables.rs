@@ -4,11 +4,13 @@
 use super::claims::{UserLoad, correlations, table_iii};
 use super::judge::{DIGITS, rate, rounded};
 use super::statistics::Statistics;
+use super::survey::RelayLoad;
 use crate::columns;
 use crate::factor::{Factor, interval_verdict};
 use crate::simulated::Interval;
 use client::probe::Probed;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
+use std::fmt;
 
 type Group<'g> = (&'g str, &'g [Probed]);
 
@@ -31,33 +33,67 @@ enum Average {
     Mean,
 }
 
-/// A row of a table over another, with the ratio of the paper. It holds if the interval of the ratio of means is on the paper's side of 1.
-fn ratio(name: String, part: &[f64], whole: &[f64], average: Average, paper: f64) -> Case {
+/// What the paper has about a ratio.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// Its value.
+    Ratio(f64),
+    /// No number, but it is below 1.
+    Less,
+    /// No number, but it is above 1.
+    Greater,
+}
+
+impl Expected {
+    /// A number on the same side of 1.
+    const fn side(self) -> f64 {
+        match self {
+            Self::Ratio(ratio) => ratio,
+            Self::Less => 0.0,
+            Self::Greater => f64::INFINITY,
+        }
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ratio(ratio) => write!(f, "paper × {ratio:.2}"),
+            Self::Less => f.write_str("expected below 1"),
+            Self::Greater => f.write_str("expected above 1"),
+        }
+    }
+}
+
+/// A row of a table over another, compared with the paper. It holds if the interval of the ratio of means is on the paper's side of 1. If the
+/// medians have another side than the means, nothing is decided.
+fn ratio(name: String, part: &[f64], whole: &[f64], average: Average, expected: Expected) -> Case {
     let means = Factor::of_means(Interval::of(part), Interval::of(whole));
-    let of = |values: &[f64]| match average {
-        Average::Median => Statistics::of(values).median,
-        Average::Mean => Statistics::of(values).mean,
+    let median = |values: &[f64]| Statistics::from_values(values).median;
+    let (factor, what) = match average {
+        Average::Median => (median(part) / median(whole), "medians"),
+        Average::Mean => (means.value, "means"),
     };
-    let factor = of(part) / of(whole);
-    let what = match average {
-        Average::Median => "medians",
-        Average::Mean => "means",
+    let verdict = match (factor < 1.0) == (means.value < 1.0) {
+        true => interval_verdict(means.interval, 1.0, expected.side()),
+        false => CaseVerdict::Inconclusive,
     };
-    Case::named(name)
-        .column("factor", rounded(factor))
-        .column("factor_paper", rounded(paper))
-        .ended(
-            interval_verdict(means.interval, 1.0, paper),
-            format!("× {factor:.2} of {what}, {means} of means; paper × {paper:.2}"),
-        )
+    let case = Case::named(name).column("factor", rounded(factor));
+    let case = match expected {
+        Expected::Ratio(ratio) => case.column("factor_paper", rounded(ratio)),
+        Expected::Less | Expected::Greater => case,
+    };
+    case.ended(verdict, format!("× {factor:.2} of {what}, {means} of means; {expected}"))
 }
 
 /// A row of circuits: set-up, round trip, and throughput if it was measured.
 fn row(name: String, circuits: &[Probed]) -> Case {
     let failed = circuits.iter().filter(|probed| probed.setup().is_none()).count();
     let failed_percent = failed as f64 / circuits.len().max(1) as f64 * 100.0;
-    let (setup, rtt) =
-        (Statistics::of(&all(circuits, setup_s)), Statistics::of(&all(circuits, rtt_s)));
+    let (setup, rtt) = (
+        Statistics::from_values(&all(circuits, setup_s)),
+        Statistics::from_values(&all(circuits, rtt_s)),
+    );
     let case = Case::named(name)
         .column("circuits", circuits.len())
         .column("failed_percent", columns::rounded(failed_percent, DIGITS));
@@ -70,7 +106,7 @@ fn row(name: String, circuits: &[Probed]) -> Case {
     let case = match rates.is_empty() {
         true => case,
         false => {
-            let rates = Statistics::of(&rates);
+            let rates = Statistics::from_values(&rates);
             detail += &format!(", {:.1} ± {:.1} kB/s", rates.mean, rates.deviation);
             rates.columns(case, "throughput", "kb_s")
         }
@@ -97,7 +133,7 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
     let [create, extend_1, extend_2] = &steps;
     let names = ["create", "extend 1", "extend 2", "total"];
     for (name, values) in names.into_iter().zip([create, extend_1, extend_2, &total]) {
-        let statistics = Statistics::of(values);
+        let statistics = Statistics::from_values(values);
         let case = statistics.columns(Case::named(format!("table I: {name}")), "time", "s");
         let detail = format!("median {:.2} s, mean {:.2} s", statistics.median, statistics.mean);
         cases.push(case.ended(CaseVerdict::Reported, detail));
@@ -107,14 +143,14 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
         extend_1,
         create,
         Average::Median,
-        1.23 / 0.58,
+        Expected::Ratio(1.23 / 0.58),
     ));
     cases.push(ratio(
         "table I: extend 2 over create".into(),
         extend_2,
         create,
         Average::Median,
-        2.23 / 0.58,
+        Expected::Ratio(2.23 / 0.58),
     ));
     cases.extend(groups.iter().map(|(name, circuits)| row(format!("table II: {name}"), circuits)));
     let lengths = [
@@ -128,7 +164,7 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
             &part,
             &whole,
             Average::Median,
-            setup,
+            Expected::Ratio(setup),
         ));
         let (part, whole) = (all(long, rtt_s), all(short, rtt_s));
         cases.push(ratio(
@@ -136,7 +172,7 @@ pub(super) fn lengths(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
             &part,
             &whole,
             Average::Mean,
-            rtt,
+            Expected::Ratio(rtt),
         ));
     }
     cases
@@ -163,17 +199,22 @@ fn correlated<'g>(
 pub(super) fn strategies(
     groups: &[(&'static str, Vec<Probed>)],
     learning: &[Probed],
-    has_users: bool,
+    load: UserLoad,
 ) -> Vec<Case> {
     let mut cases: Vec<Case> =
         groups.iter().map(|(name, circuits)| row(format!("table III: {name}"), circuits)).collect();
     let (uniform, weighted) = (found(groups, "uniform"), found(groups, "weighted-2007"));
-    let load = if has_users { UserLoad::AsInPaper } else { UserLoad::None };
     cases.extend(table_iii(uniform, weighted, load));
     // The paper proposes both strategies, and has no numbers: only the side counts.
     let latency = found(groups, "latency");
     let (part, whole) = (all(latency, rtt_s), all(uniform, rtt_s));
-    cases.push(ratio("round trip: latency over uniform".into(), &part, &whole, Average::Mean, 0.5));
+    cases.push(ratio(
+        "round trip: latency over uniform".into(),
+        &part,
+        &whole,
+        Average::Mean,
+        Expected::Less,
+    ));
     let throughput = found(groups, "throughput");
     let (part, whole) = (all(throughput, rate), all(uniform, rate));
     cases.push(ratio(
@@ -181,7 +222,7 @@ pub(super) fn strategies(
         &part,
         &whole,
         Average::Mean,
-        2.0,
+        Expected::Greater,
     ));
     let all: Vec<&Probed> =
         correlated(groups, learning).into_iter().flat_map(|group| group.1).collect();
@@ -204,13 +245,16 @@ pub(super) fn geography(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
         let circuits = found(groups, name);
         let (part, whole) = (all(circuits, setup_s), all(uniform, setup_s));
         let title = format!("table IV: set-up, {name} over uniform");
-        cases.push(ratio(title, &part, &whole, Average::Median, median / 4.54));
+        let expected = Expected::Ratio(median / 4.54);
+        cases.push(ratio(title, &part, &whole, Average::Median, expected));
     }
     // Figure 7 has no numbers in the text: continents are the worst, Germany is very fast.
-    for (name, side) in [("unique-continents", 1.5), ("single-country-de", 0.5)] {
+    for (name, expected) in
+        [("unique-continents", Expected::Greater), ("single-country-de", Expected::Less)]
+    {
         let (part, whole) = (all(found(groups, name), rtt_s), all(uniform, rtt_s));
         let title = format!("figure 7: round trip, {name} over uniform");
-        cases.push(ratio(title, &part, &whole, Average::Mean, side));
+        cases.push(ratio(title, &part, &whole, Average::Mean, expected));
     }
     cases
 }
@@ -219,7 +263,7 @@ pub(super) fn geography(groups: &[(&'static str, Vec<Probed>)]) -> Vec<Case> {
 pub(super) fn pages(tor: &[Option<f64>], direct: &[Option<f64>]) -> Vec<Case> {
     let whole = |times: &[Option<f64>]| times.iter().flatten().copied().collect::<Vec<f64>>();
     let row = |name: &str, times: &[Option<f64>]| {
-        let statistics = Statistics::of(&whole(times));
+        let statistics = Statistics::from_values(&whole(times));
         let failed = times.iter().filter(|time| time.is_none()).count();
         let case = Case::named(format!("table V: {name}"))
             .column("headers", times.len())
@@ -231,14 +275,17 @@ pub(super) fn pages(tor: &[Option<f64>], direct: &[Option<f64>]) -> Vec<Case> {
     vec![
         row("Tor", tor),
         row("no anonymity", direct),
-        ratio(over, &whole(tor), &whole(direct), Average::Median, 3.35 / 0.26),
+        ratio(over, &whole(tor), &whole(direct), Average::Median, Expected::Ratio(3.35 / 0.26)),
     ]
 }
 
 /// How busy relays were in a part.
-pub(super) fn load(part: &str, percent: f64) -> Case {
+pub(super) fn load(part: &str, load: RelayLoad) -> Case {
+    let percent = load.all * 100.0;
     Case::named(format!("load of relays: {part}"))
         .column("load_percent", columns::rounded(percent, DIGITS))
+        .column("slow_relays_used", rounded(load.slow))
+        .column("fast_relays_used", rounded(load.fast))
         .ended(CaseVerdict::Reported, format!("{percent:.0} % of their capacity"))
 }
 
@@ -283,7 +330,7 @@ mod tests {
     use netdoc::Fingerprint;
     use onion::Duration;
 
-    /// Circuits of these hops whose steps take so many ms more each time, with that round trip.
+    /// Circuits of `hops` hops. Each step of the set-up takes `step_ms` longer than the one before.
     fn circuits(hops: usize, step_ms: u64, rtt_ms: u64) -> Vec<Probed> {
         let circuit = |number: u64| Probed {
             path: vec![Fingerprint::from_bytes([1; 20]); hops],
@@ -317,6 +364,29 @@ mod tests {
         let cases = lengths(&groups([1000, 1500, 1200]));
         let missed = "figure 4: round trip, 4 hops over 3";
         assert_eq!(verdict(&cases, missed), CaseVerdict::Missed);
+    }
+
+    #[test]
+    fn a_ratio_has_the_papers_number_only_if_the_paper_has_one() {
+        let (low, high) = ([1.0, 1.1, 1.2], [2.0, 2.1, 2.2]);
+        let judged = |part: &[f64], average, expected| {
+            ratio("ratio".to_owned(), part, &high, average, expected)
+        };
+        let case = judged(&low, Average::Mean, Expected::Less);
+        assert_eq!((case.verdict, case.value("factor_paper")), (CaseVerdict::Held, None));
+        assert!(case.detail.ends_with("expected below 1"), "{case:?}");
+        let case = judged(&low, Average::Mean, Expected::Greater);
+        assert_eq!(case.verdict, CaseVerdict::Missed);
+        let case = judged(&low, Average::Median, Expected::Ratio(0.5));
+        let paper = case.value("factor_paper").cloned();
+        assert_eq!((case.verdict, paper), (CaseVerdict::Held, Some(0.5.into())));
+        // A few long ones: means of 29 and 2, medians of 1 and 2.
+        let mut skewed = vec![1.0; 300];
+        skewed[..70].fill(121.0);
+        let case = judged(&skewed, Average::Median, Expected::Ratio(2.0));
+        assert_eq!(case.verdict, CaseVerdict::Inconclusive, "{case:?}");
+        let case = judged(&skewed, Average::Mean, Expected::Ratio(2.0));
+        assert_eq!(case.verdict, CaseVerdict::Held, "{case:?}");
     }
 
     #[test]

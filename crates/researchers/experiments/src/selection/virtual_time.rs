@@ -1,5 +1,6 @@
 //! `flashflow-lab experiment selection --simulated`: the paper's tables at its samples, in virtual time.
 
+use super::claims::UserLoad;
 use super::scene::{Scene, USERS_DEFAULT};
 use super::strategies::NamedStrategy;
 use super::survey::{Measuring, Runs};
@@ -145,7 +146,7 @@ impl VirtualTime {
         let groups = grouped(lengths.map(|(name, _)| name), measured.circuits);
         let figures = vec![tables::figure_4(&groups)];
         let mut cases = tables::lengths(&groups);
-        cases.push(tables::load("lengths", measured.load_percent));
+        cases.push(tables::load("lengths", measured.load));
         Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 
@@ -165,8 +166,12 @@ impl VirtualTime {
         let Some(measured) = runs.measure("strategies", &paths, how)? else { return Ok(None) };
         let groups = grouped(strategies.iter().map(|named| named.name), measured.circuits);
         let figures = tables::figures_5_and_6(&groups, &learning);
-        let mut cases = tables::strategies(&groups, &learning, self.users > 0);
-        cases.push(tables::load("strategies", measured.load_percent));
+        let load = match self.users {
+            0 => UserLoad::None,
+            _ => UserLoad::from_shares(measured.load.slow, measured.load.fast),
+        };
+        let mut cases = tables::strategies(&groups, &learning, load);
+        cases.push(tables::load("strategies", measured.load));
         Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 
@@ -182,7 +187,7 @@ impl VirtualTime {
         let groups = grouped(rules.iter().map(|named| named.name), measured.circuits);
         let figures = vec![tables::figure_7(&groups)];
         let mut cases = tables::geography(&groups);
-        cases.push(tables::load("geography", measured.load_percent));
+        cases.push(tables::load("geography", measured.load));
         Ok(Some(Row { cases, figures, ..Row::default() }))
     }
 }

@@ -1,6 +1,6 @@
 //! The difference between the runs of two variants.
 
-use super::{Interval, RunResult, mean_over_seeds, runs};
+use super::{Interval, RunResult, runs};
 use std::fmt;
 
 /// The change of a figure from one variant's runs to another's, in percent: the geometric mean over seeds.
@@ -14,6 +14,22 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// The change by the ratio of each seed, the later value over the first one; `None` for a seed without one of them.
+    pub(crate) fn from_ratios(ratios: impl IntoIterator<Item = Option<f64>>) -> Self {
+        let ratios: Vec<Option<f64>> = ratios.into_iter().collect();
+        // The arithmetic mean of ratios is biased upwards, and inverting the ratios does not invert it. The
+        // logarithm of a zero or infinite ratio is not finite, and `Interval` ignores it.
+        let log = Interval::of(ratios.iter().flatten().map(|ratio| ratio.ln()));
+        let factor = log.mean.exp();
+        let percent = Interval {
+            mean: (factor - 1.0) * 100.0,
+            half_width: log.half_width.map(|half_width| factor * half_width * 100.0),
+            count: log.count,
+        };
+        Self { percent, seeds: ratios.len() }
+    }
+
+    /// The change of a figure from the runs of the variant `first` to those of `other`.
     pub(crate) fn between(
         all: &[RunResult],
         first: &str,
@@ -24,18 +40,8 @@ impl Change {
         let counterpart = |run: &RunResult| {
             runs(all, first, load).find(|candidate| candidate.key.seed == run.key.seed)
         };
-        // The arithmetic mean of ratios is biased upwards, and inverting the ratios does not invert it. The
-        // logarithm of a zero or infinite ratio is not finite, and `Interval` ignores it.
-        let ratio = |run: &RunResult| Some((figure(run)? / figure(counterpart(run)?)?).ln());
-        let log = mean_over_seeds(all, other, load, ratio);
-        let factor = log.mean.exp();
-        let percent = Interval {
-            mean: (factor - 1.0) * 100.0,
-            half_width: log.half_width.map(|half_width| factor * half_width * 100.0),
-            count: log.count,
-        };
-        let seeds = runs(all, other, load).filter(|run| counterpart(run).is_some()).count();
-        Self { percent, seeds }
+        let pairs = runs(all, other, load).filter_map(|run| Some((run, counterpart(run)?)));
+        Self::from_ratios(pairs.map(|(run, first)| Some(figure(run)? / figure(first)?)))
     }
 
     /// The mean if every seed contributes to it, otherwise `None`: a seed without a median is the slowest of

@@ -30,7 +30,7 @@ pub(super) struct Speeds {
     pub(super) failed_circuits_percent: f64,
     /// Without an attack, the median rate over that with TorFlow's weights.
     pub(super) over_torflow: Option<f64>,
-    /// The same of the mean rate.
+    /// Without an attack, the mean rate over that with TorFlow's weights.
     pub(super) mean_over_torflow: Option<f64>,
 }
 
@@ -186,6 +186,8 @@ mod tests {
         assert_eq!(case.value("speed_over_torflow"), Some(&report::experiment::Value::Null));
         let speeds = Speeds::new(&downloads(3.0), None, Some(&downloads(2.0)));
         assert_eq!((speeds.over_torflow, speeds.over_no_attack), (Some(1.5), None));
-        assert_eq!(Speeds::new(&Downloads::default(), None, None).median_s, None);
+        let all_failed = Downloads { bit_per_s: Vec::new(), failed_circuits_share: 1.0 };
+        let speeds = Speeds::new(&all_failed, None, None);
+        assert_eq!((speeds.median_s, speeds.failed_circuits_percent), (None, 100.0));
     }
 }

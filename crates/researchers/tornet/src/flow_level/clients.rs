@@ -37,9 +37,10 @@ impl Downloads {
 }
 
 impl Scene {
-    /// The downloads of honest clients that select relays by these weights. `None` if all weight is at relays that carry nothing.
+    /// The downloads of honest clients that select relays by these weights. If fewer than three relays with weight carry anything, all circuits
+    /// fail, and there are no downloads.
     #[must_use]
-    pub fn downloads(&self, weights: &[f64], rng: &mut SplitMix64) -> Option<Downloads> {
+    pub fn downloads(&self, weights: &[f64], rng: &mut SplitMix64) -> Downloads {
         let carries = |place: usize| {
             let behavior = self.behavior_of(place);
             behavior.carries_traffic && !behavior.claims_clients
@@ -48,7 +49,9 @@ impl Scene {
             .map(|place| if carries(place) { weights[place].max(0.0) } else { 0.0 })
             .collect();
         let share = carrying.iter().sum::<f64>() / weights.iter().sum::<f64>();
-        let paths = Paths::new(&carrying)?;
+        let Some(paths) = Paths::new(&carrying) else {
+            return Downloads { bit_per_s: Vec::new(), failed_circuits_share: 1.0 };
+        };
         let mut hosts = self.hosts(rng);
         let wanted = self.wanted().unwrap_or(f64::INFINITY).min(DOWNLOAD_MAX_BIT_PER_S);
         let mut path = |_| paths.draw(rng).map(|place| self.relays[place].host);
@@ -62,7 +65,7 @@ impl Scene {
         let mut bit_per_s: Vec<f64> = measured.into_iter().map(rate).collect();
         bit_per_s.sort_by(f64::total_cmp);
         let hops = i32::try_from(HOPS).unwrap_or(1);
-        Some(Downloads { bit_per_s, failed_circuits_share: 1.0 - share.powi(hops) })
+        Downloads { bit_per_s, failed_circuits_share: 1.0 - share.powi(hops) }
     }
 
     /// All hosts at a random time.
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn downloads_are_slower_with_wrong_weights_and_avoid_relays_that_carry_nothing() {
         let median = |scene: &Scene, weights: &[f64]| {
-            let downloads = scene.downloads(weights, &mut SplitMix64::new(1)).expect("relays");
+            let downloads = scene.downloads(weights, &mut SplitMix64::new(1));
             (downloads.median_bit_per_s(), downloads.failed_circuits_share)
         };
         for load in [Some(0.5), None] {
@@ -239,6 +242,8 @@ mod tests {
             let (attacked, failed) = median(&scene, &scene.capacities());
             assert!((failed - (1.0 - 0.98f64.powi(3))).abs() < 1e-9, "{failed}");
             assert!((0.9..1.02).contains(&(attacked / best)), "{load:?}: {attacked} of {best}");
+            let nowhere = vec![0.0; scene.relays.len()];
+            assert_eq!(median(&scene, &nowhere), (0.0, 1.0), "all circuits fail");
         }
     }
 

@@ -8,7 +8,7 @@ use crate::split_mix::SplitMix64;
 use crate::world::markov::{MarkovModel, Walk};
 use crate::world::message::{HostId, Job};
 use crate::world::net::next_hop;
-use crate::world::records::{Ending, ProbedCircuit, Record};
+use crate::world::records::{CircuitTimes, Ending, Record};
 use crate::world::users::{Probe, Users};
 use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddr};
@@ -128,7 +128,7 @@ impl Client {
         if !hop_times.is_empty() {
             let client = HostId(self.id);
             let probe = number;
-            self.probed.push(ProbedCircuit { client, probe, link_time, hop_times, round_trips });
+            self.probed.push(CircuitTimes { client, probe, link_time, hop_times, round_trips });
         }
         Some(number)
     }

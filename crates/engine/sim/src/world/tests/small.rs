@@ -1,8 +1,8 @@
 //! Small worlds.
 
 use crate::world::{
-    Candidate, ClientConfig, Control, Egress, Fetch, HostConfig, HostFigures, HostId, Models, Net,
-    Part, Paths, ProbedCircuit, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
+    Candidate, CircuitTimes, ClientConfig, Control, Egress, Fetch, HostConfig, HostFigures, HostId,
+    Models, Net, Part, Paths, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use onion::flow::control::CongestionParams;
 use onion::router::schedule::SchedulerConfig;
@@ -141,7 +141,7 @@ impl Small {
         records.sort_by_key(|record| record.client);
         let mut figures: Vec<HostFigures> = all.iter().flat_map(Part::figures).collect();
         figures.sort_by_key(|figure| figure.host);
-        let probed = all.iter_mut().flat_map(Part::take_probed).collect();
+        let probed = all.iter_mut().flat_map(Part::take_circuit_times).collect();
         Played { records, probed, figures }
     }
 }
@@ -170,6 +170,6 @@ pub(super) fn models() -> Models {
 #[derive(Debug)]
 pub(super) struct Played {
     pub(super) records: Vec<Record>,
-    pub(super) probed: Vec<ProbedCircuit>,
+    pub(super) probed: Vec<CircuitTimes>,
     pub(super) figures: Vec<HostFigures>,
 }

@@ -9,7 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::{MeasuredTimes, Reader};
+use store::{MeasuredRelays, Reader};
+use terminal::note;
 
 /// A line of `flashflow-lab probe --json`.
 #[derive(Deserialize)]
@@ -53,21 +54,31 @@ impl Circuit {
     }
 }
 
-/// What the circuits of these files show, without those during which a relay was measured, by the store.
+/// What the circuits of these files show, without those during which a relay was measured, by the store. Without a store, rates do not
+/// count: a relay that is slow by its estimate would be suspected.
 pub(super) fn test(files: &[PathBuf], store: Option<&Reader>) -> Result<ServiceTest, cli::Error> {
     let mut circuits = Vec::new();
     for path in files {
         read_circuits(path, &mut circuits)?;
     }
+    if circuits.is_empty() {
+        let problem = "the files of --probes have no circuits: give the output of `flashflow-lab probe --json`";
+        return Err(cli::Error::Failed(problem.to_owned()));
+    }
     circuits.sort_by_key(|circuit| circuit.ended_unix_s);
     let since_unix_s = circuits.iter().map(|circuit| circuit.began_unix_s).min().unwrap_or(0);
     let measured = match store {
-        Some(store) => store.measured_times(since_unix_s)?,
-        None => MeasuredTimes::default(),
+        Some(store) => store.measured_relays(since_unix_s)?,
+        None => MeasuredRelays::default(),
     };
     let mut test = ServiceTest::default();
     for Circuit { began_unix_s, ended_unix_s, path, outcome } in &circuits {
-        let circuit = ProbedCircuit { ended_unix_s: *ended_unix_s, path, outcome: *outcome };
+        let circuit = ProbedCircuit {
+            ended_unix_s: *ended_unix_s,
+            path,
+            outcome: *outcome,
+            slowest_estimate: measured.slowest_estimate(path),
+        };
         test.add(&circuit, |relay| measured.overlap(relay, *began_unix_s, *ended_unix_s));
     }
     Ok(test)
@@ -77,23 +88,42 @@ fn read_circuits(path: &Path, circuits: &mut Vec<Circuit>) -> Result<(), Error> 
     let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
     let bytes = read(path, "read the circuits")?;
     let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let circuit = Circuit::parse(line);
-        circuits.extend(circuit.map_err(|error| invalid(format!("line {}: {error}", number + 1)))?);
+    let damaged = add_circuits(text, circuits);
+    if let [first, ..] = damaged[..] {
+        let count = damaged.len();
+        note(format!(
+            "{}: {count} lines are damaged and skipped, the first is line {first}",
+            path.display()
+        ));
     }
     Ok(())
 }
 
-/// A relay that seems not to serve clients as it is measured, by ordinary circuits.
+/// Adds the circuits of a file, and returns the numbers of the lines that cannot be read: a prober that was killed leaves half a line, to
+/// which the next one appends.
+fn add_circuits(text: &str, circuits: &mut Vec<Circuit>) -> Vec<usize> {
+    let mut damaged = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        match Circuit::parse(line) {
+            Ok(circuit) => circuits.extend(circuit),
+            Err(_) => damaged.push(number),
+        }
+    }
+    damaged
+}
+
+/// The evidence of ordinary circuits that a relay serves measurements and not clients.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Evidence {
     /// The position in paths: `first hop`, `middle hop`, `last hop`; `null` for all.
     position: Option<&'static str>,
     /// The end of the first circuit, in Unix seconds.
     since_unix_s: u64,
+    /// The end of the last one, in Unix seconds.
+    until_unix_s: u64,
     /// Circuits that count since then.
     circuits: u32,
-    /// Those of them that failed, or were slower than a tenth of the median.
+    /// Those of them that failed, or were slower than a tenth of the median and of the smallest estimate of their relays.
     bad: u32,
     /// Different other relays of the bad circuits, up to 64.
     neighbours: u32,
@@ -108,6 +138,7 @@ impl From<&ServiceSuspicion> for Evidence {
         Self {
             position: suspicion.position.map(coordinator::HopPosition::in_words),
             since_unix_s: suspicion.since_unix_s,
+            until_unix_s: suspicion.until_unix_s,
             circuits: suspicion.circuits,
             bad: suspicion.bad,
             neighbours: suspicion.neighbours,
@@ -146,5 +177,13 @@ mod tests {
         assert_eq!(failed, with(CircuitOutcome::Failed));
         assert_eq!(parsed(r#"{"type":"summary","circuits":3}"#), None);
         assert!(Circuit::parse(&line(r#""throughput_kb_s":"fast""#)).is_err());
+        let (mut circuits, good) = (Vec::new(), line(r#""failure":null"#));
+        let text = format!("{good}\n\n{{\"type\":\"cir{good}\n{good}");
+        assert_eq!(
+            add_circuits(&text, &mut circuits),
+            [3],
+            "half a line, and the next one behind it"
+        );
+        assert_eq!(circuits.len(), 2);
     }
 }

@@ -73,16 +73,18 @@ impl SimulatedBridges {
         if is_set && self.failures.is_none() && legs.len() != method.legs {
             return Err(format!("{} legs were linked", legs.len()));
         }
-        let took = match self.failures {
-            Some(_) => self.wire.now() - began,
-            None => figures.to_last(),
+        // Of requests on lost circuits.
+        let lost = match self.failures {
+            Some(_) => (self.wire.now() - began).saturating_sub(figures.to_last()),
+            None => Duration::ZERO,
         };
+        let took = lost + figures.to_last();
         #[expect(clippy::cast_precision_loss, reason = "far below 2⁵³ bytes")]
         let exit_peak_kib = self.exit_peak_bytes as f64 / 1024.0;
         Ok(DownloadFigures {
             took_s: took.as_secs_f64(),
             // An upload has a receipt only.
-            first_byte_s: figures.to_first_byte().unwrap_or(took).as_secs_f64(),
+            first_byte_s: figures.to_first_byte().map_or(took, |first| lost + first).as_secs_f64(),
             carried: legs.iter().map(|leg| leg.received).collect(),
             exit_peak_kib: Some(exit_peak_kib),
             client_early_peak: client.map(|client| client.early_peak_cells(circuit)),
@@ -92,10 +94,11 @@ impl SimulatedBridges {
     /// Opens the circuits and waits for them.
     fn build(&mut self, method: Method) -> Result<CircuitNumber, String> {
         let circuit = self.open(method);
+        let deadline = self.wire.now() + PATIENCE;
         let is_over = |wire: &Wire, client| {
             wire.node::<Engine>(client).is_some_and(|node| node.is_built(circuit))
         };
-        loop {
+        while self.wire.now() < deadline {
             if self.until("circuits are open", is_over)? {
                 return Ok(circuit);
             }
@@ -103,6 +106,7 @@ impl SimulatedBridges {
                 return Err("the circuit was lost".to_owned());
             }
         }
+        Err("circuits are not open in time".to_owned())
     }
 
     fn plan_of(&self, path: usize, method: Method) -> CircuitPlan {

@@ -123,7 +123,7 @@ impl Population {
         all
     }
 
-    /// The same network without the flood.
+    /// The honest relays, without those of the flood.
     pub(super) fn without_flood(&self) -> Self {
         let mut calm = self.clone();
         for relay in std::mem::take(&mut calm.flood) {

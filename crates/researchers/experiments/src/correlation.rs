@@ -3,16 +3,16 @@
 use std::fmt;
 
 /// Pearson's correlation coefficient, with its interval by Fisher's transformation.
-pub(super) struct Correlation {
-    pub(super) coefficient: f64,
+pub(crate) struct Correlation {
+    pub(crate) coefficient: f64,
     /// The 95 % interval; `None` for fewer than four pairs.
-    pub(super) interval: Option<(f64, f64)>,
-    pub(super) count: usize,
+    pub(crate) interval: Option<(f64, f64)>,
+    pub(crate) count: usize,
 }
 
 impl Correlation {
     /// Correlates the two values of these pairs.
-    pub(super) fn from_pairs(pairs: &[(f64, f64)]) -> Self {
+    pub(crate) fn from_pairs(pairs: &[(f64, f64)]) -> Self {
         let count = pairs.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
         let (x, y) = (mean(|pair| pair.0), mean(|pair| pair.1));
