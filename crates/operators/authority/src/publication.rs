@@ -7,7 +7,7 @@ use cli::Error;
 use coordinator::journal::{Entry, ListedRelay, PublishedFile};
 use coordinator::period::{PublishedRelay, PublishedResult};
 use documents::gate::{self, CheckName, Comparison, OUTCOME, Outcome};
-use documents::{Documents, read_places};
+use documents::{COUNTRY, Documents, read_places};
 use files::Access;
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -75,12 +75,14 @@ pub(super) fn publish(
         bwfile::remove_later(out, &written.path)?;
     }
     let voted = || file.relays.iter().filter(|line| line.vote);
+    let country = config.header.iter().find(|(key, _)| key == COUNTRY);
     journal.note(Entry::Published(PublishedFile {
         created_unix_s: now,
         path: written.path.display().to_string(),
         lines: file.relays.len(),
         voted: voted().count(),
         capacity_kb_s: voted().map(|line| line.bw_kb_s).sum(),
+        scanner_country: country.map(|(_, value)| value.clone()),
     }));
     Ok(Some(written))
 }

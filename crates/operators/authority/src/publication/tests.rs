@@ -144,6 +144,8 @@ fn a_file_is_compared_with_those_of_other_places_that_can_be_read() {
         (CheckName::PlaceDeviating, Some("FR"), Some(0.0)),
     ];
     assert_eq!(places, expected);
+    let store = store::Reader::open(&coordinator.config.store).expect("there");
+    assert_eq!(store.scanner_country().expect("read").as_deref(), Some("AT"));
 }
 
 #[test]
