@@ -373,7 +373,10 @@ fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> b
         match config.changed_settings() {
             Ok(names) if names.is_empty() => {}
             Ok(names) => {
-                tracing::warn!("changed settings take effect after a restart: {}", names.join(", "))
+                tracing::warn!(
+                    "changed settings take effect after a restart: {}",
+                    names.join(", ")
+                );
             }
             Err(error) => log_error(&error, output),
         }

@@ -6,8 +6,8 @@ use super::network::Network;
 use cli::Error;
 use coordinator::journal::{Entry, ListedRelay, PublishedFile};
 use coordinator::period::{PublishedRelay, PublishedResult};
-use documents::Documents;
 use documents::gate::{self, CheckName, Comparison, OUTCOME, Outcome};
+use documents::{COUNTRY, Documents, read_places};
 use files::Access;
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -75,12 +75,14 @@ pub(super) fn publish(
         bwfile::remove_later(out, &written.path)?;
     }
     let voted = || file.relays.iter().filter(|line| line.vote);
+    let country = config.header.iter().find(|(key, _)| key == COUNTRY);
     journal.note(Entry::Published(PublishedFile {
         created_unix_s: now,
         path: written.path.display().to_string(),
         lines: file.relays.len(),
         voted: voted().count(),
         capacity_kb_s: voted().map(|line| line.bw_kb_s).sum(),
+        scanner_country: country.map(|(_, value)| value.clone()),
     }));
     Ok(Some(written))
 }
@@ -99,12 +101,20 @@ fn passes(
     let round_trips_ms = journal.mean_round_trips_ms()?;
     let round_trips_ms: BTreeMap<_, _> =
         round_trips_ms.into_iter().map(|(relay, ms)| (fingerprint(relay), ms)).collect();
+    let mut places = Vec::new();
+    for place in read_places(&gate.places) {
+        match place {
+            Ok(place) => places.push(place),
+            Err(error) => tracing::warn!("gate: not compared with this place: {error}"),
+        }
+    }
     let with = Comparison {
         previous: previous.as_deref(),
         consensus: Some(&network.documents.consensus),
         others: network.others.as_ref(),
         round_trips_ms: Some(&round_trips_ms),
         countries: gate.countries.as_ref(),
+        places: &places,
     };
     let text = file.to_text(config.node_ids)?;
     let outcome = gate::judge(text.as_bytes(), now_unix_s, with, &gate.limits);
@@ -118,15 +128,22 @@ fn passes(
     Ok(outcome.passed)
 }
 
+/// A check that has failed, and the place that it compared with, if any.
+type Failed = (CheckName, Option<String>);
+
+fn failed(outcome: &Outcome) -> Vec<Failed> {
+    outcome.failed().map(|check| (check.check, check.place.clone())).collect()
+}
+
 /// The checks that the last file failed.
-fn failed_before(path: &Path) -> Vec<CheckName> {
+fn failed_before(path: &Path) -> Vec<Failed> {
     let read = fs::read(path).ok().and_then(|text| serde_json::from_slice::<Outcome>(&text).ok());
-    read.map_or_else(Vec::new, |outcome| outcome.failed().map(|check| check.check).collect())
+    read.as_ref().map_or_else(Vec::new, failed)
 }
 
 /// Logs the reasons why a file fails, once for each set of checks.
-fn log_change(before: &[CheckName], outcome: &Outcome) {
-    let failed: Vec<CheckName> = outcome.failed().map(|check| check.check).collect();
+fn log_change(before: &[Failed], outcome: &Outcome) {
+    let failed = failed(outcome);
     if failed == before {
         return;
     }

@@ -196,6 +196,8 @@ pub struct PublishedFile {
     pub voted: usize,
     /// The sum of the capacities in these lines, in KB/s.
     pub capacity_kb_s: u64,
+    /// The country of the coordinator, in the header of the file.
+    pub scanner_country: Option<String>,
 }
 
 impl MeasurerState {

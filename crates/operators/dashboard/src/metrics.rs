@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use documents::gate::{CheckVerdict, OUTCOME, Outcome};
+use documents::gate::{Check, CheckVerdict, OUTCOME, Outcome};
 use metrics::{FORMAT, Text};
 use onion::Rate;
 use std::fs::{self, File};
@@ -86,22 +86,26 @@ pub fn gate_metrics(text: &mut Text, outcome: Option<&Outcome>) {
         help,
         outcome.map(|outcome| outcome.checked_unix_s),
     );
-    let checks = || outcome.into_iter().flat_map(|outcome| &outcome.checks);
-    text.head("flashflow_gate_check_failed", "gauge", "Whether a check failed, if it was made.");
-    for check in checks().filter(|check| check.figure.is_some()) {
-        let has_failed = u8::from(check.verdict == CheckVerdict::Fail);
-        text.value("flashflow_gate_check_failed", &[("check", check.check.word())], has_failed);
-    }
-    text.head("flashflow_gate_figure", "gauge", "The figure of a check, if it was made.");
-    for check in checks() {
-        if let Some(figure) = check.figure {
-            text.value("flashflow_gate_figure", &[("check", check.check.word())], figure);
+    let checks: Vec<&Check> = outcome.into_iter().flat_map(|outcome| &outcome.checks).collect();
+    let mut gauge = |name: &str, help: &str, value: &dyn Fn(&Check) -> Option<f64>| {
+        text.head(name, "gauge", help);
+        for check in &checks {
+            let place = check.place.as_deref().map(|place| ("place", place));
+            let labels: Vec<(&str, &str)> =
+                [Some(("check", check.check.word())), place].into_iter().flatten().collect();
+            if let Some(value) = value(check) {
+                text.value(name, &labels, value);
+            }
         }
-    }
-    text.head("flashflow_gate_limit", "gauge", "The limit of a check.");
-    for check in checks() {
-        text.value("flashflow_gate_limit", &[("check", check.check.word())], check.limit);
-    }
+    };
+    let help = "Whether a check failed, if it was made.";
+    gauge("flashflow_gate_check_failed", help, &|check| {
+        let has_failed = f64::from(u8::from(check.verdict == CheckVerdict::Fail));
+        check.figure.map(|_| has_failed)
+    });
+    let help = "The figure of a check, if it was made.";
+    gauge("flashflow_gate_figure", help, &|check| check.figure);
+    gauge("flashflow_gate_limit", "The limit of a check.", &|check| Some(check.limit));
 }
 
 /// Each metric is declared, even if there is no value yet.

@@ -209,6 +209,7 @@ fn the_network_slots_and_paths_are_drawn() {
             lines: 2,
             voted: 1,
             capacity_kb_s: 5250,
+            scanner_country: None,
         };
         let entries = [Entry::Finished(Box::new(closed)), Entry::Published(published)];
         store.write(&entries).expect("room");

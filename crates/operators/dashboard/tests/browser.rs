@@ -76,6 +76,7 @@ fn fill(store: &mut Store) {
         lines: 99,
         voted: 99,
         capacity_kb_s: 1_000_000,
+        scanner_country: None,
     };
     let mut entries =
         vec![Entry::Period(period), Entry::Consensus(seen), Entry::Published(file), progress(40)];

@@ -14,6 +14,7 @@ pub use limits::Limits;
 pub use others::{Others, read_votes};
 
 use crate::countries::Countries;
+use crate::places::Place;
 use checks::Subject;
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -38,6 +39,8 @@ pub struct Comparison<'a> {
     pub round_trips_ms: Option<&'a BTreeMap<Fingerprint, f64>>,
     /// The countries of addresses.
     pub countries: Option<&'a Countries>,
+    /// The bandwidth files of teams at other places.
+    pub places: &'a [Place],
 }
 
 /// A check.
@@ -76,6 +79,10 @@ pub enum CheckName {
     BiasByDistance,
     /// Differences by country.
     BiasByCountry,
+    /// The median ratio to the weights of another place.
+    PlaceRatio,
+    /// Relays that differ much from that ratio.
+    PlaceDeviating,
 }
 
 /// The result of a check.
@@ -109,6 +116,9 @@ pub enum Unit {
 pub struct Check {
     /// The check.
     pub check: CheckName,
+    /// The other place, if the check compares with one.
+    #[serde(default)]
+    pub place: Option<String>,
     /// Its result.
     pub verdict: CheckVerdict,
     /// The figure; `null` if the check was not made.
@@ -156,6 +166,8 @@ impl CheckName {
             Self::LowerBounds => "lower_bounds",
             Self::BiasByDistance => "bias_by_distance",
             Self::BiasByCountry => "bias_by_country",
+            Self::PlaceRatio => "place_ratio",
+            Self::PlaceDeviating => "place_deviating",
         }
     }
 }

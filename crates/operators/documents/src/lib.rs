@@ -7,6 +7,7 @@ mod error;
 pub mod families;
 mod files;
 pub mod gate;
+mod places;
 pub mod policy;
 mod source;
 mod votes;
@@ -14,6 +15,7 @@ mod votes;
 pub use descriptors::Origin;
 pub use error::Error;
 pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem};
+pub use places::{COUNTRY, Place, read_places};
 pub use source::Source;
 pub use votes::{Vote, votes};
 

@@ -160,7 +160,10 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u6
             wanted.map(PathLine::from).try_for_each(emit)
         }),
         What::Measurements => table(format, out, |emit| {
-            each(options, reader, relay, |measurement| emit(MeasurementLine::from(measurement)))
+            let country = reader.scanner_country()?;
+            each(options, reader, relay, |measurement| {
+                emit(MeasurementLine::new(measurement, country.as_deref()))
+            })
         }),
         What::Seconds => table(format, out, |emit| {
             each(options, reader, relay, |measurement| {

@@ -1,10 +1,14 @@
 //! Tests of `flashflow bwfile`.
 
+use coordinator::{End, Failure, Mode, Params, PastEstimate, Record};
+use onion::Rate;
+use onion::identity::{RelayIds, RsaId};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use store::{Entry, MeasurementFinished, MeasurementStarted, PublishedFile, Store};
 use testbin::{Ended, Running, Scratch};
 
 const HEADER: &str =
@@ -375,6 +379,100 @@ fn diff_distinguishes_errors_from_differences_by_status() {
             ended.assert_refused(&[word]);
         }
     }
+}
+
+#[test]
+fn estimates_of_several_places_are_explained_side_by_side() {
+    const NOW: u64 = 1_767_225_600;
+    let scratch = Scratch::new();
+    let relay = relay('1');
+    let ids = RelayIds { rsa: RsaId([0x11; 20]), ed25519: None };
+    let estimate = PastEstimate {
+        capacity: Rate::from_byte_per_s(50_000_000),
+        measured_unix_s: NOW,
+        mode: None,
+        is_conclusive: Some(true),
+        sockets: None,
+    };
+    let begun = MeasurementStarted {
+        ids,
+        nickname: "relay7".to_owned(),
+        address: ([127, 0, 0, 1], 9001).into(),
+        period_unix_s: NOW,
+        number: 1,
+        slot: None,
+        started_unix_s: NOW,
+    };
+    let record = Record {
+        relay: begun.subject(),
+        ended_unix_s: NOW + 40,
+        mode: Mode::Transit,
+        params: Params::default(),
+        rounds: Vec::new(),
+        processor: None,
+        shared: None,
+        end: End::Failed { reason: Failure::Cancelled, measurer: None, round: 1, second: None },
+    };
+    let published = PublishedFile {
+        created_unix_s: NOW,
+        path: "latest.v3bw".to_owned(),
+        lines: 1,
+        voted: 1,
+        capacity_kb_s: 50_000,
+        scanner_country: Some("AT".to_owned()),
+    };
+    let finished =
+        MeasurementFinished { begun, record, follows: None, is_final: true, paths: Vec::new() };
+    let mut store = Store::open(&scratch.path("store.db")).expect("new");
+    let entries = [
+        Entry::Imported(ids, "relay7".to_owned(), estimate),
+        Entry::Finished(Box::new(finished)),
+        Entry::Published(published),
+    ];
+    store.write(&entries).expect("space");
+    drop(store);
+    for (name, mbyte_s) in [("FR", 52), ("US", 13)] {
+        let line = format!(
+            "node_id=${relay} bw=1 time=2026-01-01T00:00:00 flashflow_conclusive=1 \
+             flashflow_capacity_bytes_s={mbyte_s}000000"
+        );
+        let text = format!("{NOW}\nversion=1.9.0\nscanner_country={name}\n=====\n{line}\n");
+        fs::write(scratch.path(name), text).expect("space");
+    }
+    let explain = |more: &[&str]| {
+        bwfile(&scratch, &[&["explain", "relay7", "--store", "store.db"], more].concat())
+    };
+    let text = explain(&["--place", "FR", "--place", "US"]);
+    text.assert_code(0);
+    let row = |name: &str| {
+        let found = text.out.iter().find(|line| line.starts_with(&format!("  {name} ")));
+        found.unwrap_or_else(|| panic!("no {name} in {:#?}", text.out))
+    };
+    assert!(row("here (AT)").contains("400.00 Mbit/s  1.00 times"), "{:#?}", text.out);
+    assert!(row("FR").contains("416.00 Mbit/s  1.04 times"), "{:#?}", text.out);
+    assert!(row("US").contains("104.00 Mbit/s  0.26 times"), "{:#?}", text.out);
+    assert!(row("US").ends_with("conclusive, far off"), "{:#?}", text.out);
+    let spread =
+        "The largest estimate of 3 places is 4.00 times the smallest. Far from their median: US.";
+    assert!(text.out.last().is_some_and(|last| last.starts_with(spread)), "{:#?}", text.out);
+
+    let found = explain(&["--place", "FR", "--place", "US", "--json"]).values();
+    let places = found[0]["places"].as_array().expect("a list");
+    let far: Vec<Value> = places
+        .iter()
+        .map(|place| json!([place["place"], place["file"], place["is_far_off"]]))
+        .collect();
+    let expected =
+        [json!(["here (AT)", null, false]), json!(["FR", "FR", false]), json!(["US", "US", true])];
+    assert_eq!(far, expected);
+    assert_eq!(explain(&["--json"]).values()[0]["places"], json!([]));
+    for (place, part) in [("absent", "file of another place absent"), ("store.db", "store.db")] {
+        let refused = explain(&["--place", place]);
+        refused.assert_code(1);
+        refused.assert_refused(&[part]);
+    }
+    let exported = scratch.run(&["export", "--store", "store.db"]).values();
+    assert_eq!(exported[0]["scanner_country"], "AT", "{exported:#?}");
 }
 
 #[test]

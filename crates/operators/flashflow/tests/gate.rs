@@ -277,3 +277,77 @@ fn votes_limits_and_output_are_options() {
     assert!(ended.error.contains("all are of --own"), "{}", ended.error);
     scratch.run(&["bwfile", "gate", "none"]).assert_code(2);
 }
+
+#[test]
+fn each_other_place_has_checks_of_its_own() {
+    let scratch = Scratch::new();
+    let file = |header: &str, kb_s: &dyn Fn(u8) -> u64| {
+        let line = |number: u8| {
+            let relay = format!("{number:02X}").repeat(20);
+            format!("node_id=${relay} bw={}\n", kb_s(number))
+        };
+        let lines: String = (1..=20).map(line).collect();
+        format!("1767225600\nversion=1.9.0\nnumber_consensus_relays=20\n{header}=====\n{lines}")
+    };
+    let write = |name: &str, text: String| fs::write(scratch.path(name), text).expect("space");
+    write("new", file("scanner_country=AT\n", &|_| 1000));
+    // In France, relays 1 to 4 are four times as fast; in the US, all but these have half of our weights.
+    write("fr", file("scanner_country=FR\n", &|number| if number <= 4 { 4000 } else { 1000 }));
+    write("us", file("scanner_country=US\n", &|number| if number <= 4 { 1000 } else { 500 }));
+    let gate = |more: &[&str]| {
+        let fixed = ["bwfile", "gate", "new", "--at", "1767229200", "--place", "fr"];
+        scratch.run(&[&fixed[..], more].concat())
+    };
+    let us = ["--place", "us"];
+    let ended = gate(&[&us[..], &["--json"]].concat());
+    ended.assert_code(1);
+    let found: Vec<Value> =
+        ended.values().into_iter().filter(|value| value["place"].is_string()).collect();
+    let figures: Vec<Value> = found
+        .iter()
+        .map(|check| json!([check["place"], check["check"], check["figure"], check["verdict"]]))
+        .collect();
+    let expected = [
+        json!(["FR", "place_ratio", 1.0, "pass"]),
+        json!(["FR", "place_deviating", 20.0, "fail"]),
+        json!(["US", "place_ratio", 2.0, "fail"]),
+        json!(["US", "place_deviating", 0.0, "pass"]),
+    ];
+    assert_eq!(figures, expected, "{found:#?}");
+    let what = found[1]["what"].as_str().expect("text");
+    for part in ["FR: 4 of 20 relays", "0.25 times", "bwfile explain --place"] {
+        assert!(what.contains(part), "no {part} in {what}");
+    }
+
+    let limits =
+        ["--limit", "place_deviating_max_percent=20", "--limit", "place_ratio_max_factor=2"];
+    gate(&[&us[..], &limits].concat()).assert_code(0);
+    gate(&["--limit", "place_deviating_max_percent=20"]).assert_code(0);
+    gate(&["--limit", "deviation_percent=80"]).assert_code(0);
+
+    // Two files of one country, and one without a country, have different names.
+    write("us2", file("scanner_country=US\n", &|_| 1000));
+    write("none", file("", &|_| 1000));
+    let metrics = gate(&["--place", "us", "--place", "us2", "--place", "none", "--prometheus"]).out;
+    for line in [
+        "flashflow_gate_figure{check=\"place_ratio\",place=\"FR\"} 1",
+        "flashflow_gate_figure{check=\"place_ratio\",place=\"US (us)\"} 2",
+        "flashflow_gate_check_failed{check=\"place_ratio\",place=\"US (us)\"} 1",
+        "flashflow_gate_figure{check=\"place_ratio\",place=\"US (us2)\"} 1",
+        "flashflow_gate_limit{check=\"place_ratio\",place=\"none\"} 1.25",
+    ] {
+        assert!(metrics.iter().any(|known| known == line), "no {line} in {metrics:#?}");
+    }
+
+    // A team that stopped a while ago is no measure of ours.
+    write("us", file("", &|_| 500).replacen("1767225600", "1767000000", 1));
+    let text = gate(&[&us[..], &["--limit", "deviation_percent=80"]].concat());
+    text.assert_code(0);
+    assert!(text.out.concat().contains("us: its newest result and ours are 62 h apart"));
+    for (place, parts) in [("absent", "file of another place absent"), ("c.toml", "c.toml")] {
+        write("c.toml", "[gate]\n".to_owned());
+        let ended = gate(&["--place", place]);
+        ended.assert_code(2);
+        assert!(ended.error.contains(parts), "{}", ended.error);
+    }
+}

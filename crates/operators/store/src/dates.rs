@@ -100,6 +100,7 @@ mod tests {
             lines: 1,
             voted: 1,
             capacity_kb_s: 1,
+            scanner_country: None,
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::open::Reader;
 use crate::read::{rate, time};
+use crate::schema::WITH_COUNTRY;
 use crate::write::int;
 use crate::{PeriodEntry, PeriodProgress};
 use coordinator::{Counts, HistoryPolicy};
@@ -237,6 +238,19 @@ impl Reader {
                 voted: time(row, 3)?,
             })
         })
+    }
+
+    /// The country of the coordinator, which is the place of the estimates: by the newest bandwidth file. `None` if its operator has not
+    /// set it.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn scanner_country(&self) -> Result<Option<String>, StoreError> {
+        if !self.has(WITH_COUNTRY)? {
+            return Ok(None);
+        }
+        let sql = "SELECT scanner_country FROM bandwidth_file ORDER BY created_unix_s DESC LIMIT 1";
+        Ok(self.all(sql, [], |row| row.get(0))?.into_iter().next().flatten())
     }
 
     /// The team.

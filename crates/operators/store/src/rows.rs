@@ -25,6 +25,8 @@ pub struct MeasurementLine {
     reason: Option<String>,
     blame: Option<String>,
     is_final: bool,
+    /// The country of the coordinator.
+    scanner_country: Option<String>,
 }
 
 /// A second of a measurement.
@@ -83,8 +85,10 @@ pub struct SuspicionLine {
     by_chance: f64,
 }
 
-impl From<&Measurement> for MeasurementLine {
-    fn from(measurement: &Measurement) -> Self {
+impl MeasurementLine {
+    /// The row of a measurement in a store whose coordinator is in this country.
+    #[must_use]
+    pub fn new(measurement: &Measurement, scanner_country: Option<&str>) -> Self {
         Self {
             fingerprint: measurement.relay.to_string(),
             nickname: measurement.nickname.clone(),
@@ -101,6 +105,7 @@ impl From<&Measurement> for MeasurementLine {
             reason: measurement.reason.clone(),
             blame: measurement.blame.clone(),
             is_final: measurement.is_final,
+            scanner_country: scanner_country.map(str::to_owned),
         }
     }
 }

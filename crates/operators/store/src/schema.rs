@@ -6,12 +6,13 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION: i64 = 0x4646_6c6f;
 
 /// Each script migrates from the previous version to the next. Released scripts are never changed; new ones are added.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
+    include_str!("schema/6.sql"),
 ];
 
 /// The first version with suspicions.
@@ -21,6 +22,8 @@ pub(crate) const WITH_SUSPICIONS: i64 = 2;
 pub(crate) const WITH_PATHS: i64 = 3;
 /// The first schema version with consensus weights.
 pub(crate) const WITH_WEIGHTS: i64 = 4;
+/// The first version with the coordinator's country.
+pub(crate) const WITH_COUNTRY: i64 = 6;
 
 /// The newest version (`PRAGMA user_version`).
 pub(crate) fn newest() -> i64 {

@@ -329,12 +329,14 @@ fn write_progress(db: &Connection, progress: &PeriodProgress) -> rusqlite::Resul
 }
 
 fn write_file(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
-    let PublishedFile { created_unix_s, path, lines, voted, capacity_kb_s } = issue;
-    let sql =
-        "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted, capacity_kb_s)
-               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let PublishedFile { created_unix_s, path, lines, voted, capacity_kb_s, scanner_country } =
+        issue;
+    let sql = "INSERT OR REPLACE INTO bandwidth_file
+               (created_unix_s, path, lines, voted, capacity_kb_s, scanner_country)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let [lines, voted] = [*lines, *voted].map(|count| int(count as u64));
-    let values = params![int(*created_unix_s), path, lines, voted, int(*capacity_kb_s)];
+    let capacity_kb_s = int(*capacity_kb_s);
+    let values = params![int(*created_unix_s), path, lines, voted, capacity_kb_s, scanner_country];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 

@@ -1,5 +1,6 @@
 //! The sections of `coordinator.toml` for bandwidth files: their gate and their header.
 
+use documents::COUNTRY;
 use documents::countries::Countries;
 use documents::gate::Limits;
 use netdoc::bwfile::HeaderKey;
@@ -20,6 +21,8 @@ pub struct Gate {
     pub own: Option<String>,
     /// The countries of addresses.
     pub countries: Option<Countries>,
+    /// The bandwidth files of teams at other places.
+    pub places: Vec<PathBuf>,
 }
 
 /// The settings other than limits.
@@ -28,6 +31,8 @@ struct Sources {
     votes: Option<PathBuf>,
     own: Option<String>,
     geoip: Option<PathBuf>,
+    #[serde(default)]
+    places: Vec<PathBuf>,
 }
 
 impl Gate {
@@ -41,19 +46,20 @@ impl Gate {
     ) -> Result<Self, String> {
         let wrong = |error: toml::de::Error| format!("[gate]: {}", error.message());
         let mut sources = toml::Table::new();
-        for name in ["votes", "own", "geoip"] {
+        for name in ["votes", "own", "geoip", "places"] {
             if let Some(value) = table.remove(name) {
                 sources.insert(name.to_owned(), value);
             }
         }
         let limits: Limits = table.try_into().map_err(wrong)?;
         limits.validate().map_err(|problem| format!("[gate]: {problem}"))?;
-        let Sources { votes, own, geoip } = sources.try_into().map_err(wrong)?;
+        let Sources { votes, own, geoip, places } = sources.try_into().map_err(wrong)?;
         let usual = || Some(PathBuf::from(USUAL_TABLE)).filter(|path| path.exists());
         let geoip = geoip.map(|path| resolve(&path)).or_else(usual);
         let countries = geoip.map(|path| Countries::read(&[path])).transpose();
         let countries = countries.map_err(|error| format!("[gate]: {error}"))?;
-        Ok(Self { limits, votes: votes.map(|path| resolve(&path)), own, countries })
+        let places = places.iter().map(|path| resolve(path)).collect();
+        Ok(Self { limits, votes: votes.map(|path| resolve(&path)), own, countries, places })
     }
 }
 
@@ -72,7 +78,7 @@ impl Header {
     pub(super) fn pairs(self) -> Result<Vec<(String, String)>, String> {
         let Self { scanner_country, destinations_countries, tor_version, dirauth_nickname } = self;
         let pairs = [
-            ("scanner_country", scanner_country),
+            (COUNTRY, scanner_country),
             ("destinations_countries", destinations_countries.map(|countries| countries.join(","))),
             ("tor_version", tor_version),
             ("dirauth_nickname", dirauth_nickname),

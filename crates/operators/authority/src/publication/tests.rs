@@ -124,6 +124,31 @@ fn a_file_that_fails_the_gate_does_not_replace_the_one_that_tor_reads() {
 }
 
 #[test]
+fn a_file_is_compared_with_those_of_other_places_that_can_be_read() {
+    let sections = "[gate]\nlower_bounds_max_percent = 100\nplaces = [\"fr.v3bw\", \"absent\"]\n\
+                    [header]\nscanner_country = \"AT\"\n";
+    let coordinator = Coordinator::new(sections);
+    coordinator.publish(1.0);
+    let latest = fs::read_to_string(coordinator.out().join(LATEST)).expect("a file");
+    let theirs = latest.replacen("scanner_country=AT", "scanner_country=FR", 1);
+    fs::write(coordinator.folder.path().join("fr.v3bw"), theirs).expect("space");
+    let outcome = coordinator.publish(1.0);
+    let places: Vec<(CheckName, Option<&str>, Option<f64>)> = outcome
+        .checks
+        .iter()
+        .filter(|check| check.place.is_some())
+        .map(|check| (check.check, check.place.as_deref(), check.figure))
+        .collect();
+    let expected = [
+        (CheckName::PlaceRatio, Some("FR"), Some(1.0)),
+        (CheckName::PlaceDeviating, Some("FR"), Some(0.0)),
+    ];
+    assert_eq!(places, expected);
+    let store = store::Reader::open(&coordinator.config.store).expect("there");
+    assert_eq!(store.scanner_country().expect("read").as_deref(), Some("AT"));
+}
+
+#[test]
 fn without_a_gate_each_file_replaces_the_last_and_the_header_has_the_operators_keys() {
     let header = "[header]\nscanner_country = \"AT\"\ndestinations_countries = [\"AT\", \"DE\"]\ndirauth_nickname = \"tor26\"\n";
     let coordinator = Coordinator::new(header);
@@ -146,7 +171,8 @@ fn a_change_of_failed_checks_is_told_apart() {
     coordinator.publish(1.0);
     assert_eq!(failed_before(&path), []);
     coordinator.publish(2.0);
-    assert_eq!(failed_before(&path), [CheckName::TotalRise, CheckName::LargeGains]);
+    let failed = [(CheckName::TotalRise, None), (CheckName::LargeGains, None)];
+    assert_eq!(failed_before(&path), failed);
 }
 
 #[test]

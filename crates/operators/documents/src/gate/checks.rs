@@ -1,6 +1,7 @@
 //! The checks of the gate.
 
 mod location;
+mod places;
 
 use super::{Check, CheckName, CheckVerdict, Comparison, Limits, Unit};
 use netdoc::bwfile::{BandwidthFile, FileVerdict, HeaderKey, LineVerdict, RelayLine};
@@ -105,7 +106,7 @@ impl Question {
     fn check(self, verdict: CheckVerdict, figure: Option<f64>, what: String) -> Check {
         let Self { check, limit, limit_name, is_minimum, unit } = self;
         let limit_name = limit_name.to_owned();
-        Check { check, verdict, figure, limit, limit_name, is_minimum, unit, what }
+        Check { check, place: None, verdict, figure, limit, limit_name, is_minimum, unit, what }
     }
 }
 
@@ -135,6 +136,7 @@ impl<'a> Subject<'a> {
             checks.extend(self.changes_of_large_relays(votes));
             checks.push(self.lower_bounds(votes));
             checks.extend(self.biases(votes));
+            checks.extend(self.with.places.iter().flat_map(|place| self.place(votes, place)));
         }
         checks
     }

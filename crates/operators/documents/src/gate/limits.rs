@@ -24,7 +24,8 @@ pub struct Limits {
     pub total_rise_max_percent: f64,
     /// Factor, in either direction, between our sum and that of the others, over relays that both have.
     pub scale_max_factor: f64,
-    /// A relay whose share differs by more than this from its share of the others' medians is a deviating one, in per cent.
+    /// A relay whose share differs by more than this from its share of the others' medians is a deviating one, in per cent. The same holds
+    /// for the ratio to another place.
     pub deviation_percent: f64,
     /// Deviating relays, in per cent.
     pub deviating_max_percent: f64,
@@ -44,6 +45,10 @@ pub struct Limits {
     pub bias_level: f64,
     /// Difference by location in either direction, in per cent of the smaller value.
     pub bias_max_percent: f64,
+    /// Factor, in either direction, between our weights and those of another place: the median of relays that both have.
+    pub place_ratio_max_factor: f64,
+    /// Relays that differ by more than `deviation_percent` from that ratio, in per cent.
+    pub place_deviating_max_percent: f64,
 }
 
 impl Default for Limits {
@@ -67,6 +72,9 @@ impl Default for Limits {
             lower_bounds_max_percent: 20.0,
             bias_level: 0.01,
             bias_max_percent: 50.0,
+            // ε₁ of the paper: one place measures correctly, the other 20 % too little.
+            place_ratio_max_factor: 1.25,
+            place_deviating_max_percent: 10.0,
         }
     }
 }
@@ -96,6 +104,8 @@ impl Limits {
             lower_bounds_max_percent,
             bias_level,
             bias_max_percent,
+            place_ratio_max_factor,
+            place_deviating_max_percent,
         } = *self;
         for (name, value) in [
             ("bad_lines_max", bad_lines_max),
@@ -113,13 +123,19 @@ impl Limits {
             ("large_changed_max_percent", large_changed_max_percent),
             ("lower_bounds_max_percent", lower_bounds_max_percent),
             ("bias_max_percent", bias_max_percent),
+            ("place_deviating_max_percent", place_deviating_max_percent),
         ] {
             if !(value.is_finite() && value >= 0.0) {
                 return Err(format!("`{name}` is {value}: write a number from 0 on"));
             }
         }
-        if !(scale_max_factor.is_finite() && scale_max_factor >= 1.0) {
-            return Err(format!("`scale_max_factor` is {scale_max_factor}: write 1 or more"));
+        for (name, factor) in [
+            ("scale_max_factor", scale_max_factor),
+            ("place_ratio_max_factor", place_ratio_max_factor),
+        ] {
+            if !(factor.is_finite() && factor >= 1.0) {
+                return Err(format!("`{name}` is {factor}: write 1 or more"));
+            }
         }
         if !(bias_level > 0.0 && bias_level < 1.0) {
             return Err(format!("`bias_level` is {bias_level}: write a probability, such as 0.01"));

@@ -16,6 +16,7 @@ struct World {
     others: Option<Others>,
     round_trips_ms: BTreeMap<Fingerprint, f64>,
     limits: Limits,
+    places: Vec<Place>,
     now_unix_s: u64,
     /// Lines that are appended.
     more: String,
@@ -70,6 +71,7 @@ impl World {
             others: Some(others),
             round_trips_ms: (0..RELAYS).map(|place| (relay(place), ms(place))).collect(),
             limits: Limits::default(),
+            places: Vec::new(),
             now_unix_s: NOW,
             more: String::new(),
             has_previous: true,
@@ -86,6 +88,7 @@ impl World {
             others: self.others.as_ref(),
             round_trips_ms: Some(&self.round_trips_ms),
             countries: Some(&countries),
+            places: &self.places,
         };
         judge(file.as_bytes(), self.now_unix_s, with, &self.limits)
     }
@@ -104,6 +107,16 @@ impl World {
 
     fn others(&mut self) -> &mut Others {
         self.others.as_mut().expect("there from the beginning")
+    }
+
+    /// Adds the file of another place, with these weights in KB/s.
+    fn add_place(&mut self, name: &str, kb_s: impl Fn(usize) -> u64) {
+        let relays =
+            (0..RELAYS).map(|place| RelayLine::new(relay(place), kb_s(place).max(1))).collect();
+        let file = BandwidthFile { timestamp: NOW - 600, header: Header::default(), relays };
+        let bytes = file.to_text(NodeIdStyle::Dollar).expect("a valid file").into_bytes();
+        let (name, path) = (name.to_owned(), name.into());
+        self.places.push(Place { name, path, bytes, file });
     }
 
     /// Keeps the votes on this number of relays in both files.
@@ -139,7 +152,7 @@ type Break = fn(&mut World);
 
 #[test]
 fn each_limit_fails_alone_if_it_alone_is_violated() {
-    let cases: [(CheckName, Break); 16] = [
+    let cases: [(CheckName, Break); 18] = [
         (CheckName::BadLines, |world| world.more = "node_id=$12 bw=5\n".to_owned()),
         (CheckName::Age, |world| world.now_unix_s += 36 * 3600),
         (CheckName::Age, |world| world.now_unix_s -= 3600),
@@ -174,6 +187,10 @@ fn each_limit_fails_alone_if_it_alone_is_violated() {
             world.scale(0.6, true, |place| far[&relay(place)] >= 96.0);
         }),
         (CheckName::BiasByCountry, |world| world.scale(0.6, true, |place| place / 2 % 4 == 2)),
+        (CheckName::PlaceRatio, |world| world.add_place("FR", |place| kb_s(place) * 13 / 10)),
+        (CheckName::PlaceDeviating, |world| {
+            world.add_place("FR", |place| kb_s(place) * if place % 8 == 0 { 3 } else { 1 });
+        }),
     ];
     for (name, break_it) in cases {
         let mut world = World::new();
@@ -239,6 +256,43 @@ fn a_check_without_its_data_is_not_made_and_says_what_it_needs() {
     assert!(outcome.passed && outcome.not_checked() == 10);
     let missing = outcome.checks.iter().filter(|check| check.figure.is_none());
     assert!(missing.into_iter().all(|check| check.what.contains("--")), "{outcome:#?}");
+}
+
+#[test]
+fn each_place_is_compared_alone_and_regardless_of_its_scale() {
+    let mut world = World::new();
+    world.add_place("FR", |place| kb_s(place) * (8 + place as u64 % 5) / 10);
+    world.add_place("US", |place| kb_s(place) / if place == 3 { 16 } else { 4 });
+    world.add_place("JP", |_| 0);
+    world.places[2].file.timestamp -= 37 * 3600;
+    let outcome = world.outcome();
+    let checks = outcome
+        .checks
+        .iter()
+        .filter_map(|check| Some((check.place.as_deref()?, check.check, check.verdict)));
+    use CheckName::{PlaceDeviating, PlaceRatio};
+    use CheckVerdict::{Fail, NotChecked, Pass};
+    let expected = [
+        ("FR", PlaceRatio, Pass),
+        ("FR", PlaceDeviating, Pass),
+        ("US", PlaceRatio, Fail),
+        ("US", PlaceDeviating, Pass),
+        ("JP", PlaceRatio, NotChecked),
+        ("JP", PlaceDeviating, NotChecked),
+    ];
+    assert_eq!(checks.collect::<Vec<_>>(), expected, "{outcome:#?}");
+    let deviating = &outcome.checks[outcome.checks.len() - 3];
+    assert!(deviating.what.contains(&format!("US: 1 of {RELAYS} relays")), "{}", deviating.what);
+    assert!(deviating.what.contains(&format!("{} 4.", relay(3))), "{}", deviating.what);
+    let stale = outcome.checks.last().expect("a check");
+    assert!(stale.what.contains("JP: its newest result and ours are 37 h apart"), "{}", stale.what);
+    // A file without votes.
+    world.places.remove(2);
+    world.add_place("JP", kb_s);
+    world.places[2].bytes = format!("{NOW}\nversion=1.9.0\n=====\n").into_bytes();
+    let outcome = world.outcome();
+    let check = outcome.checks.last().expect("a check");
+    assert_eq!((check.figure, check.what.contains("no relay has a vote in both")), (None, true));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `flashflow bwfile explain`: why a relay has its weight, or none.
 
+mod places;
 mod probes;
 
 use super::bad;
@@ -7,11 +8,13 @@ use clap::Args;
 use cli::Error;
 use coordinator::ServiceTest;
 use dashboard::weights;
+use documents::{Place, read_places};
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use netdoc::bwfile::LATEST;
 use onion::Rate;
 use onion::identity::RsaId;
+use places::PlaceEstimate;
 use probes::Evidence;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,6 +27,9 @@ const MEASUREMENTS: usize = 50;
 
 /// Explain why a relay has its weight, or none, from the coordinator's store and its newest bandwidth file.
 ///
+/// With --place, also compare the estimate in the store with those of teams at other places. An estimate is far off if it differs by a
+/// factor of 1.5 or more from the median of all places.
+///
 /// With --probes, also tell whether ordinary circuits suggest that the relay serves measurements and not clients; without RELAY, list all
 /// such relays. A suspicion changes no weight. A circuit is bad if it failed, or if its download was slower than a tenth of
 /// the median and of the smallest estimate of its relays (with --store). It counts for a relay that is not being measured, once in two hours, if no other relay of it is in doubt (most of that
@@ -34,6 +40,7 @@ const MEASUREMENTS: usize = 50;
 #[command(after_help = "Examples:
   flashflow bwfile explain 8A18112151D6C0361C098DF1A9E7A8507A3F1475 --store bandwidth/store.db
   flashflow bwfile explain relay7 --store bandwidth/store.db --file bandwidth/latest.v3bw --json
+  flashflow bwfile explain relay7 --store bandwidth/store.db --place fr.v3bw --place us.v3bw
   flashflow bwfile explain --probes probes.jsonl --store bandwidth/store.db
 
 Exit status: 0 done; 1 the relay is not in the store, a file cannot be read, or --probes has no circuits; 2 wrong arguments.")]
@@ -47,6 +54,9 @@ pub(super) struct ExplainOptions {
     /// The bandwidth file. By default `latest.v3bw` in the folder of the store, if it exists.
     #[arg(long, value_name = "FILE", requires = "relay")]
     file: Option<PathBuf>,
+    /// Bandwidth file of a team at another place; may be repeated. Its name is the `scanner_country` in its header, or else its path.
+    #[arg(long, value_name = "FILE", requires = "relay")]
+    place: Vec<PathBuf>,
     /// File with the lines of `flashflow-lab probe --json`, in any order; may be repeated.
     #[arg(long, value_name = "FILE")]
     probes: Vec<PathBuf>,
@@ -70,6 +80,8 @@ pub(crate) enum Line<'a> {
         estimated_unix_s: Option<u64>,
         /// Why ordinary circuits suggest that it does not serve clients; `null` if they do not.
         suspicion: Option<Evidence>,
+        /// Its estimates by this place, which is first, and those of --place; empty without --place.
+        places: &'a [PlaceEstimate],
         /// The explanation, in sentences.
         words: &'a [String],
     },
@@ -95,7 +107,8 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
             let relay = find(reader, relay)?;
             let default = store.with_file_name(LATEST);
             let file = options.file.clone().or_else(|| default.exists().then_some(default));
-            explain(&relay, reader, file.as_deref(), test.as_ref(), output)?;
+            let places = read_places(&options.place).into_iter().collect::<Result<Vec<_>, _>>()?;
+            explain(&relay, reader, file.as_deref(), &places, test.as_ref(), output)?;
         }
         _ => list(&test.unwrap_or_default(), reader.as_ref(), output)?,
     }
@@ -106,6 +119,7 @@ fn explain(
     relay: &RelayRow,
     reader: &Reader,
     file: Option<&Path>,
+    places: &[Place],
     test: Option<&ServiceTest>,
     output: &Output,
 ) -> Result<(), Error> {
@@ -122,13 +136,23 @@ fn explain(
             explain_service(test.probed(relay.rsa), suspicion.as_ref(), relay.capacity)
         }),
     );
-    output.result(explanation.join("\n"), || Line::Explanation {
+    let mut text = explanation.clone();
+    let mut estimates = Vec::new();
+    if !places.is_empty() {
+        estimates = places::estimates(relay, reader.scanner_country()?, places);
+        explanation.push(places::in_words(&estimates));
+        text.push("Estimates by place, each with its ratio to their median:".to_owned());
+        text.extend(places::table(&estimates));
+        text.extend(explanation.last().cloned());
+    }
+    output.result(text.join("\n"), || Line::Explanation {
         fingerprint: relay.rsa.to_string(),
         nickname: &relay.nickname,
         weight_kb_s: line.flatten().filter(|line| line.is_voted).map(|line| line.bw_kb_s),
         capacity_byte_s: relay.capacity.map(Rate::as_byte_per_s),
         estimated_unix_s: relay.estimated_unix_s,
         suspicion: suspicion.as_ref().map(Evidence::from),
+        places: &estimates,
         words: &explanation,
     });
     Ok(())

@@ -5,7 +5,7 @@ use clap::Args;
 use cli::Error;
 use documents::countries::Countries;
 use documents::gate::{self, Check, Comparison, Limits, Others, read_votes};
-use documents::{consensus, read};
+use documents::{consensus, read, read_places};
 use link::unix_time_s;
 use netdoc::{BandwidthFile, Fingerprint};
 use report::plural;
@@ -22,13 +22,15 @@ use terminal::{Exit, Output};
 /// Check whether a bandwidth file should replace the previous one.
 ///
 /// Each check has a figure and a limit. A check is made if its data are given: the previous file, a consensus, votes of other
-/// authorities, the coordinator's store. The coordinator makes the same checks if its configuration has a section [gate].
+/// authorities, the coordinator's store, files of teams at other places. The coordinator makes the same checks if its configuration has a section [gate].
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow bwfile gate 20261126-150000.v3bw --previous latest.v3bw \\
       --consensus cached-consensus
   flashflow bwfile gate latest.v3bw --votes votes --own moria1 --store store.db --strict
   flashflow bwfile gate latest.v3bw --config coordinator.toml --limit age_max_h=12 --prometheus
+  flashflow bwfile gate latest.v3bw --place fr.v3bw --place us.v3bw \\
+      --limit place_ratio_max_factor=1.1
 
 Without --votes, the measurements of other authorities are the weights of the consensus, which contain
 our own vote. Files may be compressed with gzip or zlib, and one may be `-`, which is standard input.
@@ -57,6 +59,9 @@ pub(super) struct GateOptions {
     /// Countries of addresses: tor's geoip file, or a MaxMind file. By default /usr/share/tor/geoip, if it exists.
     #[arg(long, value_name = "FILE")]
     geoip: Vec<PathBuf>,
+    /// Bandwidth file of a team at another place; may be repeated. Its name is the `scanner_country` in its header, or else its path.
+    #[arg(long, value_name = "FILE")]
+    place: Vec<PathBuf>,
     /// A coordinator's configuration, whose section [gate] has the limits.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -123,12 +128,14 @@ pub(super) fn run(options: &GateOptions, output: &Output) -> Result<Exit, Error>
         [] => None,
         tables => Some(Countries::read(tables)?),
     };
+    let places = read_places(&options.place).into_iter().collect::<Result<Vec<_>, _>>()?;
     let with = Comparison {
         previous: previous.as_deref(),
         consensus: consensus.as_ref(),
         others: others.as_ref(),
         round_trips_ms: round_trips_ms.as_ref(),
         countries: countries.as_ref(),
+        places: &places,
     };
     let outcome = gate::judge(&file, now, with, &limits);
     let (failed, not_checked) = (outcome.failed().count(), outcome.not_checked());

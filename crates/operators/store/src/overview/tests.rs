@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
-use crate::{Entry, MeasurementFinished, MeasurementStarted, Store};
+use crate::{Entry, MeasurementFinished, MeasurementStarted, PublishedFile, Store};
 use coordinator::{Attempt, End, Failure, Inconclusive};
 
 #[test]
@@ -11,6 +11,26 @@ fn an_empty_store_has_an_overview() {
     assert_eq!((overview.relays, overview.capacity, overview.endings), (0, Rate::ZERO, [0; 3]));
     assert_eq!(store.periods(5).expect("read"), []);
     assert_eq!(store.measurers(NOW).expect("read"), []);
+}
+
+#[test]
+fn the_newest_file_says_where_the_coordinator_is() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    assert_eq!(store.scanner_country().expect("read"), None);
+    for (created_unix_s, country) in [(NOW, Some("FR")), (NOW - 1, Some("AT")), (NOW + 1, None)] {
+        let file = PublishedFile {
+            created_unix_s,
+            path: "out".to_owned(),
+            lines: 1,
+            voted: 1,
+            capacity_kb_s: 1,
+            scanner_country: country.map(str::to_owned),
+        };
+        store.write([&Entry::Published(file)]).expect("room");
+        let expected = (created_unix_s <= NOW).then(|| "FR".to_owned());
+        assert_eq!(store.scanner_country().expect("read"), expected, "{created_unix_s}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn all_kinds() -> Vec<Entry> {
             lines: 2,
             voted: 1,
             capacity_kb_s: 7000,
+            scanner_country: Some("AT".to_owned()),
         }),
     ]
 }
@@ -402,17 +403,21 @@ fn observations_of_paths_are_kept_while_their_measurers_are_in_the_team() {
 }
 
 #[test]
-fn a_store_of_the_first_schema_version_gets_paths() {
+fn a_store_of_the_first_schema_version_gets_paths_and_a_country() {
     let scratch = Scratch::new();
     let old = Connection::open(&scratch.store).expect("new");
     old.execute_batch(include_str!("../schema/1.sql")).expect("as it was");
     old.pragma_update(None, "application_id", crate::schema::APPLICATION).expect("room");
     old.pragma_update(None, "user_version", 1).expect("room");
     drop(old);
-    assert_eq!(crate::Reader::open(&scratch.store).expect("there").paths().expect("read"), []);
+    let reader = crate::Reader::open(&scratch.store).expect("there");
+    assert_eq!(reader.paths().expect("read"), []);
+    assert_eq!(reader.scanner_country().expect("read"), None);
+    drop(reader);
     let mut store = Store::open(&scratch.store).expect("an older one");
     store.write(&all_kinds()).expect("room");
     assert_eq!(store.paths().expect("read").len(), 2);
+    assert_eq!(store.scanner_country().expect("read").as_deref(), Some("AT"));
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Subject<'_> {
             log_ratio.exp()
         );
         let remedy =
-            "Find out who is wrong about them: compare results of measurers at other places";
+            "Find out who is wrong about them: compare with files of other places (--place)";
         question.answer(largest.percent(), found, remedy)
     }
 }

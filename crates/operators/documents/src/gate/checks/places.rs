@@ -1,0 +1,81 @@
+//! The comparison with bandwidth files of teams at other places.
+
+use super::{NAMED_MAX, Question, Subject, Votes, list, percent};
+use crate::gate::bias::median;
+use crate::gate::{Check, CheckName, Limits, Unit};
+use crate::places::Place;
+use netdoc::Fingerprint;
+
+impl Subject<'_> {
+    /// Compares the weights of relays that both files have: as a whole, and relay by relay. Both teams measure capacities, so weights are
+    /// compared, and not shares as with other authorities.
+    pub(super) fn place(&self, votes: &Votes, place: &Place) -> [Check; 2] {
+        let Limits {
+            deviation_percent: most,
+            place_ratio_max_factor,
+            place_deviating_max_percent,
+            ..
+        } = *self.limits;
+        let ratio = Question::at_most(
+            CheckName::PlaceRatio,
+            place_ratio_max_factor,
+            "place_ratio_max_factor",
+            Unit::Factor,
+        );
+        let deviating = Question::at_most(
+            CheckName::PlaceDeviating,
+            place_deviating_max_percent,
+            "place_deviating_max_percent",
+            Unit::Percent,
+        );
+        let name = &place.name;
+        let named = |check: Check| Check { place: Some(name.clone()), ..check };
+        let unknown = |why: String| {
+            [ratio, deviating].map(|question| named(question.unknown(format!("{name}: {why}"))))
+        };
+        let apart_s = votes.file.timestamp.abs_diff(place.file.timestamp);
+        if apart_s as f64 / 3600.0 > self.limits.age_max_h {
+            let hours = apart_s / 3600;
+            return unknown(format!(
+                "its newest result and ours are {hours} h apart; get a file of the same time"
+            ));
+        }
+        let theirs = Votes::new(&place.bytes, self.with);
+        let theirs = theirs.map(|votes| votes.kb_s).unwrap_or_default();
+        let common: Vec<(Fingerprint, f64)> = votes
+            .kb_s
+            .iter()
+            .filter_map(|(relay, ours)| {
+                let theirs = theirs.get(relay).filter(|theirs| **theirs > 0)?;
+                (*ours > 0).then_some((*relay, *ours as f64 / *theirs as f64))
+            })
+            .collect();
+        if common.is_empty() {
+            return unknown("no relay has a vote in both files".to_owned());
+        }
+        let typical = median(common.iter().map(|(_, factor)| *factor));
+        let found = format!(
+            "{name}: the median of {} relays that it measured, too, is {typical:.2} times the weight there",
+            common.len()
+        );
+        let remedy = "Find out which place is wrong: flashflow bwfile explain --place compares the estimates of a relay";
+        let ratio = ratio.answer(typical.max(typical.recip()), found, remedy);
+
+        let mut beyond: Vec<(Fingerprint, f64)> = common
+            .iter()
+            .map(|(relay, factor)| (*relay, factor / typical))
+            .filter(|(_, factor)| (factor - 1.0).abs() * 100.0 > most)
+            .collect();
+        // The largest difference comes first, in either direction.
+        beyond.sort_by(|left, right| right.1.ln().abs().total_cmp(&left.1.ln().abs()));
+        let first = beyond.iter().take(NAMED_MAX);
+        let first = list(first.map(|(relay, factor)| format!("{relay} {factor:.2} times")));
+        let found = format!(
+            "{name}: {} of {} relays differ by more than {most} % from the median ratio{first}",
+            beyond.len(),
+            common.len()
+        );
+        let share = percent(beyond.len() as u64, common.len() as u64);
+        [ratio, deviating.answer(share, found, remedy)].map(named)
+    }
+}

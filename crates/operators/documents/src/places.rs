@@ -1,0 +1,93 @@
+//! Bandwidth files of teams at other places, which measure the same relays.
+
+use crate::error::Error;
+use crate::files::read;
+use netdoc::bwfile::{BandwidthFile, HeaderKey};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The header key with the country of a coordinator.
+pub const COUNTRY: &str = "scanner_country";
+
+/// Its value if the country is not known.
+const UNKNOWN: &str = "ZZ";
+
+/// The bandwidth file of a team at another place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The country in its header. If the header has none, or several files have the same one, the path is part of the name.
+    pub name: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// The content, parsed.
+    pub file: BandwidthFile,
+}
+
+impl Place {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let bytes = read(path, "read the bandwidth file of another place")?;
+        let parsed = BandwidthFile::parse(&bytes).map_err(|error| Error::Invalid {
+            path: path.to_owned(),
+            problem: error.to_string(),
+        })?;
+        let file = parsed.file;
+        Ok(Self { name: String::new(), path: path.to_owned(), bytes, file })
+    }
+
+    fn country(&self) -> Option<String> {
+        let (_, value) = self.file.header.other.iter().find(|(key, _)| key == COUNTRY)?;
+        let is_country = HeaderKey::find(COUNTRY).is_some_and(|known| known.check(value).is_ok());
+        (is_country && value != UNKNOWN).then(|| value.clone())
+    }
+}
+
+/// Reads the bandwidth files of teams at other places. No two results have the same name: a path that is given twice is read once.
+#[must_use]
+pub fn read_places(paths: &[PathBuf]) -> Vec<Result<Place, Error>> {
+    let paths: BTreeSet<&PathBuf> = paths.iter().collect();
+    let mut places: Vec<Result<Place, Error>> =
+        paths.into_iter().map(|path| Place::read(path)).collect();
+    let countries: Vec<String> = places.iter().flatten().filter_map(Place::country).collect();
+    for place in places.iter_mut().flatten() {
+        let path = place.path.display().to_string();
+        place.name = match place.country() {
+            Some(country) if countries.iter().filter(|other| **other == country).count() == 1 => {
+                country
+            }
+            Some(country) => format!("{country} ({path})"),
+            None => path,
+        };
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn places_have_the_names_of_their_countries_and_paths_where_those_do_not_suffice() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        for (name, header) in [("a", "=AT"), ("b", "=US"), ("c", "=US"), ("d", "=ZZ"), ("e", "=FR")]
+        {
+            let text = format!("1800000000\nversion=1.9.0\n{COUNTRY}{header}\n=====\n");
+            fs::write(path(name), text).expect("space");
+        }
+        fs::write(path("f"), "<html>\n").expect("space");
+        let paths = ["a", "b", "c", "d", "e", "e", "f", "g"].map(path);
+        let places = read_places(&paths);
+        let names: Vec<String> = places.iter().flatten().map(|place| place.name.clone()).collect();
+        let at = |name: &str| path(name).display().to_string();
+        let us = |name: &str| format!("US ({})", at(name));
+        assert_eq!(names, ["AT".to_owned(), us("b"), us("c"), at("d"), "FR".to_owned()]);
+        let problems: Vec<String> =
+            places.iter().filter_map(|place| place.as_ref().err()).map(Error::to_string).collect();
+        assert!(problems[0].contains(&at("f")) && problems[0].contains("HTML"), "{problems:?}");
+        assert!(problems[1].contains("of another place"), "{problems:?}");
+        assert_eq!(problems.len(), 2);
+    }
+}
