@@ -10,6 +10,7 @@ mod others;
 #[cfg(test)]
 mod tests;
 
+pub use bias::median;
 pub use limits::Limits;
 pub use others::{Others, read_votes};
 

@@ -147,7 +147,8 @@ impl Ranks {
 }
 
 /// The median; 0 without a value.
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let upper = values.get(values.len() / 2).copied().unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The estimates of one relay by teams at several places, side by side.
 
+use documents::gate::median;
 use documents::{CAUSE, Place, estimate_in};
 use netdoc::Fingerprint;
 use netdoc::bwfile::RelayLine;
@@ -95,14 +96,6 @@ fn of(place: &Place, relay: Fingerprint) -> PlaceEstimate {
 fn value(line: &RelayLine, key: &str) -> Option<String> {
     let found = line.extra.iter().find(|(known, _)| known == key);
     found.map(|(_, value)| value.clone())
-}
-
-/// Of an even number, the mean of the two in the middle.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let [lower, upper] = [(values.len().saturating_sub(1)) / 2, values.len() / 2]
-        .map(|place| values.get(place).copied().unwrap_or_default());
-    f64::midpoint(lower, upper)
 }
 
 impl PlaceEstimate {
