@@ -64,26 +64,55 @@ impl fmt::Display for CryptError {
 impl core::error::Error for CryptError {}
 
 /// The running digest of one direction.
+///
+/// The last hop of a circuit that is built in advance has no cells of its own until a stream begins. The state of
+/// SHA-1, five times as long as the seed, is created with the first of them.
 #[derive(Clone)]
-struct RunningDigest(Sha1);
+enum RunningDigest {
+    /// The seed: no cell yet.
+    Seed([u8; 20]),
+    /// The digest of the seed and all cells so far.
+    Running(Box<Sha1>),
+}
 
 impl RunningDigest {
-    fn new(seed: &[u8; 20]) -> Self {
-        Self(Sha1::new_with_prefix(seed))
+    const fn new(seed: &[u8; 20]) -> Self {
+        Self::Seed(*seed)
+    }
+
+    /// The digest after one more cell.
+    fn after(&self, body: &[u8; BODY_LEN]) -> Sha1 {
+        self.state().chain_update(body)
+    }
+
+    fn state(&self) -> Sha1 {
+        match self {
+            Self::Seed(seed) => Sha1::new_with_prefix(seed),
+            Self::Running(state) => Sha1::clone(state),
+        }
+    }
+
+    /// Counts the cell after which the digest is `state`.
+    fn advance(&mut self, state: Sha1) {
+        match self {
+            Self::Seed(_) => *self = Self::Running(Box::new(state)),
+            Self::Running(current) => **current = state,
+        }
     }
 
     /// Writes the digest into a cell that this end originates.
     fn seal(&mut self, body: &mut [u8; BODY_LEN]) {
         body[RECOGNIZED].fill(0);
         body[DIGEST].fill(0);
-        self.0.update(&body[..]);
-        let digest = self.0.clone().finalize();
+        let advanced = self.after(body);
+        let digest = advanced.clone().finalize();
         body[DIGEST].copy_from_slice(&digest[..4]);
+        self.advance(advanced);
     }
 
     /// The full digest of the cells so far.
     fn tag(&self) -> [u8; 20] {
-        self.0.clone().finalize().into()
+        self.state().finalize().into()
     }
 
     /// Whether a decrypted cell is for this end; only then is the digest updated.
@@ -96,12 +125,12 @@ impl RunningDigest {
         let mut claimed = [0; 4];
         claimed.copy_from_slice(&body[DIGEST]);
         body[DIGEST].fill(0);
-        let advanced = self.0.clone().chain_update(&body[..]);
+        let advanced = self.after(body);
         body[DIGEST].copy_from_slice(&claimed);
         if advanced.clone().finalize()[..4] != claimed {
             return false;
         }
-        self.0 = advanced;
+        self.advance(advanced);
         true
     }
 }
@@ -331,6 +360,24 @@ mod tests {
                 prop_assert_eq!(client.decrypt(&mut body), Ok(()));
                 prop_assert_eq!(client.received_tag(), relay.sent_tag());
             }
+        }
+
+        #[test]
+        fn a_layer_that_only_forwards_is_small_at_rest(cells in 0usize..30) {
+            let (_, mut relay) = pair();
+            for _ in 0..cells {
+                let mut body = [0xff; BODY_LEN];
+                relay.pass_back(&mut body);
+                // Decrypted it is all zeros, like a cell for this relay but for its digest.
+                let mut body = [0; BODY_LEN];
+                relay.awake().forward.clone().apply(&mut body);
+                prop_assert!(!relay.decrypt(&mut body));
+            }
+            (0..2).for_each(|_| relay.rest());
+            prop_assert!(relay.awake.is_none());
+            let digests = [&relay.forward, &relay.backward];
+            prop_assert!(digests.iter().all(|digest| matches!(digest, RunningDigest::Seed(_))));
+            prop_assert!(size_of::<RelayHop>() <= 104);
         }
 
         #[test]

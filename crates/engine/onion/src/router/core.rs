@@ -224,7 +224,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// The expected peer of a link that this relay dialled.
     #[must_use]
     pub fn expected(&self, conn: ConnId) -> Option<ExpectedPeer> {
-        self.conns.link(conn)?.expected
+        self.conns.link(conn)?.expected()
     }
 
     /// Whether [`shut_down`](Self::shut_down) was called.

@@ -229,7 +229,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// relays may not. Other relay identities do not count: anybody can create a key pair.
     fn is_closable(&self, link: &Link) -> bool {
         let is_ordinary = link.role == Role::Ordinary && link.is_open;
-        is_ordinary && link.expected.is_none() && self.listed(link).is_none()
+        is_ordinary && link.dialled.is_none() && self.listed(link).is_none()
     }
 
     /// Closes a link without circuits: it occupies as much memory as three circuits.

@@ -17,10 +17,6 @@ use alloc::vec::Vec;
 ///
 /// Most circuits at a relay end elsewhere and have a keystream here: C tor's clients request Counter Galois
 /// Onion from their last hop only. Its state is boxed, so that other circuits do not pay for it.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all values are of this variant: a box would cost more"
-)]
 #[derive(Debug)]
 pub enum RelayLayer {
     /// A keystream and running digests.

@@ -22,43 +22,54 @@ const DOUBLED_MAX: usize = 64;
 
 /// The cells of one circuit in one direction that have not been given to their link yet, in FIFO order.
 ///
-/// A ring buffer that grows on demand and shrinks after long periods of low use.
+/// Most queues are idle at any time. What only a queue in use needs is boxed, and [`rest`](Self::rest) releases
+/// it.
 #[derive(Debug)]
 pub(crate) struct CellQueue<T> {
-    slots: Vec<T>,
-    head: usize,
-    len: usize,
-    /// The maximum length since the last check.
-    peak: usize,
+    /// `None` while it is idle: it has no cells then.
+    ring: Option<Box<Ring<T>>>,
     age: QueueAge,
-    /// How often it has run empty since the last check.
-    emptied: u16,
-    /// A stream waits until the queue is shorter than this.
-    watched: Option<NonZeroU32>,
     /// The state of its hop-by-hop window; `None` if the link has none.
     ///
     /// Boxed, since it is rare and every circuit has space for it.
     hops: Option<Box<HopAccount>>,
-    /// It has cells and its hop-by-hop window is full: it is not in its link's circuit mux.
-    is_blocked: bool,
     /// The EWMA of the cells that it has sent.
     pub(crate) cell_count: CellCount,
+    /// The number of cells. Not boxed, nor is the flag below: each cell needs them several times.
+    len: u32,
+    /// It has cells and its hop-by-hop window is full: it is not in its link's circuit mux.
+    is_blocked: bool,
+}
+
+/// A ring buffer that grows on demand and shrinks after long periods of low use.
+#[derive(Debug)]
+struct Ring<T> {
+    slots: Vec<T>,
+    head: usize,
+    /// The maximum length since the last check.
+    peak: usize,
+    /// How often it has run empty since the last check.
+    emptied: u16,
+    /// A stream waits until the queue is shorter than this.
+    watched: Option<NonZeroU32>,
 }
 
 impl<T> Default for CellQueue<T> {
     fn default() -> Self {
         Self {
-            slots: Vec::new(),
-            head: 0,
-            len: 0,
-            peak: 0,
+            ring: None,
             age: QueueAge::default(),
-            emptied: 0,
-            watched: None,
             hops: None,
-            is_blocked: false,
             cell_count: CellCount::default(),
+            len: 0,
+            is_blocked: false,
         }
+    }
+}
+
+impl<T> Default for Ring<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), head: 0, peak: 0, emptied: 0, watched: None }
     }
 }
 
@@ -79,7 +90,7 @@ const EMPTIED_MAX: u16 = 1000;
 impl<T: Cell> CellQueue<T> {
     #[inline]
     pub(crate) const fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// Since when the first cell has been queued, as far as known.
@@ -107,46 +118,34 @@ impl<T: Cell> CellQueue<T> {
     /// Adds a slot at the end. It holds the remains of an earlier cell.
     #[inline]
     pub(crate) fn push(&mut self, now: Instant) -> &mut T {
-        if self.len == self.slots.len() {
-            self.grow();
-        }
-        let at = self.place(self.len);
-        self.len += 1;
         self.age.handle_added(now, 1);
-        self.peak = self.peak.max(self.len);
-        &mut self.slots[at]
+        let len = self.len();
+        self.len += 1;
+        self.ring.get_or_insert_default().push(len)
     }
 
     /// Removes the cell that was pushed last. Its link must not have been notified of it.
     pub(crate) fn unpush(&mut self) -> T {
+        let Some(ring) = &mut self.ring else { unreachable!("a cell was pushed") };
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
-        self.age.handle_taken_back(self.len);
-        let at = self.place(self.len);
-        core::mem::replace(&mut self.slots[at], T::EMPTY)
+        self.age.handle_taken_back(self.len as usize);
+        core::mem::replace(ring.slot(self.len as usize), T::EMPTY)
     }
 
     /// Moves cells into `out` until `out` is full or the queue is empty; returns the number of cells.
     #[inline]
     pub(crate) fn pop_into(&mut self, now: Instant, out: &mut [T]) -> usize {
-        let count = out.len().min(self.len);
-        let until_end = (self.slots.len() - self.head).min(count);
-        let (first, second) = out[..count].split_at_mut(until_end);
-        T::shift(&mut self.slots[self.head..self.head + until_end], first);
-        T::shift(&mut self.slots[..second.len()], second);
-        self.len -= count;
-        self.age.handle_taken(now, count, self.len);
-        if self.len == 0 {
-            self.head = 0;
-            self.emptied += 1;
-            if self.emptied > EMPTIED_MAX {
-                self.shrink();
-            }
-        } else {
-            self.head = self.place(count);
+        let count = out.len().min(self.len());
+        let cells = u32::try_from(count).unwrap_or(u32::MAX);
+        self.len -= cells;
+        let remaining = self.len();
+        if let Some(ring) = &mut self.ring {
+            ring.pop_into(&mut out[..count], remaining);
         }
+        self.age.handle_taken(now, count, remaining);
         if let Some(hops) = &mut self.hops {
-            hops.handle_left(now, u32::try_from(count).unwrap_or(u32::MAX));
+            hops.handle_left(now, cells);
         }
         count
     }
@@ -243,24 +242,71 @@ impl<T: Cell> CellQueue<T> {
 
     /// Requests a notification when at most this number of cells are queued.
     pub(crate) fn watch(&mut self, cells: usize) {
-        self.watched = u32::try_from(cells + 1).ok().and_then(NonZeroU32::new);
+        let watched = u32::try_from(cells + 1).ok().and_then(NonZeroU32::new);
+        self.ring.get_or_insert_default().watched = watched;
     }
 
     /// Whether the queue has become as short as [`watch`](Self::watch) requested: true once.
     #[inline]
     pub(crate) fn has_become_short(&mut self) -> bool {
-        let is_short = self.watched.is_some_and(|cells| self.len < cells.get() as usize);
+        let len = self.len();
+        self.ring.as_mut().is_some_and(|ring| ring.has_become_short(len))
+    }
+
+    /// Releases the ring buffer if no cell has been queued since the last call.
+    pub(crate) fn rest(&mut self) {
+        if self.len == 0 {
+            self.ring.take_if(|ring| ring.is_unused());
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_at_rest(&self) -> bool {
+        self.ring.is_none()
+    }
+}
+
+impl<T: Cell> Ring<T> {
+    /// Adds a slot behind `len` cells.
+    #[inline]
+    fn push(&mut self, len: usize) -> &mut T {
+        if len == self.slots.len() {
+            self.grow();
+        }
+        self.peak = self.peak.max(len + 1);
+        self.slot(len)
+    }
+
+    /// Fills `out` with cells; `remaining` are left.
+    #[inline]
+    fn pop_into(&mut self, out: &mut [T], remaining: usize) {
+        let until_end = (self.slots.len() - self.head).min(out.len());
+        let (first, second) = out.split_at_mut(until_end);
+        T::shift(&mut self.slots[self.head..self.head + until_end], first);
+        T::shift(&mut self.slots[..second.len()], second);
+        if remaining == 0 {
+            self.head = 0;
+            self.emptied += 1;
+            if self.emptied > EMPTIED_MAX {
+                self.shrink();
+            }
+        } else {
+            self.head = self.place(out.len());
+        }
+    }
+
+    #[inline]
+    fn has_become_short(&mut self, len: usize) -> bool {
+        let is_short = self.watched.is_some_and(|cells| len < cells.get() as usize);
         if is_short {
             self.watched = None;
         }
         is_short
     }
 
-    /// Releases all capacity if no cell has been queued since the last call.
-    pub(crate) fn rest(&mut self) {
-        if self.len == 0 && core::mem::take(&mut self.peak) == 0 {
-            self.slots = Vec::new();
-        }
+    /// Whether an empty ring buffer is watched by no one and had no cells since the last call.
+    fn is_unused(&mut self) -> bool {
+        core::mem::take(&mut self.peak) == 0 && self.watched.is_none()
     }
 
     /// Halves the capacity of an empty queue that did not need it.
@@ -274,7 +320,14 @@ impl<T: Cell> CellQueue<T> {
         }
     }
 
-    /// The index of the slot that is `before` cells behind the head.
+    /// The slot that is `before` cells behind the head.
+    #[inline]
+    fn slot(&mut self, before: usize) -> &mut T {
+        let at = self.place(before);
+        &mut self.slots[at]
+    }
+
+    /// The index of that slot.
     #[inline]
     const fn place(&self, before: usize) -> usize {
         let at = self.head + before;

@@ -21,15 +21,15 @@ pub(crate) struct Relays {
 
 impl Relays {
     pub(super) fn add(&mut self, id: ConnId, link: &Link) {
-        if let Some(expected) = &link.expected {
-            self.by_relay.entry(expected.ids.rsa).or_default().push(id);
+        if let Some(dialled) = &link.dialled {
+            self.by_relay.entry(dialled.ids.rsa).or_default().push(id);
         }
     }
 
     pub(super) fn remove(&mut self, id: ConnId, link: &Link) {
         self.dials.remove(id);
-        let rsa = link.expected.map(|expected| expected.ids.rsa).or(link.peer().map(|ids| ids.rsa));
-        if let Some(rsa) = rsa
+        let dialled = link.dialled.as_ref().map(|dialled| dialled.ids.rsa);
+        if let Some(rsa) = dialled.or(link.peer().map(|ids| ids.rsa))
             && let Some(ids) = self.by_relay.get_mut(&rsa)
         {
             ids.retain(|known| *known != id);
@@ -49,7 +49,7 @@ impl<S: CellModel> Conns<S> {
         link.is_canonical = peer.is_canonical;
         link.padding.is_possible = peer.has_padding;
         link.has_feedback = peer.has_feedback;
-        let is_accepted = link.expected.is_none();
+        let is_accepted = link.dialled.is_none();
         self.relays.dials.remove(id);
         if let (true, Some(peer)) = (is_accepted, peer.relay) {
             self.relays.by_relay.entry(peer.rsa).or_default().push(id);
@@ -59,7 +59,7 @@ impl<S: CellModel> Conns<S> {
     /// Whether there is a link to this relay, open or being dialled, that this relay dialled.
     pub(crate) fn has_dialled(&self, relay: &RsaId) -> bool {
         let links = self.relays.by_relay.get(relay).into_iter().flatten();
-        links.filter_map(|id| self.link(*id)).any(|link| link.expected.is_some())
+        links.filter_map(|id| self.link(*id)).any(|link| link.dialled.is_some())
     }
 
     /// The link to use for extending circuits to a relay that is said to have these addresses, whichever side
@@ -79,10 +79,8 @@ impl<S: CellModel> Conns<S> {
         let links = links.filter(|(_, link)| !link.is_old(now));
         let is_open = |link: &Link| link.is_open && link.leads_to(ids, addresses);
         let is_dialled = |link: &Link| {
-            let is_there = || link.dialled.is_some_and(|dialled| addresses.contains(&dialled));
-            !link.is_open
-                && link.expected.is_some_and(|expected| expected.ids == *ids)
-                && is_there()
+            let dialled = link.dialled.as_ref().filter(|_| !link.is_open);
+            dialled.is_some_and(|dialled| dialled.ids == *ids && addresses.contains(&dialled.to))
         };
         let find = |is_it: &dyn Fn(&Link) -> bool| {
             links.clone().find(|(_, link)| is_it(link)).map(|(id, _)| id)

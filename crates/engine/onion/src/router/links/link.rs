@@ -27,6 +27,15 @@ pub(crate) enum Role {
     Measurer,
 }
 
+/// The relay that a link was dialled to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialled {
+    /// The identities that it must prove.
+    pub(crate) ids: RelayIds,
+    /// The address.
+    pub(crate) to: SocketAddr,
+}
+
 /// One link, accepted or dialled.
 ///
 /// A relay has thousands of links, most of which are not in the processor's cache when a cell arrives. The
@@ -50,13 +59,12 @@ pub(crate) struct Link {
     pub(crate) is_canonical: bool,
     /// Queued output.
     pub(crate) output: Output,
-    /// The expected peer, if this relay dialled it.
-    pub(crate) expected: Option<ExpectedPeer>,
-    /// The address that this relay dialled.
-    pub(crate) dialled: Option<SocketAddr>,
+    /// The relay that this relay dialled; `None` if the peer dialled. Boxed to save memory: most links are those
+    /// of clients.
+    pub(crate) dialled: Option<Box<Dialled>>,
     /// The peer's address, if the peer dialled.
     pub(crate) from: Option<IpAddr>,
-    /// The authenticated peer. Boxed to save memory: clients do not authenticate, and most links are theirs.
+    /// The authenticated peer. Boxed as well: clients do not authenticate.
     pub(crate) peer: Option<Box<RelayIds>>,
     /// Keying material of its TLS session, for signatures of the measurement protocol.
     pub(crate) exported: Option<[u8; 32]>,
@@ -82,7 +90,6 @@ impl Link {
         Self {
             is_open: false,
             role: Role::Ordinary,
-            expected: None,
             dialled: None,
             is_counted: false,
             from: None,
@@ -118,8 +125,7 @@ impl Link {
 
     /// A link that this relay dials.
     pub(crate) fn dialled(now: Instant, output: Output, to: SocketAddr, ids: RelayIds) -> Self {
-        let expected = Some(ExpectedPeer { ids, address: to.ip() });
-        Self { expected, dialled: Some(to), ..Self::new(now, output) }
+        Self { dialled: Some(Box::new(Dialled { ids, to })), ..Self::new(now, output) }
     }
 
     /// Whether the link is too old for new circuits: the data protected by its keys must not grow forever. As
@@ -132,7 +138,7 @@ impl Link {
     pub(crate) fn next_circ_id(&mut self) -> CircId {
         loop {
             self.opened = self.opened.wrapping_add(1);
-            let circ_id = match self.expected {
+            let circ_id = match self.dialled {
                 Some(_) => CircId::of_initiator(self.opened),
                 None => CircId::of_responder(self.opened),
             };
@@ -144,17 +150,23 @@ impl Link {
 
     /// Whether an ID is in this side's half of the ID space (tor-spec §5.1.1).
     pub(crate) const fn is_our_choice(&self, circ_id: CircId) -> bool {
-        circ_id.is_of_initiator() == self.expected.is_some()
+        circ_id.is_of_initiator() == self.dialled.is_some()
     }
 
     /// Whether this relay dialled it, or the peer has authenticated as a relay.
     pub(crate) const fn is_relays(&self) -> bool {
-        self.expected.is_some() || self.peer.is_some()
+        self.dialled.is_some() || self.peer.is_some()
     }
 
     /// Whether this relay is dialling it.
     pub(crate) const fn is_dial(&self) -> bool {
-        self.expected.is_some() && !self.is_open
+        self.dialled.is_some() && !self.is_open
+    }
+
+    /// The expected peer, if this relay dialled it.
+    pub(crate) fn expected(&self) -> Option<ExpectedPeer> {
+        let Dialled { ids, to } = **self.dialled.as_ref()?;
+        Some(ExpectedPeer { ids, address: to.ip() })
     }
 
     /// The authenticated relay at the other end.
@@ -164,7 +176,7 @@ impl Link {
 
     /// The peer's address.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
-        self.dialled.map(|dialled| dialled.ip()).or(self.from)
+        self.dialled.as_ref().map(|dialled| dialled.to.ip()).or(self.from)
     }
 
     /// Whether circuits may be extended over it to a relay that is said to have these addresses.
@@ -232,5 +244,16 @@ impl CircuitIds {
 
     pub(crate) fn indices(&self) -> Vec<CircuitIndex> {
         self.entries.values().map(|(index, _)| *index).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_small() {
+        let bytes = size_of::<Link>();
+        assert!(bytes <= 464, "{bytes} bytes");
     }
 }

@@ -6,6 +6,27 @@ use proptest::prelude::*;
 
 const NOW: Instant = Instant::ORIGIN;
 
+/// The capacity of a queue, in cells.
+fn slots<T>(queue: &CellQueue<T>) -> usize {
+    queue.ring.as_ref().map_or(0, |ring| ring.slots.capacity())
+}
+
+#[test]
+fn an_idle_queue_is_small() {
+    assert_eq!(size_of::<CellQueue<[u8; CELL_LEN]>>(), 56);
+}
+
+#[test]
+fn an_idle_queue_that_is_watched_is_reported() {
+    let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
+    queue.watch(10);
+    queue.rest();
+    queue.rest();
+    assert!(queue.has_become_short());
+    queue.rest();
+    assert!(queue.is_at_rest());
+}
+
 #[test]
 fn a_full_window_blocks_the_queue_until_feedback() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
@@ -42,7 +63,7 @@ fn unused_capacity_is_released() {
             (0..count).for_each(|_| queue.push(NOW)[0] = 1);
             assert_eq!(queue.pop_into(NOW, &mut out), count);
         }
-        assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
+        assert!(slots(&queue) <= count.max(ROOM_MIN), "{} slots", slots(&queue));
     }
 }
 
@@ -51,7 +72,7 @@ fn a_long_queue_has_little_spare_capacity() {
     let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
     for count in 1..=2_500 {
         queue.push(NOW)[0] = 1;
-        let room = queue.slots.capacity();
+        let room = slots(&queue);
         assert!(room <= (count * 2).clamp(ROOM_MIN, DOUBLED_MAX.max(count / 4 * 5 + 5)), "{room}");
     }
 }
@@ -77,7 +98,7 @@ fn an_idle_queue_takes_no_memory() {
     queue.pop_into(NOW, &mut [[0; CELL_LEN]; 9]);
     queue.rest();
     queue.rest();
-    assert_eq!(queue.slots.capacity(), 0);
+    assert!(queue.is_at_rest());
 }
 
 proptest! {
