@@ -82,7 +82,7 @@ impl Outcome {
             .map_err(file_error("write", path))
     }
 
-    /// The table and the answer of a command's JSON lines: a row for each case, relay or run, else the fields of the summary as one row.
+    /// The table and the answer of a command's JSON lines: a row for each case or relay, else the fields of the summary as one row.
     pub(super) fn of_lines<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Self> {
         let parsed: Vec<Vec<(String, Value)>> = lines
             .filter_map(|line| serde_json::from_str(line).ok().map(|Fields(fields)| fields))
@@ -92,8 +92,10 @@ impl Outcome {
         };
         let at = parsed.iter().rposition(|fields| is(fields, "summary"))?;
         let summary = parsed.get(at)?;
-        let of_cases: Vec<_> = parsed.iter().filter(|fields| is(fields, "case")).cloned().collect();
-        let objects = if of_cases.is_empty() { vec![summary.clone()] } else { of_cases };
+        let of_kind = |kind| parsed.iter().filter(|fields| is(fields, kind)).cloned().collect();
+        let kinds: [Vec<_>; 2] = ["case", "relay"].map(of_kind);
+        let objects = kinds.into_iter().find(|objects| !objects.is_empty());
+        let objects = objects.unwrap_or_else(|| vec![summary.clone()]);
         let mut columns: Vec<String> = Vec::new();
         let is_shown = |name: &str, value: &Value| {
             name != "type" && !value.is_null() && !value.is_object() && !value.is_array()
@@ -138,6 +140,10 @@ mod tests {
             ]
         );
         assert_eq!(outcome.notes, ["Half."]);
+        let relays =
+            [r#"{"type":"relay","relay":"ours","bytes":9}"#, r#"{"type":"summary","tor":{}}"#];
+        let outcome = Outcome::of_lines(relays.into_iter()).expect("a summary");
+        assert_eq!(outcome.rows, [[Value::from("ours"), 9.into()]]);
         let [_, _, summary] = lines;
         let outcome = Outcome::of_lines([summary].into_iter()).expect("a summary");
         assert_eq!(outcome.columns, ["answer", "held"]);
