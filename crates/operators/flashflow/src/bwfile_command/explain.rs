@@ -30,12 +30,12 @@ const MEASUREMENTS: usize = 50;
 /// With --place, also compare the estimate in the store with those of teams at other places. An estimate is far off if it differs by a
 /// factor of 1.5 or more from the median of all places.
 ///
-/// With --probes, also tell whether ordinary circuits suggest that the relay serves measurements and not clients; without RELAY, list all
-/// such relays. A suspicion changes no weight. A circuit is bad if it failed, or if its download was slower than a tenth of
-/// the median and of the smallest estimate of its relays (with --store). It counts for a relay that is not being measured, once in two hours, if no other relay of it is in doubt (most of that
-/// relay's last eight circuits were bad) and one of the prober's last four circuits worked. Let b be the share of bad circuits in the
-/// network. If at most b + (1-b)/5 of an honest relay's circuits are bad, by whatever pattern, it is suspected in a year with a probability
-/// of at most 0.001.
+/// With --probes, also test whether the relay serves measurements but not clients; without RELAY, list all relays that are suspected.
+/// A suspicion changes no weight. A circuit is bad if it failed, or if its download was slower than a tenth of both the median and the
+/// smallest estimate of its relays (with --store). It counts for a relay that is not being measured, once in two hours, if no other relay
+/// of it is in doubt (most of that relay's last eight circuits were bad) and one of the prober's last four circuits worked. Let b be the
+/// share of bad circuits in the network. If at most b + (1-b)/5 of an honest relay's circuits are bad, in whatever pattern, it is
+/// suspected in a year with a probability of at most 0.001.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow bwfile explain 8A18112151D6C0361C098DF1A9E7A8507A3F1475 --store bandwidth/store.db

@@ -57,7 +57,7 @@ pub(super) fn estimates(
     };
     let fingerprint = Fingerprint::from_bytes(relay.rsa.0);
     let mut estimates = vec![here];
-    estimates.extend(places.iter().map(|place| of(place, fingerprint)));
+    estimates.extend(places.iter().map(|place| estimate_at(place, fingerprint)));
     let known = estimates.iter().filter_map(|estimate| estimate.capacity_byte_s);
     let logs: Vec<f64> = known.filter(|rate| *rate > 0).map(|rate| (rate as f64).ln()).collect();
     if logs.len() < 2 {
@@ -72,8 +72,8 @@ pub(super) fn estimates(
     estimates
 }
 
-/// The estimate in the file of a place.
-fn of(place: &Place, relay: Fingerprint) -> PlaceEstimate {
+/// The estimate of a relay in the file of a place.
+fn estimate_at(place: &Place, relay: Fingerprint) -> PlaceEstimate {
     let line = place.file.relays.iter().find(|line| line.node_id == relay);
     let estimate = line.and_then(estimate_in);
     let reason = match line {

@@ -57,7 +57,7 @@ fn the_place_that_differs_from_most_others_is_far_off() {
     assert_eq!(far_off(16, &[50, 52]), [16]);
     assert_eq!(far_off(50, &[52, 160]), [160]);
     assert_eq!(far_off(50, &[52, 40]), Vec::<u64>::new());
-    // Nobody can tell which one of two is wrong.
+    // Of two that disagree, either may be wrong.
     assert_eq!(far_off(50, &[20]), [50, 20]);
     assert_eq!(far_off(50, &[25]), Vec::<u64>::new(), "1.41 times the median");
     assert_eq!(far_off(50, &[]), Vec::<u64>::new());
