@@ -107,7 +107,7 @@ pub fn run(
         let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
         reload_if_asked(common);
         let exit = play(common, bounds, Timing::Greedy, Occurrence::Once, started)?;
-        return Ok(stored_or_failed(common, exit));
+        return Ok(stored_or_failed(common, || exit));
     }
     if config.schedule == Schedule::Greedy {
         return periods(common, None, started);
@@ -141,7 +141,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     loop {
         wait_while_stopped(common);
         if interrupt.is_requested() {
-            return Ok(stored_or_failed(common, interrupted(output)));
+            return Ok(stored_or_failed(common, || interrupted(output)));
         }
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let done = match seeds {
@@ -149,7 +149,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
             None => greedy_period(common, bounds, started),
         };
         if interrupt.is_requested() {
-            return Ok(stored_or_failed(common, interrupted(output)));
+            return Ok(stored_or_failed(common, || interrupted(output)));
         }
         let now = unix_time_s();
         let rest_s = if bounds.is_over(now) { 0 } else { bounds.end_unix_s() - now };
@@ -221,15 +221,19 @@ fn slotted_period(
     )
 }
 
-/// `exit`, or a failure if entries of the journal did not reach the store.
-fn stored_or_failed(Common { journal, output, .. }: Common<'_>, exit: Exit) -> Exit {
-    match journal.unwritten() {
-        0 => exit,
-        lost => {
-            let problem = format!("{lost} entries could not be written to the store, and are lost");
-            log_error(&Error::Failed(problem), output);
-            if exit == Exit::Done { Exit::Failed } else { exit }
-        }
+/// Logs an error if entries of the journal did not reach the store, and then ends: [`Exit::Done`] becomes [`Exit::Failed`].
+fn stored_or_failed(
+    Common { journal, output, .. }: Common<'_>,
+    end: impl FnOnce() -> Exit,
+) -> Exit {
+    let lost = journal.unwritten();
+    if lost > 0 {
+        let problem = format!("{lost} entries could not be written to the store, and are lost");
+        log_error(&Error::Failed(problem), output);
+    }
+    match end() {
+        Exit::Done if lost > 0 => Exit::Failed,
+        exit => exit,
     }
 }
 
@@ -373,10 +377,7 @@ fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> b
         match config.changed_settings() {
             Ok(names) if names.is_empty() => {}
             Ok(names) => {
-                tracing::warn!(
-                    "changed settings take effect after a restart: {}",
-                    names.join(", ")
-                );
+                tracing::warn!("only a restart changes: {}", names.join(", "));
             }
             Err(error) => log_error(&error, output),
         }

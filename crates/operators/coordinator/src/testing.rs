@@ -1,4 +1,4 @@
-//! What several tests of this crate draw.
+//! Helpers that several tests share.
 
 use onion::identity::RsaId;
 use rand_core::Rng;

@@ -4,10 +4,17 @@ use crate::error::Error;
 use crate::files::read;
 use netdoc::bwfile::{BandwidthFile, HeaderKey};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The header key with the country of a coordinator.
 pub const COUNTRY: &str = "scanner_country";
+
+/// The software whose files have capacities. Files of sbws have a country, too, but their weights have another scale.
+const SOFTWARE: &str = "flashflow";
+
+/// The maximum size of a file, which another host supplies. With 10,000 relays it has some 6 MB.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// Its value if the country is not known.
 const UNKNOWN: &str = "ZZ";
@@ -27,12 +34,23 @@ pub struct Place {
 
 impl Place {
     fn read(path: &Path) -> Result<Self, Error> {
+        let invalid =
+            |problem: &str| Error::Invalid { path: path.to_owned(), problem: problem.to_owned() };
+        let is_large = |metadata: fs::Metadata| metadata.len() > BYTES_MAX;
+        if fs::metadata(path).is_ok_and(is_large) {
+            return Err(invalid("it has more than 64 MiB, and so is no bandwidth file"));
+        }
         let bytes = read(path, "read the bandwidth file of another place")?;
         let parsed = BandwidthFile::parse(&bytes).map_err(|error| Error::Invalid {
             path: path.to_owned(),
             problem: error.to_string(),
         })?;
         let file = parsed.file;
+        if file.header.software.as_deref().is_some_and(|software| software != SOFTWARE) {
+            return Err(invalid(
+                "its weights are no capacities: only files of FlashFlow can be compared",
+            ));
+        }
         Ok(Self { name: String::new(), path: path.to_owned(), bytes, file })
     }
 
@@ -49,11 +67,12 @@ pub fn read_places(paths: &[PathBuf]) -> Vec<Result<Place, Error>> {
     let paths: BTreeSet<&PathBuf> = paths.iter().collect();
     let mut places: Vec<Result<Place, Error>> =
         paths.into_iter().map(|path| Place::read(path)).collect();
-    let countries: Vec<String> = places.iter().flatten().filter_map(Place::country).collect();
+    let name = |place: &Place| place.country().unwrap_or_else(|| place.path.display().to_string());
+    let names: Vec<String> = places.iter().flatten().map(name).collect();
     for place in places.iter_mut().flatten() {
         let path = place.path.display().to_string();
         place.name = match place.country() {
-            Some(country) if countries.iter().filter(|other| **other == country).count() == 1 => {
+            Some(country) if names.iter().filter(|other| **other == country).count() == 1 => {
                 country
             }
             Some(country) => format!("{country} ({path})"),
@@ -66,7 +85,6 @@ pub fn read_places(paths: &[PathBuf]) -> Vec<Result<Place, Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn places_have_the_names_of_their_countries_and_paths_where_those_do_not_suffice() {
@@ -89,5 +107,24 @@ mod tests {
         assert!(problems[0].contains(&at("f")) && problems[0].contains("HTML"), "{problems:?}");
         assert!(problems[1].contains("of another place"), "{problems:?}");
         assert_eq!(problems.len(), 2);
+    }
+
+    #[test]
+    fn files_that_are_too_large_or_not_of_flashflow_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::File::create(path("large"))
+            .and_then(|file| file.set_len(BYTES_MAX + 1))
+            .expect("space");
+        fs::write(path("sbws"), "1800000000\nversion=1.9.0\nsoftware=sbws\n=====\n")
+            .expect("space");
+        let places = read_places(&["large", "sbws"].map(path));
+        let problems: Vec<String> =
+            places.iter().filter_map(|place| place.as_ref().err()).map(Error::to_string).collect();
+        let [large, sbws] = &problems[..] else { panic!("{problems:?}") };
+        assert!(
+            large.contains("64 MiB") && sbws.contains("only files of FlashFlow"),
+            "{problems:?}"
+        );
     }
 }

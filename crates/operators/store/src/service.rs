@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::format::utc;
 use crate::open::Reader;
-use crate::read::{rsa, time};
+use crate::read::{rate, rsa, time};
 use crate::write::int;
 use coordinator::{ProbedRelay, ServiceSuspicion};
 use onion::Rate;
@@ -11,12 +11,13 @@ use onion::identity::RsaId;
 use rusqlite::Row;
 use std::collections::BTreeMap;
 
-/// When relays were measured, and their last estimates.
+/// When relays were measured, and with which results.
 #[derive(Clone, Debug, Default)]
 pub struct MeasuredRelays {
-    /// The beginning and the end of each turn, by their ends. A relay's turns do not overlap.
+    /// The beginning and the end of each turn, by their ends. Turns overlap only where dates were corrected.
     turns: BTreeMap<RsaId, Vec<(u64, u64)>>,
-    estimates: BTreeMap<RsaId, Rate>,
+    /// The end of each turn with an estimate, in Unix seconds, and the estimate.
+    estimates: BTreeMap<RsaId, Vec<(u64, Rate)>>,
 }
 
 impl MeasuredRelays {
@@ -28,30 +29,42 @@ impl MeasuredRelays {
         turns.get(next).is_some_and(|(began, _)| *began <= to_unix_s)
     }
 
-    /// The smallest estimate of the relays of a path; `None` if one of them has none.
+    /// The smallest estimate that the relays of a path had at a time, in Unix seconds: each relay's last one before it, or else its first
+    /// one. `None` if a relay has none. An estimate from after a circuit must not decide whether its download was slow: a relay that
+    /// becomes faster would be suspected, and one that becomes slower would be cleared.
     #[must_use]
-    pub fn slowest_estimate(&self, path: &[RsaId]) -> Option<Rate> {
-        let estimates = path.iter().map(|relay| self.estimates.get(relay).copied());
-        estimates.min().flatten()
+    pub fn slowest_estimate(&self, path: &[RsaId], at_unix_s: u64) -> Option<Rate> {
+        let then = |relay: &RsaId| {
+            let all = self.estimates.get(relay)?;
+            let later = all.partition_point(|(ended, _)| *ended <= at_unix_s);
+            all.get(later.saturating_sub(1)).map(|(_, rate)| *rate)
+        };
+        path.iter().map(then).min().flatten()
     }
 }
 
 impl Reader {
-    /// When relays were measured, in turns that ended since then, and the last estimates of all relays.
+    /// When relays were measured, in turns that ended since then, and the estimates of all turns.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub fn measured_relays(&self, since_unix_s: u64) -> Result<MeasuredRelays, StoreError> {
         let sql = "SELECT r.rsa, m.started_unix_s, m.ended_unix_s FROM measurement m
-                   JOIN relay r ON r.id = m.relay WHERE m.ended_unix_s >= ?1 ORDER BY m.ended_unix_s";
+                   JOIN relay r ON r.id = m.relay WHERE m.ended_unix_s >= ?1
+                   ORDER BY m.ended_unix_s, m.started_unix_s";
         let turn = |row: &Row<'_>| Ok((rsa(row, 0)?, (time(row, 1)?, time(row, 2)?)));
         let mut turns: BTreeMap<RsaId, Vec<(u64, u64)>> = BTreeMap::new();
         for (relay, turn) in self.all(sql, [int(since_unix_s)], turn)? {
             turns.entry(relay).or_default().push(turn);
         }
-        let sql = "SELECT rsa, capacity_byte_s FROM relay WHERE capacity_byte_s IS NOT NULL";
-        let estimate = |row: &Row<'_>| Ok((rsa(row, 0)?, Rate::from_byte_per_s(time(row, 1)?)));
-        Ok(MeasuredRelays { turns, estimates: self.all(sql, [], estimate)?.into_iter().collect() })
+        let sql = "SELECT r.rsa, m.ended_unix_s, m.capacity_byte_s FROM measurement m
+                   JOIN relay r ON r.id = m.relay WHERE m.capacity_byte_s IS NOT NULL ORDER BY m.ended_unix_s";
+        let estimate = |row: &Row<'_>| Ok((rsa(row, 0)?, time(row, 1)?, rate(row, 2)?));
+        let mut estimates: BTreeMap<RsaId, Vec<(u64, Rate)>> = BTreeMap::new();
+        for (relay, ended, rate) in self.all(sql, [], estimate)? {
+            estimates.entry(relay).or_default().extend(rate.map(|rate| (ended, rate)));
+        }
+        Ok(MeasuredRelays { turns, estimates })
     }
 }
 
@@ -111,10 +124,30 @@ mod tests {
         assert!(!overlaps(0, began - 1) && !overlaps(ended + 1, ended + 9));
         assert!(!measured.overlap(relay(2).rsa, began, ended));
         let path = [relay(1).rsa, relay(2).rsa];
-        assert_eq!(measured.slowest_estimate(&path), None, "the other has none");
-        assert!(measured.slowest_estimate(&path[..1]).is_some());
+        assert_eq!(measured.slowest_estimate(&path, ended), None, "the other has none");
+        assert!(measured.slowest_estimate(&path[..1], ended).is_some());
         let later = store.measured_relays(ended + 1).expect("read");
         assert!(!later.overlap(relay(1).rsa, began, ended));
+    }
+
+    #[test]
+    fn a_later_estimate_says_nothing_about_an_earlier_circuit() {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        let turns =
+            [1_000_000, 20_000_000].map(|byte_s| (byte_s, closed(relay(1), NOW, 1, byte_s)));
+        let mut ends = Vec::new();
+        for (place, (byte_s, mut turn)) in (0..).zip(turns) {
+            turn.begun.started_unix_s += place * 86_400;
+            turn.record.ended_unix_s += place * 86_400;
+            ends.push((turn.record.ended_unix_s, Rate::from_byte_per_s(byte_s)));
+            store.write(&[Entry::Finished(Box::new(turn))]).expect("room");
+        }
+        let measured = store.measured_relays(0).expect("read");
+        let at = |unix_s| measured.slowest_estimate(&[relay(1).rsa], unix_s);
+        let [(first, slow), (second, fast)] = ends[..] else { panic!("two turns") };
+        assert_eq!([at(0), at(first), at(second - 1)], [Some(slow); 3]);
+        assert_eq!([at(second), at(second + 86_400)], [Some(fast); 2]);
     }
 
     #[test]

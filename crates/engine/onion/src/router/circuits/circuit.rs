@@ -10,7 +10,7 @@
 //! | Counter Galois Onion | 240 |
 //! | its entry in the table of each of its links | 13 to 24 |
 //!
-//! Upkeep releases the rest after several seconds without cells: the ring buffers of its queues and its expanded
+//! Upkeep releases the rest after 10 to 20 s without cells: the ring buffers of its queues and its expanded
 //! keys. AES-CTR can seek, so the next cell costs one key expansion.
 
 use super::queue::CellQueue;

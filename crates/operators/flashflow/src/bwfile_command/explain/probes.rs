@@ -77,7 +77,7 @@ pub(super) fn test(files: &[PathBuf], store: Option<&Reader>) -> Result<ServiceT
             ended_unix_s: *ended_unix_s,
             path,
             outcome: *outcome,
-            slowest_estimate: measured.slowest_estimate(path),
+            slowest_estimate: measured.slowest_estimate(path, *began_unix_s),
         };
         test.add(&circuit, |relay| measured.overlap(relay, *began_unix_s, *ended_unix_s));
     }
