@@ -198,6 +198,7 @@ fn answer(rows: &Rows<'_, Cell>) -> String {
     let suspected = rows.cases().filter_map(|(_, case)| value(case, "honest_suspected_percent"));
     match suspected.reduce(f64::max) {
         None => found,
+        Some(0.0) => format!("{found} No honest relay is suspected in the simulated time."),
         Some(percent) => {
             format!(
                 "{found} At most {percent:.3} % of honest relays are suspected in the simulated time."

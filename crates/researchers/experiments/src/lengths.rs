@@ -142,7 +142,7 @@ fn claims(all: &[Measurement], lengths: &[usize]) -> Vec<Case> {
 
 /// The claim that one strategy has no smaller range than another.
 fn no_smaller(name: String, one: Option<&Accuracy>, other: Option<&Accuracy>) -> Case {
-    let ranges = one.zip(other).map(|(one, other)| (one.range(), other.range()));
+    let ranges = one.zip(other).and_then(|(one, other)| one.range().zip(other.range()));
     let detail = ranges.map(|(one, other)| format!("range {one:.3} and {other:.3}"));
     claim_case(name, ranges.map(|(one, other)| one >= other), detail.unwrap_or_default())
 }
@@ -214,6 +214,8 @@ mod tests {
         late[1].seconds[20..].fill(70.0);
         assert_eq!(verdicts(&late)[1], Missed, "the longest has the largest range");
         assert_eq!(verdicts(&[]), [Failed; 4], "there is no shorter length");
+        let single = verdicts(&slow(&[0]));
+        assert_eq!(single, [Held, Failed, Failed, Failed, Failed], "one has no range");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Percents {
     }
 }
 
-/// The standard deviation of completed downloads of this size, in seconds, of which there must be two.
+/// The standard deviation of completed downloads of this size, in seconds; `None` for fewer than two.
 fn deviation(run: &RunResult, bytes: u32) -> Option<f64> {
     let deviation = (&run.size(bytes)?.last_byte_s).std_dev();
     deviation.is_finite().then_some(deviation)

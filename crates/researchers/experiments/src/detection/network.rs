@@ -38,7 +38,7 @@ pub(super) struct Relay {
     pub(super) id: RsaId,
     /// When it begins to lie, in seconds; `None` for an honest relay.
     pub(super) lies_from_s: Option<u64>,
-    /// Whether it was suspected since.
+    /// Whether it was suspected since it began to lie.
     is_found: bool,
     /// Whether it was suspected while it was honest.
     pub(super) is_falsely_suspected: bool,
@@ -60,7 +60,8 @@ impl Relay {
         self.outage.0 <= now_s
     }
 
-    /// Notes that it is suspected at this time. Returns the days, rounded up, for which a relay has lied that is found by that.
+    /// Records that the relay is suspected at a time. If this is the first suspicion since it began to lie, returns for how many days it has
+    /// lied, rounded up.
     pub(super) fn suspect(&mut self, now_s: u64) -> Option<u32> {
         let Some(from_s) = self.lies_from_s.filter(|from_s| *from_s < now_s) else {
             self.is_falsely_suspected = true;

@@ -67,7 +67,7 @@ impl Strategy {
             median: rounded(middle, 4),
             quartile_75: rounded(high, 4),
             highest: rounded(accuracy.highest, 4),
-            range: rounded(accuracy.range(), 4),
+            range: accuracy.range().and_then(|range| rounded(range, 4)),
             largest_change: rounded(accuracy.largest_change, 4),
         })
     }
@@ -125,8 +125,9 @@ impl Accuracy {
         })
     }
 
-    pub(super) fn range(&self) -> f64 {
-        self.highest - self.lowest
+    /// `None` for a single measurement.
+    pub(super) fn range(&self) -> Option<f64> {
+        (self.count > 1).then_some(self.highest - self.lowest)
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
         let quartiles = short.quartiles.map(|quartile| rounded(quartile, 6));
         assert_eq!(quartiles, [0.5625, 0.675, 0.7875].map(Some));
         let whole = Accuracy::new(&all, Strategy::Median { length: 30 }).expect("long enough");
-        assert_eq!((whole.range(), whole.largest_change), (0.0, 0.0));
+        assert_eq!((whole.range(), whole.largest_change), (Some(0.0), 0.0));
         assert_eq!(Accuracy::new(&all, Strategy::Median { length: 31 }), None);
     }
 }

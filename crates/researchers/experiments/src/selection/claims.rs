@@ -13,7 +13,7 @@ type Value = fn(&Probed) -> Option<f64>;
 pub(super) const SLOW_MBIT: f64 = 1.0;
 /// The minimum rate of a fast relay, in Mbit/s.
 pub(super) const FAST_MBIT: f64 = 8.0;
-/// The minimum share of its limit that completed downloads use of a full relay. The rest are cell headers, TLS, and unfinished downloads.
+/// The minimum share of its limit that completed downloads, or in virtual time all bytes that it sends, use of a full relay. The rest are cell headers, TLS, and unfinished downloads.
 const FULL: f64 = 0.6;
 /// The maximum share of its limit that downloads use of a relay that is not loaded.
 const FREE: f64 = 0.4;

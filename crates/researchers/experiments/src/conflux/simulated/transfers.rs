@@ -73,7 +73,7 @@ impl SimulatedBridges {
         if is_set && self.failures.is_none() && legs.len() != method.legs {
             return Err(format!("{} legs were linked", legs.len()));
         }
-        // Of requests on lost circuits.
+        // The time of earlier requests, whose circuits were lost.
         let lost = match self.failures {
             Some(_) => (self.wire.now() - began).saturating_sub(figures.to_last()),
             None => Duration::ZERO,
