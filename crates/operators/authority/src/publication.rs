@@ -101,12 +101,9 @@ fn passes(
     let round_trips_ms = journal.mean_round_trips_ms()?;
     let round_trips_ms: BTreeMap<_, _> =
         round_trips_ms.into_iter().map(|(relay, ms)| (fingerprint(relay), ms)).collect();
-    let mut places = Vec::new();
-    for place in read_places(&gate.places) {
-        match place {
-            Ok(place) => places.push(place),
-            Err(error) => tracing::warn!("gate: not compared with this place: {error}"),
-        }
+    let places = read_places(&gate.places);
+    for unread in places.iter().filter_map(|place| place.as_ref().err()) {
+        tracing::warn!("gate: not compared with this place: {unread}");
     }
     let with = Comparison {
         previous: previous.as_deref(),

@@ -15,7 +15,7 @@ pub use limits::Limits;
 pub use others::{Others, read_votes};
 
 use crate::countries::Countries;
-use crate::places::Place;
+use crate::places::{Place, UnreadPlace};
 use checks::Subject;
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -40,8 +40,8 @@ pub struct Comparison<'a> {
     pub round_trips_ms: Option<&'a BTreeMap<Fingerprint, f64>>,
     /// The countries of addresses.
     pub countries: Option<&'a Countries>,
-    /// The bandwidth files of teams at other places.
-    pub places: &'a [Place],
+    /// The bandwidth files of teams at other places, or why they cannot be used.
+    pub places: &'a [Result<Place, UnreadPlace>],
 }
 
 /// A check.

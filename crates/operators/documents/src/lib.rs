@@ -15,7 +15,7 @@ mod votes;
 pub use descriptors::Origin;
 pub use error::Error;
 pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem};
-pub use places::{COUNTRY, Place, read_places};
+pub use places::{COUNTRY, Place, UnreadPlace, read_places};
 pub use source::Source;
 pub use votes::{Vote, votes};
 

@@ -32,6 +32,16 @@ pub struct Place {
     pub file: BandwidthFile,
 }
 
+/// A file of another place that could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct UnreadPlace {
+    /// Its path.
+    pub path: PathBuf,
+    /// The reason.
+    pub error: Error,
+}
+
 impl Place {
     fn read(path: &Path) -> Result<Self, Error> {
         let invalid =
@@ -63,10 +73,12 @@ impl Place {
 
 /// Reads the bandwidth files of teams at other places. No two results have the same name: a path that is given twice is read once.
 #[must_use]
-pub fn read_places(paths: &[PathBuf]) -> Vec<Result<Place, Error>> {
+pub fn read_places(paths: &[PathBuf]) -> Vec<Result<Place, UnreadPlace>> {
     let paths: BTreeSet<&PathBuf> = paths.iter().collect();
-    let mut places: Vec<Result<Place, Error>> =
-        paths.into_iter().map(|path| Place::read(path)).collect();
+    let read = |path: &PathBuf| {
+        Place::read(path).map_err(|error| UnreadPlace { path: path.clone(), error })
+    };
+    let mut places: Vec<Result<Place, UnreadPlace>> = paths.into_iter().map(read).collect();
     let name = |place: &Place| place.country().unwrap_or_else(|| place.path.display().to_string());
     let names: Vec<String> = places.iter().flatten().map(name).collect();
     for place in places.iter_mut().flatten() {
@@ -103,7 +115,7 @@ mod tests {
         let us = |name: &str| format!("US ({})", at(name));
         assert_eq!(names, ["AT".to_owned(), us("b"), us("c"), at("d"), "FR".to_owned()]);
         let problems: Vec<String> =
-            places.iter().filter_map(|place| place.as_ref().err()).map(Error::to_string).collect();
+            places.iter().filter_map(|place| Some(place.as_ref().err()?.to_string())).collect();
         assert!(problems[0].contains(&at("f")) && problems[0].contains("HTML"), "{problems:?}");
         assert!(problems[1].contains("of another place"), "{problems:?}");
         assert_eq!(problems.len(), 2);
@@ -120,7 +132,7 @@ mod tests {
             .expect("space");
         let places = read_places(&["large", "sbws"].map(path));
         let problems: Vec<String> =
-            places.iter().filter_map(|place| place.as_ref().err()).map(Error::to_string).collect();
+            places.iter().filter_map(|place| Some(place.as_ref().err()?.to_string())).collect();
         let [large, sbws] = &problems[..] else { panic!("{problems:?}") };
         assert!(
             large.contains("64 MiB") && sbws.contains("only files of FlashFlow"),

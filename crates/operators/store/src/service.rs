@@ -134,12 +134,9 @@ mod tests {
     fn a_later_estimate_says_nothing_about_an_earlier_circuit() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
-        let turns =
-            [1_000_000, 20_000_000].map(|byte_s| (byte_s, closed(relay(1), NOW, 1, byte_s)));
         let mut ends = Vec::new();
-        for (place, (byte_s, mut turn)) in (0..).zip(turns) {
-            turn.begun.started_unix_s += place * 86_400;
-            turn.record.ended_unix_s += place * 86_400;
+        for (day, byte_s) in (0..).zip([1_000_000, 20_000_000]) {
+            let turn = closed(relay(1), NOW + day * 86_400, 1, byte_s);
             ends.push((turn.record.ended_unix_s, Rate::from_byte_per_s(byte_s)));
             store.write(&[Entry::Finished(Box::new(turn))]).expect("room");
         }

@@ -23,7 +23,7 @@ use rand_core::Rng;
 
 /// Objects that are not cells count as a number of cells, so that the result does not depend on the cell model.
 /// An idle circuit with its table entries takes 0.3 to 0.5 KB (`flashflow-lab bench idle`). For 10 to 20 s after each
-/// cell it has its expanded keys as well, 1.5 KB, and a ring buffer of 4 KB for each direction, which this leaves out.
+/// cell it has its expanded keys as well, 1.5 KB, and a ring buffer of 1 KB for each direction, which this leaves out.
 const CIRCUIT_CELLS: usize = 3;
 
 /// Hop-by-hop windows of a circuit in both directions, with their cells in flight.

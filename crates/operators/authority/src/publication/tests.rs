@@ -124,7 +124,7 @@ fn a_file_that_fails_the_gate_does_not_replace_the_one_that_tor_reads() {
 }
 
 #[test]
-fn a_file_is_compared_with_those_of_other_places_that_can_be_read() {
+fn a_file_is_compared_with_those_of_other_places_and_says_which_cannot_be_read() {
     let sections = "[gate]\nlower_bounds_max_percent = 100\nplaces = [\"fr.v3bw\", \"absent\"]\n\
                     [header]\nscanner_country = \"AT\"\n";
     let coordinator = Coordinator::new(sections);
@@ -139,7 +139,10 @@ fn a_file_is_compared_with_those_of_other_places_that_can_be_read() {
         .filter(|check| check.place.is_some())
         .map(|check| (check.check, check.place.as_deref(), check.figure))
         .collect();
+    let absent = coordinator.folder.path().join("absent").display().to_string();
     let expected = [
+        (CheckName::PlaceRatio, Some(absent.as_str()), None),
+        (CheckName::PlaceDeviating, Some(absent.as_str()), None),
         (CheckName::PlaceRatio, Some("FR"), Some(1.0)),
         (CheckName::PlaceDeviating, Some("FR"), Some(0.0)),
     ];

@@ -107,7 +107,8 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
             let relay = find(reader, relay)?;
             let default = store.with_file_name(LATEST);
             let file = options.file.clone().or_else(|| default.exists().then_some(default));
-            let places = read_places(&options.place).into_iter().collect::<Result<Vec<_>, _>>()?;
+            let places = read_places(&options.place).into_iter().collect::<Result<Vec<_>, _>>();
+            let places = places.map_err(|unread| unread.error)?;
             explain(&relay, reader, file.as_deref(), &places, test.as_ref(), output)?;
         }
         _ => list(&test.unwrap_or_default(), reader.as_ref(), output)?,

@@ -5,7 +5,7 @@ use clap::Args;
 use cli::Error;
 use documents::countries::Countries;
 use documents::gate::{self, Check, Comparison, Limits, Others, read_votes};
-use documents::{consensus, read, read_places};
+use documents::{UnreadPlace, consensus, read, read_places};
 use link::unix_time_s;
 use netdoc::{BandwidthFile, Fingerprint};
 use report::plural;
@@ -128,7 +128,9 @@ pub(super) fn run(options: &GateOptions, output: &Output) -> Result<Exit, Error>
         [] => None,
         tables => Some(Countries::read(tables)?),
     };
-    let places = read_places(&options.place).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let places = read_places(&options.place).into_iter().map(|place| place.map(Ok));
+    let places: Result<Vec<_>, UnreadPlace> = places.collect();
+    let places = places.map_err(|unread| unread.error)?;
     let with = Comparison {
         previous: previous.as_deref(),
         consensus: consensus.as_ref(),

@@ -13,8 +13,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-/// Initial capacity of a queue, in cells.
-const ROOM_MIN: usize = 8;
+/// Initial capacity of a queue, in cells. It is small, since a peer may keep many circuits in use with a cell each.
+const ROOM_MIN: usize = 2;
 
 /// Up to this capacity, a queue grows by doubling; beyond it, by a quarter. Limits count cells, so a peer that
 /// fills many long queues must not make them occupy twice that memory.
@@ -314,7 +314,7 @@ impl<T: Cell> Ring<T> {
     fn shrink(&mut self) {
         self.emptied = 0;
         let peak = core::mem::take(&mut self.peak);
-        if self.slots.len() > ROOM_MIN && peak < self.slots.len() / 4 {
+        if self.slots.len() > ROOM_MIN && peak <= self.slots.len() / 4 {
             self.slots.truncate(self.slots.len() / 2);
             self.slots.shrink_to_fit();
         }

@@ -3,13 +3,13 @@
 use super::{NAMED_MAX, Question, Subject, Votes, list, percent};
 use crate::gate::bias::median;
 use crate::gate::{Check, CheckName, Limits, Unit};
-use crate::places::Place;
+use crate::places::{Place, UnreadPlace};
 use netdoc::Fingerprint;
 
 impl Subject<'_> {
     /// Compares the weights of relays that both files have: as a whole, and relay by relay. Both teams measure capacities, so weights are
     /// compared, and not shares as with other authorities.
-    pub(super) fn place(&self, votes: &Votes, place: &Place) -> [Check; 2] {
+    pub(super) fn place(&self, votes: &Votes, place: &Result<Place, UnreadPlace>) -> [Check; 2] {
         let Limits {
             deviation_percent: most,
             place_ratio_max_factor,
@@ -28,10 +28,17 @@ impl Subject<'_> {
             "place_deviating_max_percent",
             Unit::Percent,
         );
-        let name = &place.name;
+        let name = match place {
+            Ok(place) => place.name.clone(),
+            Err(unread) => unread.path.display().to_string(),
+        };
         let named = |check: Check| Check { place: Some(name.clone()), ..check };
         let unknown = |why: String| {
             [ratio, deviating].map(|question| named(question.unknown(format!("{name}: {why}"))))
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(unread) => return unknown(unread.to_string()),
         };
         let apart_s = votes.file.timestamp.abs_diff(place.file.timestamp);
         if apart_s as f64 / 3600.0 > self.limits.age_max_h {
