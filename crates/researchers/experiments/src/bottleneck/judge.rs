@@ -33,7 +33,11 @@ pub(super) fn case(cell: &Cell, truth: Option<f64>, measured: &Measured) -> Case
             case.ended(CaseVerdict::Held, result.outcome.to_string())
         }
         (None, Some(found)) if found.is_conclusive() => match problem(place, &result.bottlenecks) {
-            Some(problem) => case.ended(CaseVerdict::Missed, problem),
+            // While a measurer waits for a processor, its cells wait for it too, and not on the path.
+            Some(problem) => match result.starvation().filter(|_| result.bottlenecks.is_empty()) {
+                Some(load) => case.ended(CaseVerdict::Inconclusive, format!("{problem}; {load}")),
+                None => case.ended(CaseVerdict::Missed, problem),
+            },
             None => case,
         },
         _ => case,
