@@ -45,12 +45,13 @@ pub(super) fn case(cell: &Cell, truth: Option<f64>, measured: &Measured) -> Case
     let words = result.bottlenecks.iter().map(ToString::to_string);
     let words: Vec<String> =
         failed.as_ref().map(ToString::to_string).into_iter().chain(words).collect();
-    case.with(&Columns {
+    let case = case.with(&Columns {
         conclusive: found.map(|found| found.is_conclusive()),
         named: words.join("; "),
         rounds: found.map(|found| found.rounds),
         sent_mbit_per_s: result.sent_mbit(),
-    })
+    });
+    result.with_loads(case)
 }
 
 /// The measurer whose link or processor is narrow.
