@@ -82,7 +82,7 @@ pub enum CheckName {
     BiasByCountry,
     /// The median ratio to the weights of another place.
     PlaceRatio,
-    /// Relays that differ much from that ratio.
+    /// The weight of relays that differ much from that ratio.
     PlaceDeviating,
 }
 

@@ -47,7 +47,7 @@ pub struct Limits {
     pub bias_max_percent: f64,
     /// Factor, in either direction, between our weights and those of another place: the median of relays that both have.
     pub place_ratio_max_factor: f64,
-    /// Relays that differ by more than `deviation_percent` from that ratio, in per cent.
+    /// Relays that differ by more than `deviation_percent` from that ratio, in per cent of the weights.
     pub place_deviating_max_percent: f64,
 }
 

@@ -297,6 +297,21 @@ fn each_place_is_compared_alone_and_regardless_of_its_scale() {
 }
 
 #[test]
+fn many_small_relays_that_differ_between_places_hold_back_no_file() {
+    let figure = |differs: &dyn Fn(usize) -> bool| {
+        let mut world = World::new();
+        world.add_place("FR", |place| kb_s(place) * if differs(place) { 3 } else { 1 });
+        let outcome = world.outcome();
+        let check = outcome.checks.last().expect("a check").clone();
+        (check.figure.expect("checked"), outcome.passed)
+    };
+    let (many_small, passed) = figure(&|place| place >= RELAYS * 3 / 4);
+    assert!((5.0..6.0).contains(&many_small) && passed, "{many_small}");
+    let (three_large, passed) = figure(&|place| place < 3);
+    assert!(three_large > 14.0 && !passed, "{three_large}");
+}
+
+#[test]
 fn missing_relays_have_reasons() {
     let mut world = World::new();
     world.keep(RELAYS - 50);

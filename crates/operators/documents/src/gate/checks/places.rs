@@ -1,6 +1,6 @@
 //! The comparison with bandwidth files of teams at other places.
 
-use super::{NAMED_MAX, Question, Subject, Votes, list, percent};
+use super::{NAMED_MAX, Question, Subject, Votes, list};
 use crate::gate::bias::median;
 use crate::gate::{Check, CheckName, Limits, Unit};
 use crate::places::{Place, UnreadPlace};
@@ -49,18 +49,18 @@ impl Subject<'_> {
         }
         let theirs = Votes::new(&place.bytes, self.with);
         let theirs = theirs.map(|votes| votes.kb_s).unwrap_or_default();
-        let common: Vec<(Fingerprint, f64)> = votes
+        let common: Vec<(Fingerprint, f64, f64)> = votes
             .kb_s
             .iter()
             .filter_map(|(relay, ours)| {
                 let theirs = theirs.get(relay).filter(|theirs| **theirs > 0)?;
-                (*ours > 0).then_some((*relay, *ours as f64 / *theirs as f64))
+                (*ours > 0).then_some((*relay, *ours as f64, *theirs as f64))
             })
             .collect();
         if common.is_empty() {
             return unknown("no relay has a vote in both files".to_owned());
         }
-        let typical = median(common.iter().map(|(_, factor)| *factor));
+        let typical = median(common.iter().map(|(_, ours, theirs)| ours / theirs));
         let found = format!(
             "{name}: the median of {} relays that it measured, too, is {typical:.2} times the weight there",
             common.len()
@@ -68,21 +68,23 @@ impl Subject<'_> {
         let remedy = "Find out which place is wrong: flashflow bwfile explain --place compares the estimates of a relay";
         let ratio = ratio.answer(typical.max(typical.recip()), found, remedy);
 
-        let mut beyond: Vec<(Fingerprint, f64)> = common
-            .iter()
-            .map(|(relay, factor)| (*relay, factor / typical))
-            .filter(|(_, factor)| (factor - 1.0).abs() * 100.0 > most)
-            .collect();
-        // The largest difference comes first, in either direction.
-        beyond.sort_by(|left, right| right.1.ln().abs().total_cmp(&left.1.ln().abs()));
+        // By weight, so that many small relays that serve teams differently hold back no file: each counts with what it has shown to one
+        // of the two.
+        let shown = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours.max(theirs * typical);
+        let ratio_to = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours / theirs / typical;
+        let mut beyond: Vec<&(Fingerprint, f64, f64)> =
+            common.iter().filter(|pair| (ratio_to(pair) - 1.0).abs() * 100.0 > most).collect();
+        // Those with most weight come first.
+        beyond.sort_by(|left, right| shown(right).total_cmp(&shown(left)));
         let first = beyond.iter().take(NAMED_MAX);
-        let first = list(first.map(|(relay, factor)| format!("{relay} {factor:.2} times")));
+        let first = list(first.map(|pair| format!("{} {:.2} times", pair.0, ratio_to(pair))));
         let found = format!(
             "{name}: {} of {} relays differ by more than {most} % from the median ratio{first}",
             beyond.len(),
             common.len()
         );
-        let share = percent(beyond.len() as u64, common.len() as u64);
+        let sum: f64 = common.iter().map(shown).sum();
+        let share = beyond.iter().copied().map(shown).sum::<f64>() * 100.0 / sum;
         [ratio, deviating.answer(share, found, remedy)].map(named)
     }
 }
