@@ -5,6 +5,7 @@ use documents::{Error, read};
 use netdoc::Fingerprint;
 use onion::Rate;
 use onion::identity::RsaId;
+use report::plural;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -85,28 +86,26 @@ pub(super) fn test(files: &[PathBuf], store: Option<&Reader>) -> Result<ServiceT
 }
 
 fn read_circuits(path: &Path, circuits: &mut Vec<Circuit>) -> Result<(), Error> {
-    let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
     let bytes = read(path, "read the circuits")?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
-    let damaged = add_circuits(text, circuits);
-    if let [first, ..] = damaged[..] {
-        let count = damaged.len();
+    let damaged = add_circuits(&String::from_utf8_lossy(&bytes), circuits);
+    if let [(line, problem), ..] = &damaged[..] {
+        let skipped = plural(damaged.len() as u64, "damaged line");
         note(format!(
-            "{}: {count} lines are damaged and skipped, the first is line {first}",
+            "{}: {skipped} skipped, the first is line {line} of the file: {problem}",
             path.display()
         ));
     }
     Ok(())
 }
 
-/// Adds the circuits of a file, and returns the numbers of the lines that cannot be read: a prober that was killed leaves half a line, to
-/// which the next one appends.
-fn add_circuits(text: &str, circuits: &mut Vec<Circuit>) -> Vec<usize> {
+/// Adds the circuits of a file, and returns the numbers of the lines that cannot be read, with the reasons: a prober that was killed leaves
+/// half a line, to which the next one appends.
+fn add_circuits(text: &str, circuits: &mut Vec<Circuit>) -> Vec<(usize, serde_json::Error)> {
     let mut damaged = Vec::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         match Circuit::parse(line) {
             Ok(circuit) => circuits.extend(circuit),
-            Err(_) => damaged.push(number),
+            Err(problem) => damaged.push((number, problem)),
         }
     }
     damaged
@@ -179,11 +178,11 @@ mod tests {
         assert!(Circuit::parse(&line(r#""throughput_kb_s":"fast""#)).is_err());
         let (mut circuits, good) = (Vec::new(), line(r#""failure":null"#));
         let text = format!("{good}\n\n{{\"type\":\"cir{good}\n{good}");
-        assert_eq!(
-            add_circuits(&text, &mut circuits),
-            [3],
-            "half a line, and the next one behind it"
-        );
+        let damaged = add_circuits(&text, &mut circuits);
+        let [(3, problem)] = &damaged[..] else {
+            panic!("half a line, and the next one behind it: {damaged:?}");
+        };
+        assert!(problem.to_string().contains("column"), "{problem}");
         assert_eq!(circuits.len(), 2);
     }
 }
