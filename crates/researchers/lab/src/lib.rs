@@ -89,7 +89,7 @@ pub use network::Network;
 pub use node::{Node, Role};
 pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelayReports};
 pub use patched::{patched_tor, patched_tor_at};
-pub use process::{cpu_time, processes, resident_bytes};
+pub use process::{cpu_time, processes, resident_bytes, wake_ups};
 pub use progress::Progress;
 pub use spec::{MIN_LIMIT, MIN_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
 pub use state::{Status, down, status};

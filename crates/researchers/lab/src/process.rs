@@ -1,7 +1,7 @@
 //! Processes: starting, finding, awaiting and ending them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
@@ -102,6 +102,19 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
+/// How often the threads of a process have gone to sleep, which is how often they were woken; `None` if that cannot be read. Threads that
+/// have ended do not count.
+#[must_use]
+pub fn wake_ups(pid: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_thread = |path: PathBuf| {
+        let text = fs::read_to_string(path.join("status")).ok()?;
+        let count = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        count.trim().parse::<u64>().ok()
+    };
+    Some(threads.flatten().filter_map(|thread| of_thread(thread.path())).sum())
+}
+
 fn parse_cpu_time(stat: &str, ticks_per_s: u64) -> Option<Duration> {
     // The program's name, in parentheses, may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;
@@ -151,6 +164,7 @@ mod tests {
     fn a_child_is_awaited_and_reaped() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
         assert!(wait_for_end(&mut child, Duration::from_millis(1)).is_none());
+        assert!(wake_ups(child.id()).is_some());
         signal(child.id(), Signal::KILL);
         assert!(wait_for_end(&mut child, Duration::from_secs(20)).is_some());
     }

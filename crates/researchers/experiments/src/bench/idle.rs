@@ -28,15 +28,18 @@ const LOOK: Duration = Duration::from_millis(200);
 struct IdleReading {
     resident_bytes: u64,
     cpu: Duration,
+    wake_ups: u64,
 }
 
 impl IdleReading {
     fn take(pid: u32) -> Result<Self> {
-        let reading = lab::resident_bytes(pid).zip(lab::cpu_time(pid));
-        let (resident_bytes, cpu) = reading.ok_or_else(|| {
+        let reading = || {
+            let resident_bytes = lab::resident_bytes(pid)?;
+            Some(Self { resident_bytes, cpu: lab::cpu_time(pid)?, wake_ups: lab::wake_ups(pid)? })
+        };
+        reading().ok_or_else(|| {
             Error::Failed("the relay's memory or processor time cannot be read".to_owned())
-        })?;
-        Ok(Self { resident_bytes, cpu })
+        })
     }
 }
 
@@ -119,6 +122,7 @@ fn measure(
         circuits,
         grown_bytes: idle.resident_bytes.saturating_sub(before.resident_bytes),
         idle_cpu_share: (idle.cpu - standing.cpu).as_secs_f64() / IDLE.as_secs_f64(),
+        idle_wake_ups: idle.wake_ups.saturating_sub(standing.wake_ups),
         soak_circuits: plan.soak,
         soak_s: (load.driver.now() - soak_began).as_secs_f64(),
         soak_cpu: IdleReading::take(pid)?.cpu - idle.cpu,
@@ -187,6 +191,7 @@ struct Figures {
     grown_bytes: u64,
     /// As a share of one core.
     idle_cpu_share: f64,
+    idle_wake_ups: u64,
     soak_circuits: u64,
     soak_s: f64,
     soak_cpu: Duration,
@@ -198,6 +203,7 @@ impl Figures {
     #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
     fn print(self, output: &Output) -> IdleFigures {
         let Self { relay, connections, circuits, soak_circuits, soak_s, .. } = self;
+        let wake_ups_per_s = self.idle_wake_ups as f64 / IDLE.as_secs_f64();
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;
         let memory_mb: Vec<f64> =
@@ -214,6 +220,7 @@ impl Figures {
             bytes_per_circuit: per(circuits),
             bytes_per_connection: per(u64::from(connections)),
             idle_cpu_share: self.idle_cpu_share,
+            idle_wake_ups_per_s: wake_ups_per_s,
             soak_circuits,
             soak_s,
             soak_cpu_us_per_circuit: cpu_us,
@@ -223,12 +230,13 @@ impl Figures {
         output.result(
             format!(
                 "{relay}: {connections} connections with {circuits} circuits take {:.1} MB, {:.0} bytes \
-                 for each circuit, and {:.2} % of a core while idle; {soak_circuits} circuits built and \
-                 torn down in {soak_s:.1} s, {cpu_us:.1} µs of processor time each: {settled_mb:.1} MB \
+                 for each circuit, and {:.2} % of a core with {:.0} wake-ups a second while idle; \
+                 {soak_circuits} circuits built and torn down in {soak_s:.1} s, {cpu_us:.1} µs of processor time each: {settled_mb:.1} MB \
                  after the first tenth, {last_mb:.1} MB at the end",
                 mb(self.grown_bytes),
                 per(circuits),
                 self.idle_cpu_share * 100.0,
+                wake_ups_per_s,
             ),
             || IdleLine::Relay(figures.clone()),
         );
