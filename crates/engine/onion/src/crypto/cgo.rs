@@ -56,6 +56,11 @@ fn tag_of(body: &[u8; BODY_LEN]) -> Block {
     *tag
 }
 
+/// Compares blocks in constant time.
+fn is_same(one: &Block, other: &Block) -> bool {
+    u128::from_ne_bytes(*one).ct_eq(&u128::from_ne_bytes(*other)).into()
+}
+
 /// One direction of a layer, without its ciphers.
 #[derive(Clone)]
 struct State {
@@ -86,7 +91,7 @@ impl State {
     /// The relay's operation for a cell that it forwards: removes the layer in the forward direction, or adds
     /// it in the backward direction.
     #[inline]
-    fn encrypt(&mut self, uiv: &Uiv<Aes128Enc>, command: Command, body: &mut [u8; BODY_LEN]) {
+    fn encrypt(&mut self, uiv: &mut Uiv<Aes128Enc>, command: Command, body: &mut [u8; BODY_LEN]) {
         uiv.encrypt(self.tweak(command), body);
         self.chain = tag_of(body);
     }
@@ -100,7 +105,7 @@ impl State {
         body: &mut [u8; BODY_LEN],
     ) -> bool {
         self.encrypt(uiv, command, body);
-        let is_ours = self.nonce.ct_eq(&self.chain).into();
+        let is_ours = is_same(&self.nonce, &self.chain);
         if is_ours {
             self.update(uiv);
         }
@@ -117,7 +122,7 @@ impl State {
 
     /// The client's operation for a cell of another hop.
     #[inline]
-    fn decrypt(&mut self, uiv: &Uiv<Aes128Dec>, command: Command, body: &mut [u8; BODY_LEN]) {
+    fn decrypt(&mut self, uiv: &mut Uiv<Aes128Dec>, command: Command, body: &mut [u8; BODY_LEN]) {
         let tag = tag_of(body);
         uiv.decrypt(self.tweak(command), body);
         self.chain = tag;
@@ -209,7 +214,7 @@ impl CgoRelayHop {
     /// Encrypts a cell of the next hop.
     pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
         let (_, state, awake) = self.ensure_awake();
-        state.encrypt(&awake.backward, Command::RELAY, body);
+        state.encrypt(&mut awake.backward, Command::RELAY, body);
     }
 
     /// The tag of the last cell that this relay originated.
@@ -282,7 +287,8 @@ impl CgoClientHop {
 
     /// Encrypts a cell for a later hop.
     pub fn pass(&mut self, command: Command, body: &mut [u8; BODY_LEN]) {
-        self.forward.state.decrypt(&self.forward.uiv, command, body);
+        let ClientDirection { state, uiv } = &mut self.forward;
+        state.decrypt(uiv, command, body);
     }
 
     /// Decrypts a cell; returns true if this hop has sent it.
@@ -290,7 +296,7 @@ impl CgoClientHop {
         let tag = tag_of(body);
         let ClientDirection { state, uiv } = &mut self.backward;
         state.decrypt(uiv, Command::RELAY, body);
-        let is_from_it = state.nonce.ct_eq(&tag_of(body)).into();
+        let is_from_it = is_same(&state.nonce, &tag_of(body));
         if is_from_it {
             state.nonce = tag;
             state.update(uiv);

@@ -3,11 +3,9 @@
 //! Keys and blocks have the proposal's names.
 
 use crate::cell::BODY_LEN;
-use aes::cipher::{BlockDecrypt, BlockEncrypt, InnerIvInit, KeyInit, KeySizeUser, StreamCipher};
+use aes::cipher::inout::InOutBuf;
+use aes::cipher::{BlockDecrypt, BlockEncrypt, KeyInit, KeySizeUser};
 use aes::{Aes128Dec, Aes128Enc};
-use ctr::CtrCore;
-use ctr::cipher::StreamCipherCoreWrapper;
-use ctr::flavors::Ctr128BE;
 use polyval::Polyval;
 use polyval::universal_hash::UniversalHash;
 
@@ -26,11 +24,26 @@ pub(super) const KEYS_LEN: usize = 2 * HALF_KEYS_LEN;
 /// Keys of a [`Uiv`], and the nonce of its direction.
 pub(super) const SEED_LEN: usize = KEYS_LEN + BLOCK_LEN;
 
-/// The length of the hash input of [`Et`]: H, the command, the right half, and zeros up to a whole block.
-const TWEAK_LEN: usize = (BLOCK_LEN + 1 + RIGHT_LEN).next_multiple_of(BLOCK_LEN);
+/// The length of the parts in which [`Et`] hashes: POLYVAL is fastest with four blocks at a time.
+const PART_LEN: usize = 4 * BLOCK_LEN;
+/// The bytes of the right half in the first part, after H and the command.
+const RIGHT_IN_FIRST_LEN: usize = PART_LEN - BLOCK_LEN - 1;
+/// The bytes of the right half in the last part, before zeros.
+const LAST_LEN: usize = (RIGHT_LEN - RIGHT_IN_FIRST_LEN) % PART_LEN;
 
-/// The first block of each of a PRF's outputs: the second follows all of the first.
-const SECOND_OUTPUT_AT: u8 = 31;
+/// The number of blocks of a [`Prf`]'s first output. The second output follows it.
+const FIRST_OUTPUT_BLOCKS: u8 = 31;
+
+/// `N` counters of a [`Prf`] from the number `first`, without the hash.
+const fn counters<const N: usize>(first: u8) -> [Block; N] {
+    let mut counters = [[0; BLOCK_LEN]; N];
+    let mut number = first;
+    while ((number - first) as usize) < N {
+        counters[(number - first) as usize][BLOCK_LEN - 1] = number;
+        number += 1;
+    }
+    counters
+}
 
 /// The tweak: chains a cell to the previous one, and contains its command.
 #[derive(Clone, Copy)]
@@ -73,21 +86,27 @@ impl<C: KeyInit<KeySize = KeySize>> Et<C> {
 
     /// UH(KU, H | command | right).
     #[inline]
-    fn mask(&self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN]) -> Block {
-        // In one call: the hash is fastest with many blocks at once.
-        let mut bytes = [0; TWEAK_LEN];
-        bytes[..BLOCK_LEN].copy_from_slice(tweak.chain);
-        bytes[BLOCK_LEN] = tweak.command;
-        bytes[BLOCK_LEN + 1..][..RIGHT_LEN].copy_from_slice(right);
-        let mut hash = self.ku.clone();
-        hash.update_padded(&bytes);
-        hash.finalize().into()
+    fn mask(&mut self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN]) -> Block {
+        // Only what has to be joined or padded is copied.
+        let (right_in_first, right) = right.split_at(RIGHT_IN_FIRST_LEN);
+        let (parts, rest) = right.as_chunks::<PART_LEN>();
+        let mut last = [0; PART_LEN];
+        last[..LAST_LEN].copy_from_slice(&rest[..LAST_LEN]);
+        let mut first = [0; PART_LEN];
+        first[..BLOCK_LEN].copy_from_slice(tweak.chain);
+        first[BLOCK_LEN] = tweak.command;
+        first[BLOCK_LEN + 1..].copy_from_slice(right_in_first);
+        for part in [&first].into_iter().chain(parts).chain([&last]) {
+            let (blocks, _) = polyval::Block::slice_as_chunks(part);
+            self.ku.update(blocks);
+        }
+        self.ku.finalize_reset().into()
     }
 }
 
 impl Et<Aes128Enc> {
     #[inline]
-    pub(super) fn encrypt(&self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN], left: &mut Block) {
+    pub(super) fn encrypt(&mut self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN], left: &mut Block) {
         let mask = self.mask(tweak, right);
         xor(left, &mask);
         self.kb.encrypt_block(left.into());
@@ -97,7 +116,7 @@ impl Et<Aes128Enc> {
 
 impl Et<Aes128Dec> {
     #[inline]
-    pub(super) fn decrypt(&self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN], left: &mut Block) {
+    pub(super) fn decrypt(&mut self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN], left: &mut Block) {
         let mask = self.mask(tweak, right);
         xor(left, &mask);
         self.kb.decrypt_block(left.into());
@@ -117,31 +136,45 @@ impl Prf {
         Self { k: Aes128Enc::new(k.into()), b: Polyval::new(&(*b).into()) }
     }
 
+    /// Turns the `counters` of an output into the output for `input`.
     #[inline]
-    fn xor_from(&self, input: &Block, from_block: u8, out: &mut [u8]) {
-        let mut hash = self.b.clone();
-        hash.update(&[(*input).into()]);
-        let mut counter: Block = hash.finalize().into();
-        // The counter has space for all blocks of both outputs without a carry.
-        counter[BLOCK_LEN - 1] &= 0xc0;
-        counter[BLOCK_LEN - 1] |= from_block;
-        let core = CtrCore::<&Aes128Enc, Ctr128BE>::inner_iv_init(&self.k, (&counter).into());
-        StreamCipherCoreWrapper::from_core(core).apply_keystream(out);
+    fn apply<const N: usize>(&mut self, input: &Block, counters: &mut [Block; N]) {
+        self.b.update(&[(*input).into()]);
+        let hash = u128::from_be_bytes(self.b.finalize_reset().into());
+        // The other bits have space for all blocks of both outputs without a carry.
+        encrypt_counters(&self.k, &(hash & !0x3f).to_be_bytes(), counters);
     }
 
     /// XORs the first output for `input` onto `out`.
     #[inline]
-    pub(super) fn xor_first(&self, input: &Block, out: &mut [u8; RIGHT_LEN]) {
-        self.xor_from(input, 0, out);
+    pub(super) fn xor_first(&mut self, input: &Block, out: &mut [u8; RIGHT_LEN]) {
+        // A whole number of the eight blocks that AES-NI encrypts at a time: others take longer.
+        const COUNTERS: [Block; 32] = counters(0);
+        let mut blocks = COUNTERS;
+        self.apply(input, &mut blocks);
+        out.iter_mut().zip(blocks.as_flattened()).for_each(|(to, from)| *to ^= from);
     }
 
     /// The second output for `input`.
     #[inline]
-    pub(super) fn second<const N: usize>(&self, input: &Block) -> [u8; N] {
-        let mut out = [0; N];
-        self.xor_from(input, SECOND_OUTPUT_AT, &mut out);
-        out
+    pub(super) fn second(&mut self, input: &Block) -> [u8; SEED_LEN] {
+        const COUNTERS: [Block; 8] = counters(FIRST_OUTPUT_BLOCKS);
+        let mut blocks = COUNTERS;
+        self.apply(input, &mut blocks);
+        let Some(seed) = blocks.as_flattened().first_chunk() else {
+            unreachable!("the output is longer than a seed")
+        };
+        *seed
     }
+}
+
+/// Counter mode: adds `base` to the counters and encrypts them. Where LLVM inlines this, it computes `base` anew for each
+/// byte, which takes 40 ns a cell.
+#[inline(never)]
+fn encrypt_counters<const N: usize>(cipher: &Aes128Enc, base: &Block, counters: &mut [Block; N]) {
+    counters.iter_mut().for_each(|counter| xor(counter, base));
+    let (blocks, _) = InOutBuf::from(counters.as_flattened_mut()).into_chunks();
+    cipher.encrypt_blocks_inout(blocks);
 }
 
 /// A rugged pseudorandom permutation of whole bodies, with its key update: UIV+ in the proposal. Encryption
@@ -170,14 +203,14 @@ impl<C: KeyInit<KeySize = KeySize>> Uiv<C> {
 
     /// The next keys and nonce, derived with the current nonce. The derivation is one-way.
     #[inline]
-    pub(super) fn next_seed(&self, nonce: &Block) -> [u8; SEED_LEN] {
+    pub(super) fn next_seed(&mut self, nonce: &Block) -> [u8; SEED_LEN] {
         self.s.second(nonce)
     }
 }
 
 impl Uiv<Aes128Enc> {
     #[inline]
-    pub(super) fn encrypt(&self, tweak: Tweak<'_>, body: &mut [u8; BODY_LEN]) {
+    pub(super) fn encrypt(&mut self, tweak: Tweak<'_>, body: &mut [u8; BODY_LEN]) {
         let (left, right) = split(body);
         self.j.encrypt(tweak, right, left);
         self.s.xor_first(left, right);
@@ -186,7 +219,7 @@ impl Uiv<Aes128Enc> {
 
 impl Uiv<Aes128Dec> {
     #[inline]
-    pub(super) fn decrypt(&self, tweak: Tweak<'_>, body: &mut [u8; BODY_LEN]) {
+    pub(super) fn decrypt(&mut self, tweak: Tweak<'_>, body: &mut [u8; BODY_LEN]) {
         let (left, right) = split(body);
         self.s.xor_first(left, right);
         self.j.decrypt(tweak, right, left);
