@@ -31,7 +31,7 @@ fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
     drawn < 1.0 - libm::pow(1.0 - loss, segments)
 }
 impl Kernel {
-    /// Reads what this mail needs: its socket, and its cells or the flight that it acknowledges.
+    /// Reads what this mail needs: its socket, its cells or the flight that it acknowledges, and the timers.
     pub(crate) fn read_ahead(&self, mail: &Mail) -> u64 {
         let Some(socket) = self.sockets.get(mail.socket.index as usize) else { return 0 };
         let content = match &mail.content {
@@ -41,7 +41,7 @@ impl Kernel {
             MailContent::Ack { .. } => socket.tx.read_ahead(),
             _ => 0,
         };
-        content ^ u64::from(socket.uses) ^ socket.watched_at
+        content ^ u64::from(socket.uses) ^ socket.watched_at ^ self.next_at()
     }
 
     /// Mail arrives at this host's download queue, in order.
