@@ -83,7 +83,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         place: usize,
         body: &S::Body,
     ) -> Result<(), Loss> {
-        let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else {
+        let Some(Passage { legs, streams, set }) = self.passages.get_mut(&number) else {
             return Ok(());
         };
         let (is_set, circuit) = (set.is_some(), legs.get_mut(place));
@@ -96,6 +96,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let is_last = from == last;
         let message =
             plain.message(format).map_err(|error| lost(CircuitError::Malformed(error)))?;
+        let stream = streams.tunnel.find(message.stream_id);
         let is_data = message.command == RelayCommand::DATA && is_last;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
@@ -116,17 +117,20 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 self.handle_set_message(number, leg, format, &plain, &message)
             }
             command if command.is_of_conflux() => Err(ConfluxError::Handshake.into()),
-            // A hop has no authority over streams at another hop.
-            _ if !self.is_at(number, message.stream_id, from, last) => Ok(()),
-            _ => self.handle_stream_message(number, &message),
+            _ => match stream {
+                // A hop has no authority over streams at another hop.
+                Some(stream) if self.hop_of(stream).unwrap_or(last) == from => {
+                    self.handle_stream(stream, &message)
+                }
+                // Messages for a closed stream may still be in flight; DROP is padding.
+                _ => Ok(()),
+            },
         }
     }
 
-    /// Whether a circuit's stream is at the hop with this index; also true if there is no such stream.
-    fn is_at(&self, number: CircuitNumber, id: StreamId, hop: usize, last: usize) -> bool {
-        let stream = self.passages.get(&number).and_then(|passage| passage.streams.tunnel.find(id));
-        let stream = stream.and_then(|stream| self.streams.get(&stream));
-        stream.is_none_or(|stream| stream.hop.unwrap_or(last) == hop)
+    /// The hop of a stream; `None` for the last one.
+    fn hop_of(&self, stream: StreamNumber) -> Option<usize> {
+        self.streams.get(&stream).and_then(|stream| stream.hop)
     }
 
     /// Handles the next multiplexed message in order.
@@ -138,7 +142,6 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let passage = self.passages.get(&number);
         match passage.and_then(|passage| passage.streams.tunnel.find(message.stream_id)) {
             Some(stream) => self.handle_stream(stream, message),
-            // Messages for a closed stream may still be in flight; DROP is padding.
             None => Ok(()),
         }
     }

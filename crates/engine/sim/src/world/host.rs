@@ -116,6 +116,11 @@ impl Host {
         }
     }
 
+    /// Reads what this mail needs, for the cache only.
+    pub(super) fn read_ahead(&self, mail: &Mail) -> u64 {
+        self.kernel.read_ahead(mail)
+    }
+
     pub(super) fn admit(&mut self, mail: Mail) {
         self.kernel.admit(mail);
     }

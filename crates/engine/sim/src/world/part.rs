@@ -13,6 +13,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+/// How much mail is read ahead: so little that it is still in the cache when it is handled.
+const AHEAD: usize = 32;
+
 /// Some hosts of a world. See the [module](super) on time.
 #[derive(Debug)]
 pub struct Part {
@@ -26,8 +29,9 @@ pub struct Part {
     /// The next window.
     window: u64,
     wheel: TimingWheel,
-    /// To be sorted: host, time, sender, number; and the index in the mail of a group of hosts.
-    order: Vec<((u32, u64, u32, u32), u32)>,
+    /// To be sorted: host and time in the window, sender and number, each pair in one number; and the index in
+    /// the mail of a group of hosts.
+    order: Vec<(u64, u64, u32)>,
     today: Vec<Vec<Mail>>,
     scratch: Box<HostScratch>,
     records: Vec<Record>,
@@ -92,7 +96,7 @@ impl Part {
         self.window += 1;
         for group in 0..self.wheel.groups() {
             self.wheel.take(window, group, &mut self.today);
-            self.sort();
+            self.sort(window * self.window_ns);
             self.live(group);
             self.wheel.give_back(&mut self.today);
             let mut out = core::mem::take(&mut self.scratch.out);
@@ -107,14 +111,15 @@ impl Part {
         }
     }
 
-    /// The order and the recipients of the window's mail.
-    fn sort(&mut self) {
+    /// The order and the recipients of the mail of the window that begins at `start`.
+    fn sort(&mut self, start: u64) {
         self.order.clear();
         for (batch, mails) in (0..).zip(&self.today) {
             for (place, mail) in (batch * BATCH_MAILS..).zip(mails) {
-                let host = self.place_of[mail.to as usize];
-                let key = (host, mail.at, mail.from, mail.number);
-                self.order.push((key, u32::try_from(place).unwrap_or(u32::MAX)));
+                let host = u64::from(self.place_of[mail.to as usize]);
+                let recipient = host << 32 | mail.at.saturating_sub(start);
+                let sender = u64::from(mail.from) << 32 | u64::from(mail.number);
+                self.order.push((recipient, sender, u32::try_from(place).unwrap_or(u32::MAX)));
             }
         }
         self.order.sort_unstable();
@@ -124,23 +129,42 @@ impl Part {
     fn live(&mut self, group: usize) {
         let end = self.window * self.window_ns;
         let first = group * GROUP_HOSTS;
-        let mut order = self.order.iter().peekable();
+        let (mut done, mut read) = (0, 0);
         for place in first..self.hosts.len().min(first + GROUP_HOSTS) {
-            let is_his = |entry: &&((u32, u64, u32, u32), u32)| entry.0.0 as usize == place;
-            if self.next_at[place] >= end && !order.peek().is_some_and(is_his) {
+            let is_his = |entry: &&(u64, u64, u32)| entry.0 >> 32 == place as u64;
+            let until = done + self.order[done..].iter().take_while(is_his).count();
+            if self.next_at[place] >= end && until == done {
                 continue;
+            }
+            if until > read {
+                let ahead = self.order.len().min(until + AHEAD);
+                self.read_ahead(&self.order[read..ahead]);
+                read = ahead;
             }
             let host = &mut self.hosts[place];
             host.kernel.take_scratch(&mut self.scratch);
-            while let Some((_, at)) = order.next_if(is_his) {
+            for (.., at) in &self.order[done..until] {
                 let (batch, at) = (*at as usize / BATCH_MAILS, *at as usize % BATCH_MAILS);
                 host.admit(core::mem::replace(&mut self.today[batch][at], Mail::NONE));
             }
+            done = until;
             host.run(end);
             // The host's own state is not in the cache: it is accessed after the scratch buffers.
             self.next_at[place] = host.next_at();
             host.kernel.give_scratch_back(&mut self.scratch);
         }
+    }
+
+    /// Reads what hosts will need for their next mail. Most of it is not in the cache, and the processor waits
+    /// for many independent reads at once, but for those of a handler one after the other.
+    fn read_ahead(&self, next: &[(u64, u64, u32)]) {
+        let mut sum = 0;
+        for (recipient, _, at) in next {
+            let mail = &self.today[*at as usize / BATCH_MAILS][*at as usize % BATCH_MAILS];
+            let place = usize::try_from(recipient >> 32).unwrap_or(usize::MAX);
+            sum ^= self.hosts[place].read_ahead(mail);
+        }
+        core::hint::black_box(sum);
     }
 
     /// Gives an order to a team's host between two windows. Does nothing if it is not here or not of a team.

@@ -147,6 +147,12 @@ impl Sender {
         }
     }
 
+    /// Reads what an acknowledgement needs: a field of each cache line, and the first flight.
+    pub(super) fn read_ahead(&self) -> u64 {
+        let flight = self.flights.front().map_or(0, |flight| flight.start);
+        flight ^ self.acked ^ self.rto_at ^ self.peak
+    }
+
     /// Adds written bytes.
     pub(super) const fn write(&mut self, bytes: u64) {
         self.written += bytes;

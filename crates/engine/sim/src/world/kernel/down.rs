@@ -5,6 +5,7 @@ use super::{Event, Kernel, RECORD};
 use crate::world::message::{Mail, MailContent, Purpose, SocketKey};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS, Payload};
+use onion::cell_model::Cell;
 
 /// The unit of fractions of segments.
 const WHOLE: f64 = 4_294_967_296.0;
@@ -30,6 +31,19 @@ fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
     drawn < 1.0 - libm::pow(1.0 - loss, segments)
 }
 impl Kernel {
+    /// Reads what this mail needs: its socket, its cells or the flight that it acknowledges, and the timers.
+    pub(crate) fn read_ahead(&self, mail: &Mail) -> u64 {
+        let Some(socket) = self.sockets.get(mail.socket.index as usize) else { return 0 };
+        let content = match &mail.content {
+            MailContent::Cells { cells, .. } => {
+                cells.first().map_or(0, |cell| u64::from(cell.circ_id().get()))
+            }
+            MailContent::Ack { .. } => socket.tx.read_ahead(),
+            _ => 0,
+        };
+        content ^ u64::from(socket.uses) ^ socket.watched_at ^ self.next_at()
+    }
+
     /// Mail arrives at this host's download queue, in order.
     pub(crate) fn admit(&mut self, mut mail: Mail) {
         let at = mail.at;
