@@ -111,7 +111,7 @@ impl Part {
         }
     }
 
-    /// The order and the recipients of the mail of the window that begins at `start`.
+    /// The order and the recipients of the mail of the window that begins at `start`. Times in a window have 32 bits, as latencies do.
     fn sort(&mut self, start: u64) {
         self.order.clear();
         for (batch, mails) in (0..).zip(&self.today) {

@@ -196,7 +196,7 @@ pub struct IdleFigures {
     pub(super) bytes_per_connection: f64,
     /// CPU time while idle, as a share of one core.
     pub(super) idle_cpu_share: f64,
-    /// How often its threads woke up while idle.
+    /// Wake-ups of its threads while idle, in a second.
     pub(super) idle_wake_ups_per_s: f64,
     /// Circuits that were then built and closed.
     pub(super) soak_circuits: u64,

@@ -68,14 +68,14 @@ impl Subject<'_> {
         let remedy = "Find out which place is wrong: flashflow bwfile explain --place compares the estimates of a relay";
         let ratio = ratio.answer(typical.max(typical.recip()), found, remedy);
 
-        // By weight, so that many small relays that serve teams differently hold back no file: each counts with what it has shown to one
-        // of the two.
-        let shown = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours.max(theirs * typical);
+        // By weight, so that many small relays that serve teams differently hold back no file: each counts with the larger of its two
+        // weights.
+        let larger = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours.max(theirs * typical);
         let ratio_to = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours / theirs / typical;
         let mut beyond: Vec<&(Fingerprint, f64, f64)> =
             common.iter().filter(|pair| (ratio_to(pair) - 1.0).abs() * 100.0 > most).collect();
         // Those with most weight come first.
-        beyond.sort_by(|left, right| shown(right).total_cmp(&shown(left)));
+        beyond.sort_by(|left, right| larger(right).total_cmp(&larger(left)));
         let first = beyond.iter().take(NAMED_MAX);
         let first = list(first.map(|pair| format!("{} {:.2} times", pair.0, ratio_to(pair))));
         let found = format!(
@@ -83,8 +83,8 @@ impl Subject<'_> {
             beyond.len(),
             common.len()
         );
-        let sum: f64 = common.iter().map(shown).sum();
-        let share = beyond.iter().copied().map(shown).sum::<f64>() * 100.0 / sum;
+        let sum: f64 = common.iter().map(larger).sum();
+        let share = beyond.iter().copied().map(larger).sum::<f64>() * 100.0 / sum;
         [ratio, deviating.answer(share, found, remedy)].map(named)
     }
 }

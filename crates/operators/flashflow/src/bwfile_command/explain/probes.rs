@@ -38,8 +38,8 @@ struct Circuit {
 }
 
 impl Circuit {
-    fn parse(line: &str) -> Result<Option<Self>, serde_json::Error> {
-        let line = serde_json::from_str(line)?;
+    fn parse(line: &[u8]) -> Result<Option<Self>, serde_json::Error> {
+        let line = serde_json::from_slice(line)?;
         let Line::Circuit { ended_unix_s, took_ms, path, throughput_kb_s, failure } = line else {
             return Ok(None);
         };
@@ -86,8 +86,7 @@ pub(super) fn test(files: &[PathBuf], store: Option<&Reader>) -> Result<ServiceT
 }
 
 fn read_circuits(path: &Path, circuits: &mut Vec<Circuit>) -> Result<(), Error> {
-    let bytes = read(path, "read the circuits")?;
-    let damaged = add_circuits(&String::from_utf8_lossy(&bytes), circuits);
+    let damaged = add_circuits(&read(path, "read the circuits")?, circuits);
     if let [(line, problem), ..] = &damaged[..] {
         let skipped = plural(damaged.len() as u64, "damaged line");
         note(format!(
@@ -100,9 +99,10 @@ fn read_circuits(path: &Path, circuits: &mut Vec<Circuit>) -> Result<(), Error> 
 
 /// Adds the circuits of a file, and returns the numbers of the lines that cannot be read, with the reasons: a prober that was killed leaves
 /// half a line, to which the next one appends.
-fn add_circuits(text: &str, circuits: &mut Vec<Circuit>) -> Vec<(usize, serde_json::Error)> {
+fn add_circuits(text: &[u8], circuits: &mut Vec<Circuit>) -> Vec<(usize, serde_json::Error)> {
     let mut damaged = Vec::new();
-    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+    let lines = (1..).zip(text.split(|byte| *byte == b'\n'));
+    for (number, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
         match Circuit::parse(line) {
             Ok(circuit) => circuits.extend(circuit),
             Err(problem) => damaged.push((number, problem)),
@@ -159,7 +159,7 @@ mod tests {
                 r#"{{"type":"circuit","ended_unix_s":100,"took_ms":1500.0,"path":["{relay}"],{more}}}"#
             )
         };
-        let parsed = |line: &str| Circuit::parse(line).expect("a line");
+        let parsed = |line: &str| Circuit::parse(line.as_bytes()).expect("a line");
         let with = |outcome| {
             Some(Circuit {
                 began_unix_s: 98,
@@ -175,14 +175,16 @@ mod tests {
         let failed = parsed(&line(r#""throughput_kb_s":125.0,"failure":"lost""#));
         assert_eq!(failed, with(CircuitOutcome::Failed));
         assert_eq!(parsed(r#"{"type":"summary","circuits":3}"#), None);
-        assert!(Circuit::parse(&line(r#""throughput_kb_s":"fast""#)).is_err());
+        assert!(Circuit::parse(line(r#""throughput_kb_s":"fast""#).as_bytes()).is_err());
         let (mut circuits, good) = (Vec::new(), line(r#""failure":null"#));
-        let text = format!("{good}\n\n{{\"type\":\"cir{good}\n{good}");
+        // Half a line with the next one behind it, and a byte that is no text.
+        let text = format!("{good}\n\n{{\"type\":\"cir{good}\r\n{good}\n{good}\n{good}");
+        let mut text = text.into_bytes();
+        let last_line = text.len() - good.len();
+        text[last_line - good.len() + 9] = 0xff;
         let damaged = add_circuits(&text, &mut circuits);
-        let [(3, problem)] = &damaged[..] else {
-            panic!("half a line, and the next one behind it: {damaged:?}");
-        };
-        assert!(problem.to_string().contains("column"), "{problem}");
-        assert_eq!(circuits.len(), 2);
+        let [(3, half), (5, byte)] = &damaged[..] else { panic!("{damaged:?}") };
+        assert!([half, byte].iter().all(|problem| problem.column() > 0), "{half}; {byte}");
+        assert_eq!(circuits.len(), 3);
     }
 }
