@@ -40,13 +40,14 @@ impl Reader {
     /// If the store cannot be read.
     pub fn falls(&self, now_unix_s: u64) -> Result<Falls, StoreError> {
         let day = int(now_unix_s.saturating_sub(24 * 3600));
-        let sql = "WITH last AS (SELECT relay, max(id) AS id FROM measurement
-                     WHERE ended_unix_s > ?1 AND capacity_byte_s > 0 AND is_final GROUP BY relay),
-                   both AS (SELECT m.relay, m.capacity_byte_s AS now, (SELECT max(p.capacity_byte_s) FROM measurement p
-                       WHERE p.relay = m.relay AND p.id < m.id AND p.is_final AND p.ended_unix_s > m.ended_unix_s - ?2) AS before
-                     FROM last JOIN measurement m ON m.id = last.id)
-                   SELECT r.rsa, r.nickname, now, before FROM both JOIN relay r ON r.id = both.relay
-                   WHERE before IS NOT NULL ORDER BY before - now DESC, r.id";
+        // The index `measurement_by_end` has all columns of `recent`.
+        let sql = "WITH recent AS MATERIALIZED (SELECT id, relay, ended_unix_s AS ended, capacity_byte_s AS capacity
+                     FROM measurement WHERE ended_unix_s > ?1 - ?2 AND is_final),
+                   last AS (SELECT relay, max(id) AS id, ended, capacity FROM recent
+                     WHERE ended > ?1 AND capacity > 0 GROUP BY relay)
+                   SELECT r.rsa, r.nickname, last.capacity AS now, max(p.capacity) AS before
+                   FROM last JOIN recent p ON p.relay = last.relay AND p.id < last.id AND p.ended > last.ended - ?2
+                   JOIN relay r ON r.id = last.relay GROUP BY r.id HAVING before IS NOT NULL ORDER BY before - now DESC, r.id";
         let all = self.all(sql, params![day, int(RECENT_S)], |row| {
             Ok(Fall {
                 relay: rsa(row, 0)?,

@@ -57,8 +57,8 @@ impl Store {
         let (records, measurements) =
             (before(retention.records_days), before(retention.measurements_days));
         let removed = self.change(|db| {
-            let old = "DELETE FROM record WHERE measurement IN (SELECT m.id FROM record d
-                       JOIN measurement m ON m.id = d.measurement WHERE m.ended_unix_s < ?1 LIMIT ?2)";
+            let old = "DELETE FROM record WHERE measurement IN
+                       (SELECT measurement FROM record WHERE ended_unix_s < ?1 LIMIT ?2)";
             let records = db.execute(old, [records, batch])?;
             let old = "DELETE FROM measurement WHERE id IN (SELECT id FROM measurement
                        WHERE ended_unix_s < ?1 OR (state = 4 AND started_unix_s < ?1) LIMIT ?2)";

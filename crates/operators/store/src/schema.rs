@@ -6,13 +6,14 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION: i64 = 0x4646_6c6f;
 
 /// Each script migrates from the previous version to the next. Released scripts are never changed; new ones are added.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
     include_str!("schema/5.sql"),
     include_str!("schema/6.sql"),
+    include_str!("schema/7.sql"),
 ];
 
 /// The first version with suspicions.

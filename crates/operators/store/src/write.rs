@@ -199,8 +199,9 @@ fn write_finished(db: &Connection, finished: &MeasurementFinished) -> rusqlite::
         follows.as_ref().map(json),
         series::pack(&series::of(record)),
     ])?;
-    let sql = "INSERT INTO record (measurement, json) VALUES (?1, ?2)";
-    db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
+    let sql = "INSERT INTO record (measurement, json, ended_unix_s) VALUES (?1, ?2, ?3)";
+    let values = params![measurement, series::deflate(record), int(record.ended_unix_s)];
+    db.prepare_cached(sql)?.execute(values)?;
     // A measurement that another one follows is no result. The one made last counts: an earlier one that has a later date is from a
     // wrong clock.
     if *is_final {

@@ -29,6 +29,7 @@ mod grid;
 mod kist;
 mod kist_factors;
 mod lengths;
+mod location;
 mod measuring;
 mod mode;
 mod paper_hosts;
@@ -91,6 +92,7 @@ enum Experiment {
     Kist(kist::Options),
     KistFactors(kist_factors::Options),
     Lengths(lengths::Options),
+    Location(location::Options),
     PaperHosts(paper_hosts::Options),
     PlanAttacks(plan_attacks::Options),
     Ratio(ratio::Options),
@@ -131,6 +133,7 @@ pub fn run(
         Experiment::Kist(options) => kist::run(options, session)?,
         Experiment::KistFactors(options) => kist_factors::run(options, session)?,
         Experiment::Lengths(options) => lengths::run(options, session)?,
+        Experiment::Location(options) => location::run(options, session)?,
         Experiment::PaperHosts(options) => paper_hosts::run(options, session)?,
         Experiment::PlanAttacks(options) => plan_attacks::run(options, session)?,
         Experiment::Ratio(options) => ratio::run(options, session)?,

@@ -1,13 +1,13 @@
 //! The errors of balancers' weights.
 
+use crate::location::Distances;
 use serde::{Deserialize, Serialize};
-use tornet::balance::{SCANNER_COUNTRY, Weighing};
+use tornet::balance::Weighing;
 use tornet::errors::{
     group_weight_error, network_capacity_error, network_weight_error, relay_capacity_error,
     relay_weight_errors,
 };
 use tornet::network::Network;
-use tornet::places::Places;
 
 /// A balancer's stored weights.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,8 +55,9 @@ impl Errors {
             nce: (!known.is_empty())
                 .then(|| network_capacity_error(&estimates, &capacities))
                 .flatten(),
-            far: far_from_scanner(network, &capacities)
-                .and_then(|is_far| group_weight_error(&weights, &capacities, &is_far)),
+            far: Distances::new(network, &capacities).and_then(|distances| {
+                group_weight_error(&weights, &capacities, &distances.are_far)
+            }),
             rce: rce.collect(),
             log_rwe: rwe.filter(|rwe| *rwe > 0.0).map(f64::log10).collect(),
             not_measured: weighing.not_measured,
@@ -69,54 +70,5 @@ impl Errors {
     pub(super) fn under_weighted(&self) -> Option<f64> {
         let under = self.log_rwe.iter().filter(|log| **log < 0.0).count();
         (!self.log_rwe.is_empty()).then(|| under as f64 / self.log_rwe.len() as f64)
-    }
-}
-
-/// The relays that are farther from TorFlow's scanner than those with the near half of the capacity; `None` if a relay's
-/// country is unknown.
-fn far_from_scanner(network: &Network, capacities: &[f64]) -> Option<Vec<bool>> {
-    let places = Places::new().ok()?;
-    let scanner = places.find(SCANNER_COUNTRY).ok()?;
-    let latency = |country: &str| Some(scanner.latency_to(&places.find(country).ok()?));
-    let latencies: Vec<_> =
-        network.relays.iter().map(|relay| latency(&relay.site.country)).collect::<Option<_>>()?;
-    let mut nearest: Vec<_> = latencies.iter().copied().zip(capacities.iter().copied()).collect();
-    nearest.sort_by_key(|(latency, _)| *latency);
-    let half = capacities.iter().sum::<f64>() / 2.0;
-    let mut sum = 0.0;
-    let border = nearest.iter().find(|(_, capacity)| {
-        sum += capacity;
-        sum >= half
-    });
-    let border = border?.0;
-    Some(latencies.iter().map(|latency| *latency > border).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use onion::Rate;
-    use tornet::network::{Relay, Site};
-
-    fn relay(country: &str, mbit: f64) -> Relay {
-        let site = Site::new(country, country, Rate::from_mbit_per_s(mbit));
-        Relay { site, weight: 1, is_guard: true, is_exit: false, limit: None }
-    }
-
-    #[test]
-    fn weights_by_speed_of_downloads_give_far_relays_less_than_their_share() {
-        let relays =
-            vec![relay("US", 30.0), relay("CA", 20.0), relay("JP", 30.0), relay("DE", 20.0)];
-        let network = Network { relays, ..Network::default() };
-        let weighed = |weights: [u64; 4]| {
-            Errors::new(&Weighing { weights: weights.into(), ..Weighing::default() }, &network, 1)
-                .far
-        };
-        let share = weighed([30, 20, 30, 20]).expect("countries are known");
-        assert!((share - 1.0).abs() < 1e-9, "{share}");
-        let share = weighed([45, 30, 15, 10]).expect("countries are known");
-        assert!((share - 0.5).abs() < 1e-9, "{share}");
-        let unknown = Network { relays: vec![relay("", 30.0)], ..Network::default() };
-        assert_eq!(far_from_scanner(&unknown, &[1.0]), None);
     }
 }
