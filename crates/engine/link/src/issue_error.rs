@@ -8,13 +8,6 @@ pub struct IssueError {
     problem: String,
 }
 
-impl IssueError {
-    /// The TLS library rejects the generated key or certificate.
-    pub(crate) fn of_tls(error: &rustls::Error) -> Self {
-        Self { what: "TLS configuration", problem: error.to_string() }
-    }
-}
-
 pub(crate) fn failed<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> IssueError {
     move |problem| IssueError { what, problem: problem.to_string() }
 }

@@ -11,7 +11,7 @@ pub(crate) use session::Placed;
 pub use session::{Progress, Session, TlsError};
 
 use crate::identity_issuer::IdentityIssuer;
-use crate::issue_error::IssueError;
+use crate::issue_error::{IssueError, failed};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::TLS13;
@@ -24,19 +24,33 @@ use verifier::SelfSignedVerifier;
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
     client: Arc<ClientConfig>,
-    server: Arc<ServerConfig>,
-    /// SHA-256 of the certificate that the server presents.
+    /// `None` for a client, which only dials.
+    server: Option<Presented>,
+}
+
+/// What the accepting side presents.
+#[derive(Clone, Debug)]
+struct Presented {
+    config: Arc<ServerConfig>,
     certificate_sha256: Arc<[u8; 32]>,
 }
 
 impl TlsConfigs {
-    /// For a client, which dials and has no identity: its keys are generated from `seed` and used
-    /// for TLS only. The seed must be fresh random bytes; otherwise the keys are predictable.
+    /// For a client: it dials and accepts no connections, so that it needs no key, which takes some tenths of a second to generate.
     ///
     /// # Errors
-    /// [`IssueError`] as for [`new`](Self::new), or if no key can be generated.
-    pub fn nameless(seed: [u8; 32], unix_time_s: u64) -> Result<Self, IssueError> {
-        Self::new(&IdentityIssuer::new(seed, unix_time_s)?)
+    /// [`IssueError`] if rustls rejects the configuration: a bug.
+    pub fn client() -> Result<Self, IssueError> {
+        let provider = Arc::new(provider());
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(failed("TLS configuration"))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(SelfSignedVerifier::new(&provider)))
+            .with_no_client_auth();
+        client.resumption = rustls::client::Resumption::disabled();
+        client.enable_sni = false;
+        Ok(Self { client: Arc::new(client), server: None })
     }
 
     /// Presents the issuer's certificate to incoming connections.
@@ -44,31 +58,19 @@ impl TlsConfigs {
     /// # Errors
     /// [`IssueError`] if rustls rejects its key.
     pub fn new(issuer: &IdentityIssuer) -> Result<Self, IssueError> {
-        let provider = Arc::new(provider());
         let (certificates, key) = issuer.tls_credentials()?;
         let certificate_sha256 =
             certificates.first().map_or([0; 32], |certificate| Sha256::digest(certificate).into());
-        let unusable = |error: rustls::Error| IssueError::of_tls(&error);
-        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
             .with_protocol_versions(&[&TLS13])
-            .map_err(unusable)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(SelfSignedVerifier::new(&provider)))
-            .with_no_client_auth();
-        client.resumption = rustls::client::Resumption::disabled();
-        client.enable_sni = false;
-        let mut server = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&TLS13])
-            .map_err(unusable)?
+            .map_err(failed("TLS configuration"))?
             .with_no_client_auth()
             .with_single_cert(certificates, key)
-            .map_err(unusable)?;
-        server.send_tls13_tickets = 0;
-        Ok(Self {
-            client: Arc::new(client),
-            server: Arc::new(server),
-            certificate_sha256: Arc::new(certificate_sha256),
-        })
+            .map_err(failed("TLS configuration"))?;
+        config.send_tls13_tickets = 0;
+        let certificate_sha256 = Arc::new(certificate_sha256);
+        let server = Some(Presented { config: Arc::new(config), certificate_sha256 });
+        Ok(Self { server, ..Self::client()? })
     }
 }
 

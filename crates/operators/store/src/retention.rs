@@ -85,8 +85,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Entry;
     use crate::testing::{NOW, Scratch, closed, relay};
+    use crate::{Entry, schema};
 
     const DAY: u64 = 24 * 3600;
 
@@ -115,5 +115,29 @@ mod tests {
         let history = store.history().expect("read");
         assert!(history.last(relay(1).rsa).is_some() && history.last(relay(2).rsa).is_none());
         store.check_all().expect("sound");
+    }
+
+    #[test]
+    fn records_of_an_earlier_schema_are_removed_by_the_dates_of_their_measurements() {
+        let scratch = Scratch::new();
+        let old = schema::create(&scratch.store, 6).expect("room");
+        let at = |days_ago: u64| NOW - days_ago * DAY;
+        old.execute_batch(&format!(
+            "INSERT INTO relay (id, rsa, nickname, address, first_seen_unix_s, last_seen_unix_s)
+             VALUES (1, zeroblob(20), 'old', '', {first}, {last});
+             INSERT INTO measurement (id, relay, period_unix_s, number, started_unix_s, ended_unix_s, state)
+             VALUES (1, 1, {first}, 1, {first}, {first}, 1), (2, 1, {last}, 1, {last}, {last}, 1);
+             INSERT INTO record (measurement, json) VALUES (1, x''), (2, x'');",
+            first = at(31),
+            last = at(29)
+        ))
+        .expect("room");
+        drop(old);
+        let mut store = Store::open(&scratch.store).expect("migrated");
+        let removed = store.remove_old(Retention::default(), NOW).expect("room");
+        assert_eq!(removed, Removed { records: 1, is_all: true, ..Removed::default() });
+        let left =
+            store.reader.all("SELECT measurement FROM record", [], |row| row.get::<_, i64>(0));
+        assert_eq!(left.expect("read"), [2]);
     }
 }

@@ -56,3 +56,13 @@ pub(crate) fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     }
     Ok(())
 }
+
+/// Makes a store as an earlier version of this program made it.
+#[cfg(test)]
+pub(crate) fn create(path: &std::path::Path, version: usize) -> rusqlite::Result<Connection> {
+    let db = Connection::open(path)?;
+    MIGRATIONS[..version].iter().try_for_each(|step| db.execute_batch(step))?;
+    db.pragma_update(None, "application_id", APPLICATION)?;
+    db.pragma_update(None, "user_version", version as i64)?;
+    Ok(db)
+}

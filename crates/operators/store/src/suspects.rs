@@ -228,11 +228,7 @@ mod tests {
     #[test]
     fn a_store_of_an_older_schema_version_has_no_suspicions_until_it_is_migrated() {
         let scratch = Scratch::new();
-        let old = Connection::open(&scratch.store).expect("new");
-        old.execute_batch(include_str!("schema/1.sql")).expect("room");
-        old.pragma_update(None, "application_id", schema::APPLICATION).expect("room");
-        old.pragma_update(None, "user_version", 1).expect("room");
-        drop(old);
+        drop(schema::create(&scratch.store, 1).expect("room"));
         let reader = Reader::open(&scratch.store).expect("an older schema version can be read");
         assert_eq!(reader.suspects(None).expect("read"), []);
         drop(reader);

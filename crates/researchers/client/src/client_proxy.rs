@@ -126,10 +126,8 @@ impl ClientProxy {
         let address = listener.local_addr().map_err(listen)?;
 
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(|error| machine(&error))?;
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
         let now = unix_time_s();
-        let tls = TlsConfigs::nameless(seed, now).map_err(|error| machine(&error))?;
+        let tls = TlsConfigs::client().map_err(|error| machine(&error))?;
 
         let guards = SharedGuards::default();
         guards.set_guards(remembered.guards.ready(Instant::ORIGIN));

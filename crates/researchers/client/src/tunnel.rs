@@ -43,12 +43,9 @@ impl Tunnels {
     /// # Errors
     /// [`Problem`] if the host provides no randomness, keys or sockets.
     pub(crate) fn new() -> Result<Self, Problem> {
-        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
-        let now = unix_time_s();
-        let tls = TlsConfigs::nameless(seed, now).map_err(machine)?;
-        let client = Client::with_applications(now, rng);
+        let rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
+        let tls = TlsConfigs::client().map_err(machine)?;
+        let client = Client::with_applications(unix_time_s(), rng);
         let options = DriverOptions::default();
         let driver = Driver::new(client, Clock::start(), tls, Vec::new(), options);
         Ok(Self { driver: driver.map_err(machine)?, open: BTreeMap::new() })

@@ -85,7 +85,8 @@ mod tests {
         let name = ServerName::try_from("relay.example").expect("a name");
         let mut client =
             rustls::ClientConnection::new(Arc::new(client_config), name).expect("usable");
-        let mut server = rustls::ServerConnection::new(configs.server).expect("usable");
+        let mut server =
+            rustls::ServerConnection::new(configs.server.expect("a key").config).expect("usable");
         while client.is_handshaking() || server.is_handshaking() {
             let mut flight = Vec::new();
             client.write_tls(&mut flight).expect("memory");

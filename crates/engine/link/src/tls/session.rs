@@ -1,6 +1,6 @@
-use super::TlsConfigs;
 use super::buffers::{Buffers, Incoming, Outgoing};
 use super::exporter::Exporter;
+use super::{Presented, TlsConfigs};
 use onion::link::TlsSession;
 use rustls::KeyLog;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
@@ -22,6 +22,9 @@ pub enum TlsError {
     /// Encryption failed: a bug, or 2^64 records.
     #[error("cannot encrypt: {0}")]
     Encrypt(String),
+    /// The accepting side has the configuration of a client, which has nothing to present.
+    #[error("there is no certificate to accept connections with")]
+    NoCertificate,
 }
 
 /// The state of a session after processing received data.
@@ -102,13 +105,16 @@ impl Session {
     /// A session for the accepting side.
     ///
     /// # Errors
-    /// [`rustls::Error`] if rustls rejects the configuration: a bug.
+    /// [`TlsError::NoCertificate`] with the configuration of a [client](TlsConfigs::client), [`TlsError::Protocol`] if rustls rejects
+    /// it: both are bugs.
     pub fn server(configs: &TlsConfigs) -> Result<Self, TlsError> {
         let exporter = Arc::new(Exporter::default());
-        let mut config = (*configs.server).clone();
+        let Presented { config, certificate_sha256 } =
+            configs.server.as_ref().ok_or(TlsError::NoCertificate)?;
+        let mut config = (**config).clone();
         config.key_log = Arc::clone(&exporter) as Arc<dyn KeyLog>;
         let conn = UnbufferedServerConnection::new(Arc::new(config))?;
-        let own_certificate = Some(Arc::clone(&configs.certificate_sha256));
+        let own_certificate = Some(Arc::clone(certificate_sha256));
         Ok(Self { own_certificate, ..Self::new(Side::Server(Box::new(conn)), exporter) })
     }
 

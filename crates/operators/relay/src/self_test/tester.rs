@@ -51,9 +51,7 @@ pub(super) struct Tester {
 impl Tester {
     pub(super) fn new(mut kit: Kit) -> Result<Self, String> {
         let unix_time_s = unix_time_s();
-        let mut seed = [0; 32];
-        kit.rng.fill_bytes(&mut seed);
-        let tls = TlsConfigs::nameless(seed, unix_time_s).map_err(|error| error.to_string())?;
+        let tls = TlsConfigs::client().map_err(|error| error.to_string())?;
         let rng = StdRng::from_rng(&mut kit.rng);
         let client = Client::with_applications(unix_time_s, rng);
         let driver = Driver::new(client, kit.clock, tls, Vec::new(), DriverOptions::default());

@@ -121,11 +121,9 @@ pub fn run(
     mut each: impl FnMut(Probed) -> bool,
     is_over: impl Fn() -> bool,
 ) -> Result<(), ProbeError> {
-    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
-    let mut seed = [0; 32];
-    rng.fill_bytes(&mut seed);
+    let rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
     let now = unix_time_s();
-    let tls = TlsConfigs::nameless(seed, now).map_err(machine)?;
+    let tls = TlsConfigs::client().map_err(machine)?;
     let clock = Clock::start();
     let mut prober = Prober::new(plan, subjects, clock.now(), now, rng);
     let params = CongestionParams::from_consensus(|name| netdir.params().get(name));

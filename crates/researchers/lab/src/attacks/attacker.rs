@@ -126,7 +126,7 @@ impl Attacker {
         rng: StdRng,
         counts: Arc<Counts>,
     ) -> Result<Self, AttackError> {
-        let tls = TlsConfigs::nameless([66; 32], unix_time_s())?;
+        let tls = TlsConfigs::client()?;
         let now = clock.now();
         Ok(Self {
             target,

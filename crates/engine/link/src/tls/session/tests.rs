@@ -80,3 +80,10 @@ fn both_sides_see_the_same_certificate() {
     assert_eq!(identity.tls_certificate_sha256(), Some(seen.into()));
     assert_eq!(client.own_certificate_sha256(), None);
 }
+
+#[test]
+fn a_client_has_nothing_to_accept_connections_with() {
+    let configs = TlsConfigs::client().expect("usable");
+    assert_eq!(Session::server(&configs).err(), Some(TlsError::NoCertificate));
+    assert!(Session::client(&configs, IpAddr::from([127, 0, 0, 1])).is_ok());
+}
