@@ -1,7 +1,7 @@
 use client::model::{self, Link, Model, Node, Pair};
 use flate2::Compression;
 use flate2::read::{GzDecoder, GzEncoder};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -44,7 +44,7 @@ pub fn model(data: &[u8]) {
 
 /// Texts of models: a small one, one with impossible values, and one of another version.
 pub(crate) fn model_seeds() -> Vec<crate::Seed> {
-    let relay = |number| Fingerprint::from_bytes([number; 20]);
+    let relay = |number| RsaId([number; 20]);
     let node =
         Node { entry_rtt_ms: Some(12.5), throughput_kb_s: Some(900.0), circuits: 9, failed: 1 };
     let link = Link { rtt_ms: Some(31.25), throughput_kb_s: Some(700.0) };

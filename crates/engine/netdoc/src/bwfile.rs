@@ -32,7 +32,7 @@ pub use self::render::RenderError;
 pub use self::store::{
     LATEST, StoreError, Written, remove_later, remove_old, remove_superseded, stored,
 };
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// Header keys with a field in [`Header`], besides the timestamp.
 const KNOWN_HEADERS: [&str; 12] = [
@@ -110,13 +110,13 @@ pub struct Header {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RelayLine {
     /// Its RSA identity.
-    pub node_id: Fingerprint,
+    pub node_id: RsaId,
     /// Its bandwidth in KB/s, at least 1 when written.
     pub bw_kb_s: u64,
     /// Its nickname.
     pub nick: Option<Nickname>,
     /// Its Ed25519 identity; tor ignores it.
-    pub master_key_ed25519: Option<Ed25519Identity>,
+    pub master_key_ed25519: Option<Ed25519Id>,
     /// When it was measured, in Unix seconds.
     pub time: Option<u64>,
     /// Whether the measurement failed (`unmeasured=1`).
@@ -132,7 +132,7 @@ pub struct RelayLine {
 impl RelayLine {
     /// A line with only an identity and a bandwidth.
     #[must_use]
-    pub const fn new(node_id: Fingerprint, bw_kb_s: u64) -> Self {
+    pub const fn new(node_id: RsaId, bw_kb_s: u64) -> Self {
         Self {
             node_id,
             bw_kb_s,
@@ -152,7 +152,7 @@ impl RelayLine {
 pub enum LookupError {
     /// No line has this fingerprint.
     #[error("it has no line for {0}")]
-    Fingerprint(Fingerprint),
+    Fingerprint(RsaId),
     /// No line has this nickname.
     #[error("it has no line with nick={0}")]
     Nickname(String),
@@ -163,7 +163,7 @@ pub enum LookupError {
         /// The nickname.
         name: String,
         /// The relays with it.
-        candidates: Vec<Fingerprint>,
+        candidates: Vec<RsaId>,
     },
 }
 

@@ -15,7 +15,7 @@ use std::net::{Ipv4Addr, SocketAddrV6};
 use std::sync::Arc;
 
 pub use self::flags::{Flag, Flags};
-use crate::id::{Ed25519Identity, Fingerprint, IdError, Nickname};
+use identity::{Ed25519Id, IdError, Nickname, RsaId};
 
 /// Why a document is not a usable consensus. Every message ends with the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -94,7 +94,7 @@ pub enum LookupError {
         /// The nickname requested.
         name: String,
         /// The relays that share it, ascending.
-        candidates: Vec<Fingerprint>,
+        candidates: Vec<RsaId>,
     },
     /// The text is neither a nickname nor a fingerprint.
     #[error(transparent)]
@@ -116,7 +116,7 @@ pub struct Authority {
     /// Its nickname; `-legacy` may follow the name of one that also signs with an old key.
     pub nickname: String,
     /// The digest of its v3 identity key, which is not its fingerprint as a relay.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its address.
     pub address: Ipv4Addr,
     /// Its directory port, for HTTP; 0 is none.
@@ -140,9 +140,9 @@ pub struct Router {
     /// Its nickname.
     pub nickname: Nickname,
     /// Its RSA identity.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its Ed25519 identity: votes have it, consensuses don't.
-    pub ed25519: Option<Ed25519Identity>,
+    pub ed25519: Option<Ed25519Id>,
     /// Its IPv4 address.
     pub address: Ipv4Addr,
     /// Its onion-router port.
@@ -203,7 +203,7 @@ impl Router {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Listed {
     /// The relay's RSA identity.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// The flags the authorities agreed on.
     pub flags: Flags,
     /// `w Bandwidth=`, in KB/s: the weight.
@@ -314,7 +314,7 @@ impl Consensus {
 
     /// The relay with this fingerprint.
     #[must_use]
-    pub fn by_fingerprint(&self, fingerprint: &Fingerprint) -> Option<&Router> {
+    pub fn by_fingerprint(&self, fingerprint: &RsaId) -> Option<&Router> {
         let at = self.routers.binary_search_by_key(fingerprint, |r| r.fingerprint).ok()?;
         self.routers.get(at)
     }
@@ -345,7 +345,7 @@ impl Consensus {
             let nickname: Nickname = name.parse()?;
             return self.by_nickname(nickname.as_str());
         }
-        let fingerprint: Fingerprint = name.parse()?;
+        let fingerprint: RsaId = name.parse()?;
         self.by_fingerprint(&fingerprint)
             .ok_or_else(|| LookupError::NotFound { name: fingerprint.to_string() })
     }

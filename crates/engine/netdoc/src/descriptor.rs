@@ -15,8 +15,8 @@ use std::net::Ipv4Addr;
 
 pub use self::parse::Iter;
 use crate::family::Family;
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::text;
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// Why a part of a file is not a complete descriptor.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub struct BadDescriptor {
     /// The malformed line, from 1.
     pub line: usize,
     /// The relay, if that could be read.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<RsaId>,
     /// The kind of document that it is instead, such as "extra-info documents", if known. Then
     /// nothing is damaged.
     pub document: Option<&'static str>,
@@ -35,7 +35,7 @@ pub struct BadDescriptor {
     pub reason: String,
 }
 
-fn whose(fingerprint: Option<&Fingerprint>) -> String {
+fn whose(fingerprint: Option<&RsaId>) -> String {
     fingerprint.map(|f| format!(" of {f}")).unwrap_or_default()
 }
 
@@ -51,10 +51,10 @@ pub struct ServerDescriptor<'a> {
     /// Its directory port; 0 is none.
     pub dir_port: u16,
     /// Its RSA identity.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its Ed25519 identity, from `master-key-ed25519`, else from the certificate in
     /// `identity-ed25519`; relays older than 0.2.7 have none.
-    pub ed25519: Option<Ed25519Identity>,
+    pub ed25519: Option<Ed25519Id>,
     /// The public key of its ntor handshake.
     pub ntor_onion_key: Option<[u8; 32]>,
     /// The average bandwidth that it is willing to carry, in bytes/s: the minimum of its rate,
@@ -183,7 +183,7 @@ pub fn newest(bytes: &[u8]) -> Newest<'_> {
             None => bad.push(part),
         }
     }
-    let mut known: BTreeMap<Fingerprint, ServerDescriptor<'_>> = BTreeMap::new();
+    let mut known: BTreeMap<RsaId, ServerDescriptor<'_>> = BTreeMap::new();
     let count = good.len();
     for descriptor in good {
         match known.get(&descriptor.fingerprint) {

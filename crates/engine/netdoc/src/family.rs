@@ -3,8 +3,8 @@
 
 use std::ops::Deref;
 
-use crate::id::{Fingerprint, Nickname};
 use crate::text::words;
+use identity::{Nickname, RsaId};
 
 /// The largest number of members that are read. A document of 20,000 bytes, the longest that
 /// authorities accept, has room for 476 fingerprints.
@@ -14,7 +14,7 @@ const MEMBERS_MAX: usize = 500;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum FamilyMember {
     /// By identity.
-    Fingerprint(Fingerprint),
+    Fingerprint(RsaId),
     /// By nickname alone, in lower case: tor ignores the case of nicknames. Any relay can take the
     /// nickname, but only relays that name each other are a family.
     Nickname(Nickname),
@@ -35,7 +35,7 @@ impl FamilyMember {
             Some((b'=' | b'~', nickname)) => Nickname::parse(nickname).is_ok(),
             Some(_) => false,
         };
-        Fingerprint::parse(digits).ok().filter(|_| is_end).map(Self::Fingerprint)
+        RsaId::parse(digits).ok().filter(|_| is_end).map(Self::Fingerprint)
     }
 }
 
@@ -54,7 +54,7 @@ impl Family {
 
     /// Whether it names this relay, by fingerprint or by nickname.
     #[must_use]
-    pub fn names(&self, fingerprint: &Fingerprint, nickname: &Nickname) -> bool {
+    pub fn names(&self, fingerprint: &RsaId, nickname: &Nickname) -> bool {
         let has = |member| self.0.binary_search(&member).is_ok();
         has(FamilyMember::Fingerprint(*fingerprint))
             || has(FamilyMember::Nickname(nickname.to_lowercase()))
@@ -123,9 +123,9 @@ mod tests {
     fn a_family_names_relays_by_fingerprint_and_by_nickname_in_any_case() {
         let family = Family::parse(format!("b ${ID} {ID}\tB Alice $12").as_bytes());
         assert_eq!(family.len(), 3, "{family:?}");
-        let id: Fingerprint = ID.parse().expect("a fingerprint");
-        let other = Fingerprint::from_bytes([1; 20]);
-        let names = |id: &Fingerprint, name: &str| family.names(id, &name.parse().expect("one"));
+        let id: RsaId = ID.parse().expect("a fingerprint");
+        let other = RsaId([1; 20]);
+        let names = |id: &RsaId, name: &str| family.names(id, &name.parse().expect("one"));
         assert!(names(&id, "x") && names(&other, "aLICE") && names(&other, "b"));
         assert!(!names(&other, "x"));
         assert!(Family::parse(b"").is_empty());

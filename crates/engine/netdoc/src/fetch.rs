@@ -11,7 +11,7 @@ use ureq::http::StatusCode;
 use ureq::{Agent, Timeout};
 
 use crate::consdiff::ConsensusDigest;
-use crate::id::Fingerprint;
+use identity::RsaId;
 
 /// A document that an authority serves.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -23,7 +23,7 @@ pub enum Resource {
     /// The server descriptors of all relays.
     AllDescriptors,
     /// The server descriptors of these relays. Authorities answer for up to 96 at once.
-    Descriptors(Vec<Fingerprint>),
+    Descriptors(Vec<RsaId>),
     /// The authority's own vote in the current consensus.
     CurrentVote,
     /// The bandwidth file that the authority will vote on next.

@@ -32,7 +32,6 @@ pub mod descriptor;
 mod family;
 #[cfg(feature = "http")]
 pub mod fetch;
-mod id;
 pub mod input;
 pub mod microdesc;
 pub mod pieces;
@@ -47,6 +46,6 @@ pub use descriptor::ServerDescriptor;
 pub use family::{Family, FamilyMember};
 #[cfg(feature = "http")]
 pub use fetch::{Fetcher, Resource};
-pub use id::{Ed25519Identity, Fingerprint, IdError, Nickname};
+pub use identity::{Ed25519Id, IdError, Nickname, RsaId};
 pub use microdesc::Microdesc;
 pub use policy::PortPolicy;

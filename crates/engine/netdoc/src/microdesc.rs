@@ -6,9 +6,9 @@
 //! answer.
 
 use crate::family::Family;
-use crate::id::Ed25519Identity;
 use crate::policy::PortPolicy;
 use crate::text::{self, Line, Lines, base64_array, words};
+use identity::Ed25519Id;
 use std::net::SocketAddrV6;
 
 /// The longest microdescriptor that is read: authorities publish none nearly as long.
@@ -47,7 +47,7 @@ pub struct Microdesc {
     /// The public key of its ntor handshake.
     pub ntor_onion_key: [u8; 32],
     /// Its Ed25519 identity.
-    pub ed25519: Option<Ed25519Identity>,
+    pub ed25519: Option<Ed25519Id>,
     /// Relays that it declares to be of its family (`family`).
     pub family: Family,
     /// Families that it has proved to belong to (`family-ids`), ascending. Relays with a common one
@@ -101,7 +101,7 @@ fn malformed(line: usize, what: &str) -> MicrodescError {
 #[derive(Default)]
 struct Draft {
     ntor_onion_key: Option<[u8; 32]>,
-    ed25519: Option<Ed25519Identity>,
+    ed25519: Option<Ed25519Id>,
     family: Family,
     family_ids: Vec<String>,
     policy: Option<PortPolicy>,
@@ -125,7 +125,7 @@ impl Draft {
             }
             b"ntor-onion-key" => return bad("one ntor key only"),
             b"id" if words(rest).next() == Some(b"ed25519") => {
-                let Some(Ok(id)) = words(rest).nth(1).map(Ed25519Identity::parse) else {
+                let Some(Ok(id)) = words(rest).nth(1).map(Ed25519Id::parse) else {
                     return bad("an Ed25519 identity in base64");
                 };
                 self.ed25519 = Some(id);

@@ -1,9 +1,9 @@
 //! Signatures of consensuses, and the certificates of authorities (dir-spec.txt, sections 3.1 and
 //! 3.4.1). This crate has no cryptography and verifies nothing; crate `dirmgr` does.
 
-use crate::id::Fingerprint;
 use crate::pieces::authority_certificates;
 use crate::text::{self, Line, Lines, date_time, words};
+use identity::RsaId;
 
 /// How a consensus is hashed before it is signed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -20,9 +20,9 @@ pub struct ConsensusSignature {
     /// The signed digest.
     pub algorithm: DigestAlgorithm,
     /// The authority: the digest of its identity key.
-    pub identity: Fingerprint,
+    pub identity: RsaId,
     /// The digest of its signing key.
-    pub signing_key: Fingerprint,
+    pub signing_key: RsaId,
     /// The RSA signature.
     pub signature: Vec<u8>,
 }
@@ -56,7 +56,7 @@ pub fn consensus_signatures(bytes: &[u8]) -> Option<(&[u8], Vec<ConsensusSignatu
     Some((signed, signatures))
 }
 
-fn signature_head(rest: &[u8]) -> Option<(DigestAlgorithm, Fingerprint, Fingerprint)> {
+fn signature_head(rest: &[u8]) -> Option<(DigestAlgorithm, RsaId, RsaId)> {
     let found: Vec<&[u8]> = words(rest).collect();
     let (algorithm, identity, signing_key) = match found[..] {
         [identity, key] => (DigestAlgorithm::Sha1, identity, key),
@@ -64,7 +64,7 @@ fn signature_head(rest: &[u8]) -> Option<(DigestAlgorithm, Fingerprint, Fingerpr
         [b"sha256", identity, key] => (DigestAlgorithm::Sha256, identity, key),
         _ => return None,
     };
-    Some((algorithm, Fingerprint::parse(identity).ok()?, Fingerprint::parse(signing_key).ok()?))
+    Some((algorithm, RsaId::parse(identity).ok()?, RsaId::parse(signing_key).ok()?))
 }
 
 /// The bytes of the object that begins at the next line.
@@ -97,7 +97,7 @@ pub struct AuthorityCertificate<'a> {
     /// The part that the certification signs.
     pub signed: &'a [u8],
     /// The claimed digest of its identity key.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// The identity key, in DER.
     pub identity_key: Vec<u8>,
     /// The signing key, in DER.
@@ -124,7 +124,7 @@ fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertific
         let (keyword, rest) = Line::keyword(&line);
         match keyword {
             b"dir-key-certificate-version" if rest != b"3" => return None,
-            b"fingerprint" => fingerprint = Fingerprint::parse(rest).ok(),
+            b"fingerprint" => fingerprint = RsaId::parse(rest).ok(),
             b"dir-key-published" => published = date_time(rest),
             b"dir-key-expires" => expires = date_time(rest),
             b"dir-identity-key" => identity_key = object(&mut lines),

@@ -179,6 +179,7 @@ pub(crate) fn base64_into<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8
 }
 
 /// Base64 without padding.
+#[cfg(test)]
 pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }

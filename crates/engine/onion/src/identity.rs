@@ -5,39 +5,7 @@ use core::fmt;
 use ed25519_dalek::{Signer, SigningKey};
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// SHA-1 of a relay's RSA identity key: its fingerprint.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RsaId(pub [u8; 20]);
-
-impl fmt::Display for RsaId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
-    }
-}
-
-impl fmt::Debug for RsaId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RsaId({self})")
-    }
-}
-
-/// A relay's Ed25519 identity key.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ed25519Id(pub [u8; 32]);
-
-impl fmt::Display for Ed25519Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Ed25519Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ed25519Id({self})")
-    }
-}
+pub use ::identity::{Ed25519Id, IdError, RsaId};
 
 /// The expected or proved identities of a relay.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

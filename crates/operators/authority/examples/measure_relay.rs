@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("which relay? ADDRESS:PORT FINGERPRINT".into());
     };
     let address: SocketAddr = address.parse()?;
-    let rsa = RsaId(*relay.parse::<netdoc::Fingerprint>()?.as_bytes());
+    let rsa: RsaId = relay.parse()?;
     let target = Target { address, ids: RelayIds { rsa, ed25519: None } };
     // A measurement floods a relay. Those of others need the consent of their operators: `Request::consent`.
     let request = Request::new(target, Rate::from_mbit_per_s(100.0));

@@ -15,7 +15,6 @@ use coordinator::policy::PolicyInForce;
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use documents::Source;
 use measurer::Consent;
-use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
@@ -140,7 +139,7 @@ pub struct Config {
     /// The source of the consensus.
     pub source: Source,
     /// More than half of these must have signed a consensus; with none, signatures are not verified.
-    pub authority_identities: BTreeSet<Fingerprint>,
+    pub authority_identities: BTreeSet<RsaId>,
     /// Their certificates, if the consensus is a file.
     pub certificates: Option<PathBuf>,
     /// The relays' descriptors, if the consensus is a file.
@@ -213,7 +212,7 @@ impl Config {
         };
         let identity = |text: &String| {
             let problem = || format!("`authority_identities`: {text} is not a fingerprint");
-            text.parse::<Fingerprint>().map_err(|_| bad(problem()))
+            text.parse::<RsaId>().map_err(|_| bad(problem()))
         };
         let identities = file.authority_identities.iter().map(identity);
         let authority_identities = identities.collect::<Result<BTreeSet<_>, Error>>()?;
@@ -346,9 +345,7 @@ fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
     for group in groups {
         let id = |text: &String| {
             let problem = || format!("`together`: {text} is not a fingerprint");
-            text.parse::<Fingerprint>()
-                .map(|fingerprint| RsaId(*fingerprint.as_bytes()))
-                .map_err(|_| problem())
+            text.parse::<RsaId>().map_err(|_| problem())
         };
         let ids = group.iter().map(id).collect::<Result<BTreeSet<_>, _>>()?;
         let mut ids = ids.into_iter();
@@ -435,9 +432,8 @@ impl Config {
     /// Whether a relay takes part in measurements.
     pub fn takes_part(&self, relay: RsaId, nickname: &str) -> bool {
         let is_named = |name: &String| {
-            let fingerprint = name.parse::<Fingerprint>();
-            fingerprint.is_ok_and(|fingerprint| *fingerprint.as_bytes() == relay.0)
-                || name == nickname
+            let fingerprint = name.parse::<RsaId>();
+            fingerprint.is_ok_and(|fingerprint| fingerprint == relay) || name == nickname
         };
         self.echo.iter().any(is_named)
     }

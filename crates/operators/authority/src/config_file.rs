@@ -3,7 +3,7 @@
 use cli::Error;
 use control::keys::PublicKey;
 use documents::policy::SignedPolicy;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Rate;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
@@ -67,7 +67,7 @@ pub struct PolicyFile {
     /// The file.
     pub path: PathBuf,
     /// The identity of the authority.
-    pub authority: Fingerprint,
+    pub authority: RsaId,
 }
 
 impl PolicyFile {

@@ -9,7 +9,7 @@ use documents::gate::{Others, read_votes};
 use documents::{Documents, Origin, Source, validity_problem};
 use netdoc::consensus::{self, Consensus, Flag};
 use netdoc::fetch::{Fetcher, Resource};
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::identity::{RelayIds, RsaId};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
@@ -53,7 +53,9 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
         Some(names) => Some(named(&documents, names)?),
         None => None,
     };
-    let ids = |routers: Vec<&consensus::Router>| routers.into_iter().map(rsa).collect();
+    let ids = |routers: Vec<&consensus::Router>| {
+        routers.into_iter().map(|router| router.fingerprint).collect()
+    };
     let (wanted, echo) = (wanted.map(ids), ids(echo));
     let families = if config.family { documents.families.clone() } else { Vec::new() };
     let policy_relays = config
@@ -139,20 +141,13 @@ pub fn view(
 #[must_use]
 pub fn router(router: &consensus::Router) -> Router {
     Router {
-        ids: RelayIds {
-            rsa: rsa(router),
-            ed25519: router.ed25519.map(|id| Ed25519Id(*id.as_bytes())),
-        },
+        ids: RelayIds { rsa: router.fingerprint, ed25519: router.ed25519 },
         nickname: router.nickname.to_string(),
         address: SocketAddr::new(router.address.into(), router.or_port),
         is_authority: router.flags.contains(Flag::Authority),
         is_running: router.flags.contains(Flag::Running),
         weight_kb_s: router.bandwidth_kb_s,
     }
-}
-
-const fn rsa(router: &consensus::Router) -> RsaId {
-    RsaId(*router.fingerprint.as_bytes())
 }
 
 fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {

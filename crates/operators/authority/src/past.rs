@@ -52,7 +52,6 @@ pub(super) fn imports(folder: &Path, now_unix_s: u64) -> Vec<Entry> {
 mod tests {
     use super::*;
     use coordinator::{GuessSource, History, HistoryPolicy, Priority};
-    use netdoc::Fingerprint;
     use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
     use onion::Rate;
     use onion::identity::RsaId;
@@ -63,7 +62,7 @@ mod tests {
 
     fn entry(number: u8, outcome: Outcome) -> Estimate {
         Estimate {
-            fingerprint: Fingerprint::from_bytes([number; 20]),
+            fingerprint: RsaId([number; 20]),
             ed25519: None,
             nickname: "some".parse().expect("a nickname"),
             outcome,

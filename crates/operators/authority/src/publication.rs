@@ -10,7 +10,6 @@ use documents::gate::{self, CheckName, Comparison, OUTCOME, Outcome};
 use documents::{COUNTRY, Documents, read_places};
 use files::Access;
 use link::unix_time_s;
-use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, LATEST, Settings, Written};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,8 +98,6 @@ fn passes(
     // Without a readable file there is nothing to compare with, and tor reads none.
     let previous = fs::read(config.out.join(LATEST)).ok();
     let round_trips_ms = journal.mean_round_trips_ms()?;
-    let round_trips_ms: BTreeMap<_, _> =
-        round_trips_ms.into_iter().map(|(relay, ms)| (fingerprint(relay), ms)).collect();
     let places = read_places(&gate.places);
     for unread in places.iter().filter_map(|place| place.as_ref().err()) {
         tracing::warn!("gate: not compared with this place: {unread}");
@@ -158,16 +155,12 @@ fn log_change(before: &[Failed], outcome: &Outcome) {
     );
 }
 
-fn fingerprint(relay: RsaId) -> Fingerprint {
-    Fingerprint::from_bytes(relay.0)
-}
-
 /// Adds to lines with lower bounds why they are.
 fn add_causes(estimates: &mut [bwfile::Estimate], causes: &BTreeMap<RsaId, String>) {
     for estimate in estimates {
         let is_bound =
             estimate.extra.iter().any(|(key, value)| key == documents::CONCLUSIVE && value == "0");
-        let cause = causes.get(&RsaId(*estimate.fingerprint.as_bytes()));
+        let cause = causes.get(&estimate.fingerprint);
         if let Some(cause) = cause.filter(|_| is_bound) {
             estimate.extra.push((documents::CAUSE.to_owned(), cause.clone()));
         }

@@ -194,7 +194,7 @@ impl Consent {
             } else if words.is_empty() {
                 continue;
             }
-            let relay = parse_fingerprint(&words.concat()).ok_or(BadOptInLine { line })?;
+            let relay = words.concat().parse().map_err(|_| BadOptInLine { line })?;
             let addresses = self.opted_in.entry(relay).or_default();
             addresses.extend(address.map(|address| address.to_canonical()));
         }
@@ -307,21 +307,6 @@ impl Consent {
             }
         }
     }
-}
-
-/// Forty hex digits, with or without the `$` of Tor's documents.
-fn parse_fingerprint(text: &str) -> Option<RsaId> {
-    let digits = text.strip_prefix('$').unwrap_or(text).as_bytes();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if pairs.len() != 20 || !rest.is_empty() {
-        return None;
-    }
-    let mut bytes = [0; 20];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
-    }
-    Some(RsaId(bytes))
 }
 
 /// Whether packets to `address` stay on this machine or this site.

@@ -12,7 +12,6 @@ use coordinator::{
     Schedule, SecondRecord, Subject,
 };
 use dashboard::{Options, Server, SiteOptions, write_site};
-use netdoc::Fingerprint;
 use netdoc::bwfile::{BandwidthFile, Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
@@ -217,7 +216,7 @@ fn write_file(folder: &Path, relays: u64) -> Result<(), Box<dyn Error>> {
             measured_at: NOW - 60,
             descriptor_avg_bytes_s: None,
         };
-        let fingerprint = Fingerprint::from_bytes(ids(relay).rsa.0);
+        let fingerprint = ids(relay).rsa;
         let nickname = format!("relay{relay}").parse()?;
         Ok(Estimate { fingerprint, ed25519: None, nickname, outcome, extra: Vec::new() })
     };
@@ -253,7 +252,7 @@ fn ask_for_all(folder: &Path, store: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 fn pages() -> Vec<String> {
-    let relay = Fingerprint::from_bytes(ids(471).rsa.0);
+    let relay = ids(471).rsa;
     let begin = NOW - DAY_S;
     let fixed = [
         "/",

@@ -30,6 +30,6 @@ pub(crate) fn lines(bytes: &[u8], file: &BandwidthFile) -> impl Iterator<Item = 
             is_unmeasured: line.unmeasured,
             is_under_min_report: line.under_min_report,
         };
-        (RsaId(*line.node_id.as_bytes()), parsed)
+        (line.node_id, parsed)
     })
 }

@@ -49,8 +49,6 @@ pub(crate) fn page(template: &impl Template) -> Result<Html<String>, ErrorRespon
 
 /// Parses the relay in a path.
 pub(crate) fn relay(fingerprint: &str) -> Result<RsaId, ErrorResponse> {
-    let parsed = fingerprint.parse::<netdoc::Fingerprint>();
-    let parsed = parsed
-        .map_err(|_| ErrorResponse::NotFound(format!("{fingerprint} is not a fingerprint")))?;
-    Ok(RsaId(*parsed.as_bytes()))
+    let problem = |_| ErrorResponse::NotFound(format!("{fingerprint} is not a fingerprint"));
+    fingerprint.parse().map_err(problem)
 }

@@ -10,7 +10,6 @@ mod pages;
 use crate::site::decided::Decision;
 use crate::site::pages::{Pages, RelayPage, without_addresses};
 use documents::Vote;
-use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
 use onion::identity::RsaId;
 use serde::Serialize;
@@ -246,13 +245,12 @@ impl Relays<'_> {
         let explanation = explainer.explain(relay, &measurements, line)?;
         let explanation: Vec<String> =
             explanation.iter().map(|words| without_addresses(words)).collect();
-        let fingerprint = Fingerprint::from_bytes(relay.rsa.0);
         let page = RelayPage {
             relay,
             weight_kb_s: line.flatten().filter(|line| line.is_voted).map(|line| line.bw_kb_s),
             explanation: &explanation,
             measurements: &measurements,
-            decision: Decision::new(self.options.votes, fingerprint),
+            decision: Decision::new(self.options.votes, relay.rsa),
         };
         let name = format!("relays/{}/{}", prefix(relay.rsa), relay.rsa);
         self.folder.write(&format!("{name}.html"), self.pages.relay(&page)?.as_bytes())?;

@@ -18,7 +18,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use netdoc::consdiff::{self, ConsensusDigest};
 use netdoc::consensus::{Consensus, ConsensusError, Flavour};
-use netdoc::{Fingerprint, descriptor, pieces, signed};
+use netdoc::{RsaId, descriptor, pieces, signed};
 pub use past::{ConsensusDiff, PAST_MAX, PastConsensuses};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -94,7 +94,7 @@ pub struct CachedConsensus {
     /// The parsed text.
     pub content: Arc<Consensus>,
     /// The identities of all authorities whose signatures are attached.
-    pub signers: BTreeSet<Fingerprint>,
+    pub signers: BTreeSet<RsaId>,
 }
 
 impl CachedConsensus {
@@ -129,7 +129,7 @@ pub struct Documents {
     /// Server descriptors.
     pub descriptors: BTreeMap<DescriptorDigest, CachedDocument>,
     /// The latest server descriptor of each relay.
-    pub by_relay: BTreeMap<Fingerprint, DescriptorDigest>,
+    pub by_relay: BTreeMap<RsaId, DescriptorDigest>,
     /// The latest descriptors of all relays, ordered by fingerprint. [`Cache::set`] fills it in.
     ///
     /// [`Cache::set`]: crate::Cache::set
@@ -148,7 +148,7 @@ pub struct OwnDocuments {
     /// The extra-info document; empty if there is none.
     pub extra_info: Bytes,
     /// The relay's fingerprint.
-    pub fingerprint: Option<Fingerprint>,
+    pub fingerprint: Option<RsaId>,
     /// The digest of the server descriptor.
     pub descriptor_digest: DescriptorDigest,
     /// The digest of the extra-info document.
@@ -167,7 +167,7 @@ impl Documents {
 
     /// The latest server descriptor of a relay.
     #[must_use]
-    pub fn latest(&self, relay: &Fingerprint) -> Option<&Bytes> {
+    pub fn latest(&self, relay: &RsaId) -> Option<&Bytes> {
         if self.own.fingerprint == Some(*relay) {
             return Some(&self.own.descriptor).filter(|text| !text.is_empty());
         }
@@ -284,7 +284,7 @@ impl Documents {
     ///
     /// Anyone can make valid certificates for their own identities. Certificates of unknown
     /// authorities therefore never displace those of the authorities asked for.
-    pub fn put_certificates(&mut self, now: u64, text: &[u8], wanted: Wanted<'_, Fingerprint>) {
+    pub fn put_certificates(&mut self, now: u64, text: &[u8], wanted: Wanted<'_, RsaId>) {
         let verified = signed::certificates(text)
             .filter_map(|certificate| Certificate::verified(&certificate));
         for certificate in verified {
@@ -300,7 +300,7 @@ impl Documents {
     }
 
     /// Keeps only the latest certificates of this authority.
-    fn drop_older_certificates(&mut self, identity: Fingerprint) {
+    fn drop_older_certificates(&mut self, identity: RsaId) {
         let own = self.certificates.iter().filter(|((of, _), _)| *of == identity);
         let mut own: Vec<_> =
             own.map(|(name, certificate)| (certificate.published, *name)).collect();

@@ -3,7 +3,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use netdoc::descriptor::ServerDescriptor;
-use onion::identity::Ed25519Id;
 use onion::link::{CertError, verify_family_cert};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -42,7 +41,7 @@ pub struct ProvenFamilies {
 pub fn proven_families(descriptor: &ServerDescriptor<'_>, now_unix_s: u64) -> ProvenFamilies {
     let mut proven = ProvenFamilies::default();
     // A relay without an Ed25519 identity has nothing that a family could certify.
-    let Some(identity) = descriptor.ed25519.map(|id| Ed25519Id(*id.as_bytes())) else {
+    let Some(identity) = descriptor.ed25519 else {
         return proven;
     };
     for cert in &descriptor.family_certs {

@@ -23,7 +23,7 @@ use crate::{schedule, verify};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consdiff;
 use netdoc::consensus::{Consensus, ConsensusError, Flavour};
 use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
@@ -56,7 +56,7 @@ pub struct FetcherConfig {
     /// The directory addresses of the authorities.
     pub authorities: Vec<SocketAddr>,
     /// The authorities' identities; if empty, each authority is asked for its own.
-    pub identities: BTreeSet<Fingerprint>,
+    pub identities: BTreeSet<RsaId>,
     /// Where documents are stored.
     pub folder: PathBuf,
     /// The index of the authority to begin with, modulo their number. Choose it at random.
@@ -68,7 +68,7 @@ pub struct FetcherConfig {
 pub struct ConsensusFetcher<S = PlainHttp> {
     config: FetcherConfig,
     /// The identities that authorities state themselves.
-    stated: BTreeMap<SocketAddr, Fingerprint>,
+    stated: BTreeMap<SocketAddr, RsaId>,
     cache: Cache,
     stale: StaleFiles,
     /// A client needs only the microdesc flavour, and serves nothing.
@@ -253,7 +253,7 @@ impl<S: Source> ConsensusFetcher<S> {
         }
     }
 
-    fn trusted(&self) -> BTreeSet<Fingerprint> {
+    fn trusted(&self) -> BTreeSet<RsaId> {
         if self.config.identities.is_empty() {
             self.stated.values().copied().collect()
         } else {

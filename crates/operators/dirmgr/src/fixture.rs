@@ -3,7 +3,7 @@
 use crate::documents::{CachedConsensus, Documents, MicroDigest, Wanted};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Flavour;
 use netdoc::write::push_object;
 use onion::keys::RsaKey;
@@ -31,10 +31,6 @@ pub struct Authority {
     pub certificate: String,
 }
 
-fn fingerprint(key: &RsaKey) -> Fingerprint {
-    Fingerprint::from_bytes(key.id().0)
-}
-
 impl Authority {
     /// # Panics
     /// If no key can be generated.
@@ -46,7 +42,7 @@ impl Authority {
         let mut text = format!(
             "dir-key-certificate-version 3\nfingerprint {}\ndir-key-published 2023-01-01 00:00:00\n\
              dir-key-expires 2100-01-01 00:00:00\n",
-            fingerprint(&identity)
+            identity.id()
         );
         for (item, key) in [("dir-identity-key", &identity), ("dir-signing-key", &signing)] {
             text.push_str(item);
@@ -61,8 +57,8 @@ impl Authority {
 
     /// Digests of the identity key and of the signing key.
     #[must_use]
-    pub fn name(&self) -> (Fingerprint, Fingerprint) {
-        (fingerprint(&self.identity), fingerprint(&self.signing))
+    pub fn name(&self) -> (RsaId, RsaId) {
+        (self.identity.id(), self.signing.id())
     }
 
     /// Its signing key, as in tor's file `authority_signing_key`.
@@ -108,7 +104,7 @@ pub fn authorities() -> &'static [Authority; 3] {
 /// If the document of the fixture has no such lines.
 #[must_use]
 #[expect(clippy::expect_used, reason = "a fixture of tests")]
-pub fn descriptor(fingerprint: &Fingerprint, contact: &str) -> (String, String) {
+pub fn descriptor(fingerprint: &RsaId, contact: &str) -> (String, String) {
     let text = std::str::from_utf8(DESCRIPTORS).expect("text");
     let (_, rest) = text.split_once("router ").expect("a descriptor");
     let end = rest.find("-----END SIGNATURE-----\n").expect("a signature");

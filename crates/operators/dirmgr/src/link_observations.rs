@@ -20,7 +20,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use ed25519_dalek::{Signature, Verifier, VerifyingKey};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::keys::Ed25519Key;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ const CONTEXT: &[u8] = b"flashflow link observations 1\0";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedLink {
     /// The relay at the other end.
-    pub relay: Fingerprint,
+    pub relay: RsaId,
     /// The maximum sent in ten seconds, in kB/s, rounded down to a power of two or zero.
     pub sent_kb_s: u64,
     /// The maximum received, in the same unit.
@@ -52,7 +52,7 @@ pub struct ObservedLink {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkObservations {
     /// The relay that has observed them.
-    pub relay: Fingerprint,
+    pub relay: RsaId,
     /// When the interval ended, in Unix seconds.
     pub until_unix_s: u64,
     /// One entry for each relay.
@@ -67,10 +67,10 @@ pub enum ObservationError {
     Malformed(&'static str),
     /// The network has no such relay, or it has no Ed25519 identity.
     #[error("relay {0} is not in the consensus; fetch a later one")]
-    Unknown(Fingerprint),
+    Unknown(RsaId),
     /// The signature is invalid.
     #[error("relay {0} has not signed this document: it was changed, or another party made it")]
-    Signature(Fingerprint),
+    Signature(RsaId),
 }
 
 impl LinkObservations {
@@ -89,7 +89,7 @@ impl LinkObservations {
     /// [`ObservationError`] if the document is malformed or its signature is invalid.
     pub fn verify(
         bytes: &[u8],
-        find: impl FnOnce(&Fingerprint) -> Option<[u8; 32]>,
+        find: impl FnOnce(&RsaId) -> Option<[u8; 32]>,
     ) -> Result<Self, ObservationError> {
         let malformed = ObservationError::Malformed;
         if bytes.len() > LEN_MAX {
@@ -129,7 +129,7 @@ mod tests {
         let mut rng = StdRng::from_seed([1; 32]);
         let [key, other] = [(); 2].map(|()| Ed25519Key::generate(&mut rng));
         let public = |key: &Ed25519Key| key.id().0;
-        let [relay, peer] = [7, 1].map(|name| Fingerprint::from_bytes([name; 20]));
+        let [relay, peer] = [7, 1].map(|name| RsaId([name; 20]));
         let link = ObservedLink { relay: peer, sent_kb_s: 8, received_kb_s: 4 };
         let observed = LinkObservations { relay, until_unix_s: 9, links: vec![link] };
         let signed = observed.sign(&key);

@@ -1,7 +1,7 @@
 //! The directory authorities of the public network, as built into tor 0.4.9.11. A relay uses them only
 //! if its operator has configured it for that network (`public_network`).
 
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::net::SocketAddr;
 
 /// A directory authority.
@@ -84,8 +84,8 @@ const AUTHORITIES: [Authority; 9] = [
 
 /// The addresses of the authorities' directory ports, and the identities that sign consensuses.
 #[must_use]
-pub fn authorities() -> (Vec<SocketAddr>, Vec<Fingerprint>) {
-    let parsed = |authority: &Authority| -> Option<(SocketAddr, Fingerprint)> {
+pub fn authorities() -> (Vec<SocketAddr>, Vec<RsaId>) {
+    let parsed = |authority: &Authority| -> Option<(SocketAddr, RsaId)> {
         authority.directory.parse().ok().zip(authority.identity.parse().ok())
     };
     AUTHORITIES.iter().filter_map(parsed).unzip()
@@ -101,7 +101,7 @@ pub struct AuthorityRelay {
     /// Its OR port.
     pub or_port: SocketAddr,
     /// Its identity as a relay.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
 }
 
 /// The authorities as relays.

@@ -7,7 +7,7 @@
 use crate::documents::{Documents, Wanted};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::signed::{DigestAlgorithm, certificates, consensus_signatures};
 use netdoc::write::push_object;
 use onion::keys::{RsaKey, verify_rsa};
@@ -27,9 +27,9 @@ pub enum SignatureError {
     #[error("{found} has signed it, not {expected}")]
     OtherAuthority {
         /// The identity in the signature.
-        found: Fingerprint,
+        found: RsaId,
         /// The required identity.
-        expected: Fingerprint,
+        expected: RsaId,
     },
     /// The certificate of the signing key is missing, invalid or expired.
     #[error("the certificate of the signing key is missing, not valid, or has expired")]
@@ -59,7 +59,7 @@ pub enum SigningError {
 /// [`SignatureError`].
 pub fn verify(
     document: &[u8],
-    authority: Fingerprint,
+    authority: RsaId,
     now_unix_s: u64,
 ) -> Result<(&[u8], u64), SignatureError> {
     let (signed, signatures) = consensus_signatures(document).ok_or(SignatureError::Missing)?;
@@ -103,7 +103,7 @@ pub fn sign(
         let is_empty = known.certificates.is_empty();
         return Err(if is_empty { SigningError::Certificate } else { SigningError::OtherKey });
     };
-    let (identity, signing_key) = (own.fingerprint, Fingerprint::from_bytes(key.id().0));
+    let (identity, signing_key) = (own.fingerprint, key.id());
     if !known.certificates.contains_key(&(identity, signing_key)) {
         return Err(SigningError::Certificate);
     }

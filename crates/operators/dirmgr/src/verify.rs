@@ -2,7 +2,7 @@
 
 use crate::documents::{Documents, Wanted};
 use bytes::Bytes;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::signed::{
     AuthorityCertificate, ConsensusSignature, DigestAlgorithm, consensus_signatures,
 };
@@ -17,9 +17,9 @@ pub struct Certificate {
     /// The whole certificate, up to the end of its signature.
     pub text: Bytes,
     /// Digest of the identity key.
-    pub identity: Fingerprint,
+    pub identity: RsaId,
     /// Digest of the signing key.
-    pub signing_key: Fingerprint,
+    pub signing_key: RsaId,
     /// The signing key, in DER.
     pub(crate) signing_key_der: Vec<u8>,
     /// When it was published, in Unix seconds.
@@ -39,13 +39,13 @@ impl Certificate {
     pub(crate) fn verified(read: &AuthorityCertificate<'_>) -> Option<Self> {
         let is_certified =
             || verify_rsa(&read.identity_key, &Sha1::digest(read.signed), &read.certification);
-        if rsa_id(&read.identity_key).0 != *read.fingerprint.as_bytes() || !is_certified() {
+        if rsa_id(&read.identity_key) != read.fingerprint || !is_certified() {
             return None;
         }
         Some(Self {
             text: Bytes::copy_from_slice(read.text),
             identity: read.fingerprint,
-            signing_key: Fingerprint::from_bytes(rsa_id(&read.signing_key).0),
+            signing_key: rsa_id(&read.signing_key),
             signing_key_der: read.signing_key.clone(),
             published: read.published,
             expires: read.expires,
@@ -54,7 +54,7 @@ impl Certificate {
 }
 
 /// Certificates by identity and signing key.
-pub type Certificates = BTreeMap<(Fingerprint, Fingerprint), Certificate>;
+pub type Certificates = BTreeMap<(RsaId, RsaId), Certificate>;
 
 /// The certificates in a file whose signatures are valid, including expired certificates.
 #[must_use]
@@ -70,10 +70,10 @@ pub fn verified_certificates(text: &[u8]) -> Certificates {
 #[must_use]
 pub fn signers(
     consensus: &[u8],
-    trusted: &BTreeSet<Fingerprint>,
+    trusted: &BTreeSet<RsaId>,
     certificates: &Certificates,
     now_unix_s: u64,
-) -> BTreeSet<Fingerprint> {
+) -> BTreeSet<RsaId> {
     let Some((signed, signatures)) = consensus_signatures(consensus) else {
         return BTreeSet::new();
     };
@@ -102,9 +102,9 @@ pub fn signers(
 pub fn consensus_signers(
     consensus: &[u8],
     certificates: &[u8],
-    trusted: &BTreeSet<Fingerprint>,
+    trusted: &BTreeSet<RsaId>,
     now_unix_s: u64,
-) -> BTreeSet<Fingerprint> {
+) -> BTreeSet<RsaId> {
     let mut documents = Documents::default();
     documents.put_certificates(now_unix_s, certificates, Wanted::These(trusted));
     signers(consensus, trusted, &documents.certificates, now_unix_s)
@@ -113,7 +113,7 @@ pub fn consensus_signers(
 /// Whether a trusted authority has signed with a key that has no valid certificate here.
 pub(crate) fn lacks_certificates(
     consensus: &[u8],
-    trusted: &BTreeSet<Fingerprint>,
+    trusted: &BTreeSet<RsaId>,
     certificates: &Certificates,
     now_unix_s: u64,
 ) -> bool {
@@ -136,7 +136,7 @@ mod tests {
         let certificates = [a, b, c].map(|authority| authority.certificate.clone()).concat();
         let names = [a, b, c].map(|authority| authority.name().0);
         let text = signed_by(&[a, b]);
-        let count = |trusted: &[Fingerprint], text: &[u8], certificates: &str, now| {
+        let count = |trusted: &[RsaId], text: &[u8], certificates: &str, now| {
             let trusted = trusted.iter().copied().collect();
             consensus_signers(text, certificates.as_bytes(), &trusted, now).len()
         };

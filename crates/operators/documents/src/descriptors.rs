@@ -2,7 +2,7 @@
 
 use super::read;
 use crate::error::Error;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Consensus;
 use netdoc::descriptor::{self, ServerDescriptor};
 use netdoc::fetch::{Fetcher, Resource};
@@ -76,7 +76,7 @@ fn from_files(path: &Path) -> Result<Vec<u8>, Error> {
 pub(super) fn named<'t>(
     consensus: &Consensus,
     text: &'t [u8],
-) -> BTreeMap<Fingerprint, ServerDescriptor<'t>> {
+) -> BTreeMap<RsaId, ServerDescriptor<'t>> {
     let wanted = wanted(consensus);
     let found = server_descriptors(text).filter_map(|piece| {
         let digest: [u8; 20] = Sha1::digest(piece.digested).into();
@@ -109,7 +109,7 @@ pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(
     Ok(())
 }
 
-fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], Fingerprint> {
+fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], RsaId> {
     let routers = consensus.routers().iter();
     routers.filter_map(|router| Some((router.descriptor_digest?, router.fingerprint))).collect()
 }
@@ -134,23 +134,23 @@ mod tests {
     const DIGEST: &str = "rZ5lEvCtKCWpSKBZ0WIaECLWE/E";
 
     /// The relay of the first descriptor.
-    fn author() -> Fingerprint {
+    fn author() -> RsaId {
         descriptor::iter(DESCRIPTORS).next().expect("one").expect("a descriptor").fingerprint
     }
 
     /// A consensus with a relay of this identity, and a descriptor with this digest.
-    fn naming(identity: &Fingerprint, digest: &str) -> Consensus {
+    fn naming(identity: &RsaId, digest: &str) -> Consensus {
         let text = naming_text(identity, digest);
         Consensus::parse(text.as_bytes()).expect("a consensus")
     }
 
-    fn naming_text(identity: &Fingerprint, digest: &str) -> String {
+    fn naming_text(identity: &RsaId, digest: &str) -> String {
         let (head, _) = CONSENSUS.split_once("\nr ").expect("a relay");
         let (_, foot) = CONSENSUS.split_once("\ndirectory-footer").expect("a footer");
         let mut bytes = [0; 32];
-        bytes[..20].copy_from_slice(identity.as_bytes());
+        bytes[..20].copy_from_slice(&identity.0);
         // 20 bytes; the following zeros are ignored.
-        let identity = netdoc::Ed25519Identity::from_bytes(bytes).to_string();
+        let identity = netdoc::Ed25519Id(bytes).to_string();
         format!(
             "{head}\nr relay {} {digest} 2020-02-28 21:39:07 192.0.2.1 9001 0\ns Running Valid\nw Bandwidth=1\n\
              directory-footer{foot}",
@@ -169,8 +169,8 @@ mod tests {
             let documents = new.expect("a consensus");
             let router = &documents.consensus.routers()[0];
             let ids = documents.ids(router);
-            assert_eq!(ids.rsa.0, *author().as_bytes());
-            ids.ed25519.map(|id| netdoc::Ed25519Identity::from_bytes(id.0).to_string())
+            assert_eq!(ids.rsa, author());
+            ids.ed25519.map(|id| id.to_string())
         };
         let consensus = naming_text(&author(), DIGEST);
         let known = ed25519(&consensus, Origin::File(&path));
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(lacks(forged.as_bytes()), 1);
         let other = naming(&author(), "fT1lwALw2cmUMK6Otfxu5FIrrSc");
         assert_eq!(found(&other, DESCRIPTORS), []);
-        let stranger = naming(&Fingerprint::from_bytes([1; 20]), DIGEST);
+        let stranger = naming(&RsaId([1; 20]), DIGEST);
         assert_eq!(found(&stranger, DESCRIPTORS), []);
     }
 

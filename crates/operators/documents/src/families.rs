@@ -2,7 +2,7 @@
 
 use dirmgr::family::{FamilyId, ProvenFamilies, proven_families};
 use netdoc::descriptor::ServerDescriptor;
-use netdoc::{Family, FamilyMember, Fingerprint, Nickname};
+use netdoc::{Family, FamilyMember, Nickname};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -26,8 +26,8 @@ pub fn pairs<'d>(
     descriptors: impl Iterator<Item = &'d ServerDescriptor<'d>>,
     now_unix_s: u64,
 ) -> Vec<(RsaId, RsaId)> {
-    let mut declared: BTreeMap<Fingerprint, Declaration> = BTreeMap::new();
-    let mut families: BTreeMap<FamilyId, BTreeSet<Fingerprint>> = BTreeMap::new();
+    let mut declared: BTreeMap<RsaId, Declaration> = BTreeMap::new();
+    let mut families: BTreeMap<FamilyId, BTreeSet<RsaId>> = BTreeMap::new();
     let mut problems = Vec::new();
     for descriptor in descriptors {
         let nickname = descriptor.nickname.to_lowercase();
@@ -51,33 +51,29 @@ pub fn pairs<'d>(
     pairs.into_iter().collect()
 }
 
-const fn id(fingerprint: &Fingerprint) -> RsaId {
-    RsaId(*fingerprint.as_bytes())
-}
-
 /// Pairs of relays that name each other, by fingerprint or nickname. A declaration by one of them does not count, or a
 /// relay could claim any other.
-fn mutual(declared: &BTreeMap<Fingerprint, Declaration>) -> BTreeSet<(RsaId, RsaId)> {
-    let mut by_nickname: BTreeMap<Nickname, BTreeSet<Fingerprint>> = BTreeMap::new();
+fn mutual(declared: &BTreeMap<RsaId, Declaration>) -> BTreeSet<(RsaId, RsaId)> {
+    let mut by_nickname: BTreeMap<Nickname, BTreeSet<RsaId>> = BTreeMap::new();
     for (relay, Declaration { nickname, .. }) in declared {
         by_nickname.entry(*nickname).or_default().insert(*relay);
     }
     let mut pairs = BTreeSet::new();
     for (one, Declaration { nickname, family }) in declared {
-        let names_it = |other: &&Fingerprint| {
+        let names_it = |other: &&RsaId| {
             declared.get(*other).is_some_and(|other| other.family.names(one, nickname))
         };
         for member in family.iter() {
             match member {
                 FamilyMember::Fingerprint(other) => {
                     let other = Some(other).filter(|other| *other > one).filter(names_it);
-                    pairs.extend(other.map(|other| (id(one), id(other))));
+                    pairs.extend(other.map(|other| (*one, *other)));
                 }
                 FamilyMember::Nickname(name) => {
                     let others =
                         by_nickname.get(name).into_iter().flat_map(|relays| after(relays, one));
                     let others = others.filter(names_it).take(PAIRS_MAX);
-                    pairs.extend(others.map(|other| (id(one), id(other))));
+                    pairs.extend(others.map(|other| (*one, *other)));
                 }
             }
         }
@@ -87,15 +83,15 @@ fn mutual(declared: &BTreeMap<Fingerprint, Declaration>) -> BTreeSet<(RsaId, Rsa
 
 /// The relays of a set behind one of them, by fingerprint.
 fn after<'s>(
-    relays: &'s BTreeSet<Fingerprint>,
-    one: &Fingerprint,
-) -> impl Iterator<Item = &'s Fingerprint> + use<'s> {
-    relays.range::<Fingerprint, _>((Bound::Excluded(one), Bound::Unbounded))
+    relays: &'s BTreeSet<RsaId>,
+    one: &RsaId,
+) -> impl Iterator<Item = &'s RsaId> + use<'s> {
+    relays.range::<RsaId, _>((Bound::Excluded(one), Bound::Unbounded))
 }
 
 /// The pairs of a family with one key.
-fn within(members: &BTreeSet<Fingerprint>) -> impl Iterator<Item = (RsaId, RsaId)> {
-    let pairs = |one| after(members, one).take(PAIRS_MAX).map(move |other| (id(one), id(other)));
+fn within(members: &BTreeSet<RsaId>) -> impl Iterator<Item = (RsaId, RsaId)> {
+    let pairs = |one| after(members, one).take(PAIRS_MAX).map(move |other| (*one, *other));
     members.iter().flat_map(pairs)
 }
 
@@ -119,7 +115,7 @@ mod tests {
     fn relays_with_certificates_by_one_key_are_a_pair_and_forgeries_are_not() {
         let (descriptors, bad) = parse_all(DESCRIPTORS);
         let [member, other] = &descriptors[..] else { panic!("two: {bad:?}") };
-        let mut expected = [id(&member.fingerprint), id(&other.fingerprint)];
+        let mut expected = [member.fingerprint, other.fingerprint];
         expected.sort_unstable();
         assert_eq!(pairs(descriptors.iter(), THEN), [(expected[0], expected[1])]);
         assert_eq!(found(&descriptors, END), 0, "expired");
@@ -140,14 +136,14 @@ mod tests {
         let relay = |number: u16| {
             let mut bytes = [0; 20];
             bytes[..2].copy_from_slice(&number.to_be_bytes());
-            Fingerprint::from_bytes(bytes)
+            RsaId(bytes)
         };
-        let small: BTreeSet<Fingerprint> = (0..101).map(relay).collect();
+        let small: BTreeSet<RsaId> = (0..101).map(relay).collect();
         assert_eq!(within(&small).count(), 101 * 100 / 2);
-        let huge: BTreeSet<Fingerprint> = (0..5000).map(relay).collect();
+        let huge: BTreeSet<RsaId> = (0..5000).map(relay).collect();
         let pairs: BTreeSet<_> = within(&huge).collect();
         assert!(pairs.len() < 5000 * PAIRS_MAX);
-        let is_next = |number| pairs.contains(&(id(&relay(number)), id(&relay(number + 1))));
+        let is_next = |number| pairs.contains(&(relay(number), relay(number + 1)));
         assert!((0..4999).all(is_next));
     }
 
@@ -182,7 +178,7 @@ mod tests {
         fn no_relay_is_paired_by_the_declarations_of_others(
             pairs in proptest::collection::btree_set((0u8..8, 0u8..8), 0..40),
         ) {
-            let id = |number: u8| Fingerprint::from_bytes([number; 20]);
+            let id = |number: u8| RsaId([number; 20]);
             let nickname = |number: u8| format!("relay{number}").parse().expect("a nickname");
             // Even relays name others by fingerprint, odd ones by nickname.
             let member = |(one, other): &(u8, u8)| match one % 2 {

@@ -17,7 +17,7 @@ pub use others::{Others, read_votes};
 use crate::countries::Countries;
 use crate::places::{Place, UnreadPlace};
 use checks::Subject;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Consensus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Comparison<'a> {
     /// The measurements of other authorities.
     pub others: Option<&'a Others>,
     /// The mean round-trip time from the measurers to each relay, in milliseconds.
-    pub round_trips_ms: Option<&'a BTreeMap<Fingerprint, f64>>,
+    pub round_trips_ms: Option<&'a BTreeMap<RsaId, f64>>,
     /// The countries of addresses.
     pub countries: Option<&'a Countries>,
     /// The bandwidth files of teams at other places, or why they cannot be used.

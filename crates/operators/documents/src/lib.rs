@@ -20,9 +20,9 @@ pub use source::Source;
 pub use votes::{Vote, votes};
 
 use coordinator::{Mode, Params, PastEstimate, Record};
+use netdoc::Nickname;
 use netdoc::bwfile::{self, RelayLine};
 use netdoc::consensus::{Consensus, Router};
-use netdoc::{Ed25519Identity, Fingerprint, Nickname};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeMap;
@@ -39,11 +39,11 @@ pub struct Documents {
     /// family.
     pub families: Vec<(RsaId, RsaId)>,
     /// The bandwidths in the descriptor of each relay.
-    bandwidths: BTreeMap<Fingerprint, Bandwidths>,
+    bandwidths: BTreeMap<RsaId, Bandwidths>,
     /// The Ed25519 identity in the descriptor of each relay. A consensus has none.
-    ed25519: BTreeMap<Fingerprint, Ed25519Identity>,
+    ed25519: BTreeMap<RsaId, Ed25519Id>,
     /// The `ContactInfo` in the descriptor of each relay; empty if it has none.
-    contacts: BTreeMap<Fingerprint, String>,
+    contacts: BTreeMap<RsaId, String>,
 }
 
 /// The bandwidths in a server descriptor, in bytes per second.
@@ -106,7 +106,7 @@ impl Documents {
 
     /// The `ContactInfo` of a relay, empty if it has none; `None` without its descriptor.
     #[must_use]
-    pub fn contact(&self, relay: &Fingerprint) -> Option<&str> {
+    pub fn contact(&self, relay: &RsaId) -> Option<&str> {
         self.contacts.get(relay).map(String::as_str)
     }
 
@@ -114,10 +114,7 @@ impl Documents {
     #[must_use]
     pub fn ids(&self, router: &Router) -> RelayIds {
         let ed25519 = router.ed25519.or_else(|| self.ed25519.get(&router.fingerprint).copied());
-        RelayIds {
-            rsa: RsaId(*router.fingerprint.as_bytes()),
-            ed25519: ed25519.map(|id| Ed25519Id(*id.as_bytes())),
-        }
+        RelayIds { rsa: router.fingerprint, ed25519 }
     }
 
     /// Sets the number of authorities whose signatures were verified.
@@ -152,7 +149,7 @@ impl Documents {
         nickname: Nickname,
         estimate: &PastEstimate,
     ) -> bwfile::Estimate {
-        let (fingerprint, ed25519) = names(ids);
+        let RelayIds { rsa: fingerprint, ed25519 } = *ids;
         let capacity = estimate.capacity.as_byte_per_s();
         let bandwidths = self.bandwidths.get(&fingerprint);
         let with_clients = bandwidths.and_then(|Bandwidths { avg_bytes_s, observed_bytes_s }| {
@@ -186,7 +183,7 @@ pub fn failed(
     mode: Option<Mode>,
     tried_at: Option<u64>,
 ) -> bwfile::Estimate {
-    let (fingerprint, ed25519) = names(ids);
+    let RelayIds { rsa: fingerprint, ed25519 } = *ids;
     let outcome = bwfile::Outcome::Failed { reason, tried_at };
     let extra = mode.map(|mode| (MODE.to_owned(), name(mode).to_owned()));
     bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra: extra.into_iter().collect() }
@@ -215,10 +212,7 @@ pub fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
 /// The identities of the relay of a line.
 #[must_use]
 pub fn identities(line: &RelayLine) -> RelayIds {
-    RelayIds {
-        rsa: RsaId(*line.node_id.as_bytes()),
-        ed25519: line.master_key_ed25519.map(|id| Ed25519Id(*id.as_bytes())),
-    }
+    RelayIds { rsa: line.node_id, ed25519: line.master_key_ed25519 }
 }
 
 /// Parses a nickname.
@@ -227,11 +221,6 @@ pub fn identities(line: &RelayLine) -> RelayIds {
 /// If it is invalid.
 pub fn nickname(text: &str) -> Result<Nickname, Error> {
     text.parse().map_err(|_| Error::Unusable(format!("{text} is not a nickname")))
-}
-
-fn names(ids: &RelayIds) -> (Fingerprint, Option<Ed25519Identity>) {
-    let ed25519 = ids.ed25519.map(|id| Ed25519Identity::from_bytes(id.0));
-    (Fingerprint::from_bytes(ids.rsa.0), ed25519)
 }
 
 const fn name(mode: Mode) -> &'static str {
@@ -257,7 +246,7 @@ mod tests {
         let mut documents =
             Documents::new("it".to_owned(), consensus, Origin::Nowhere, NOW).expect("a consensus");
         let bandwidths = |avg_bytes_s| Bandwidths { avg_bytes_s, observed_bytes_s: 5_000_000 };
-        documents.bandwidths.extend(limit_bytes_s.map(|limit| (names(&IDS).0, bandwidths(limit))));
+        documents.bandwidths.extend(limit_bytes_s.map(|limit| (IDS.rsa, bandwidths(limit))));
         documents
     }
 
@@ -358,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_line_of_an_older_version_is_read_by_its_weight() {
-        let line = RelayLine { time: Some(NOW), ..RelayLine::new(names(&IDS).0, 12) };
+        let line = RelayLine { time: Some(NOW), ..RelayLine::new(IDS.rsa, 12) };
         let estimate = estimate_in(&line).expect("measured");
         assert_eq!(estimate.capacity, Rate::from_byte_per_s(12_000));
         assert_eq!((estimate.mode, estimate.is_conclusive), (None, None));

@@ -23,7 +23,6 @@
 use crate::{Documents, Error, Origin, Source};
 use coordinator::policy::{Contact, Hours, OptOuts, Policy, PolicyRelays, PolicyTime, Prefix};
 use dirmgr::{consensus_signers, schedule, signing};
-use netdoc::Fingerprint;
 use netdoc::consensus::Router;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::write::date_time;
@@ -56,7 +55,7 @@ pub struct SignedPolicy {
 ///
 /// # Errors
 /// The file cannot be read or has an error, or the signature is not valid.
-pub fn read_signed(path: &Path, authority: Fingerprint) -> Result<SignedPolicy, Error> {
+pub fn read_signed(path: &Path, authority: RsaId) -> Result<SignedPolicy, Error> {
     let bytes = crate::read(path, "read the measurement policy")?;
     let invalid = |problem: String| Error::Invalid { path: path.to_owned(), problem };
     // An expired certificate ends the policy, as its own end does.
@@ -213,8 +212,8 @@ impl Draft {
     }
 
     fn opt_out(&mut self, value: &str) -> Result<(), String> {
-        if let Ok(fingerprint) = value.parse::<Fingerprint>() {
-            self.opt_outs.relays.insert(RsaId(*fingerprint.as_bytes()));
+        if let Ok(fingerprint) = value.parse::<RsaId>() {
+            self.opt_outs.relays.insert(fingerprint);
             return Ok(());
         }
         let (address, bits) = match value.split_once('/') {
@@ -297,7 +296,7 @@ pub fn contact(policy: &Policy, router: &Router, contact: Option<&str>) -> Conta
 pub fn relays(documents: &Documents, policy: &Policy) -> PolicyRelays {
     let relays = documents.consensus.routers().iter().map(|router| {
         let contact = contact(policy, router, documents.contact(&router.fingerprint));
-        (RsaId(*router.fingerprint.as_bytes()), (IpAddr::from(router.address), contact))
+        (router.fingerprint, (IpAddr::from(router.address), contact))
     });
     let usable_until_unix_s = schedule::usable_until(&documents.consensus);
     PolicyRelays { usable_until_unix_s, relays: relays.collect() }
@@ -320,7 +319,7 @@ impl OwnDocuments {
     pub fn relays(
         &self,
         signed: &SignedPolicy,
-        authority: Fingerprint,
+        authority: RsaId,
         now_unix_s: u64,
     ) -> Result<PolicyRelays, Error> {
         let what = self.source.to_string();

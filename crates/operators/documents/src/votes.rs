@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::gate::read_votes;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub struct Vote {
     /// When the consensus that it was for became valid, in Unix seconds.
     pub valid_after_unix_s: u64,
     /// `w Measured=` of each relay, in KB/s. Empty if the authority has no bandwidth file.
-    pub measured_kb_s: BTreeMap<Fingerprint, u32>,
+    pub measured_kb_s: BTreeMap<RsaId, u32>,
 }
 
 /// Reads the votes for one consensus: a file, or all files of a folder ([`read_votes`]). Of each authority, the newest vote is returned, in

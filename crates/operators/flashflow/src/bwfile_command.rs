@@ -11,7 +11,7 @@ use netdoc::bwfile::{
     BandwidthFile, Difference, FileVerdict, Header, HeaderForm, HeaderKey, Report,
 };
 use netdoc::input::without_annotations;
-use netdoc::{Fingerprint, check_as_tor};
+use netdoc::{RsaId, check_as_tor};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -230,7 +230,7 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         });
         return Ok(Exit::Done);
     }
-    let mut relays: Vec<(&Fingerprint, &u32)> = report.relays.iter().collect();
+    let mut relays: Vec<(&RsaId, &u32)> = report.relays.iter().collect();
     relays.sort_by_key(|(relay, bw)| (std::cmp::Reverse(**bw), **relay));
     for (relay, bw) in &relays {
         let nick = lines.get(relay).and_then(|line| line.nick).map(|nick| nick.to_string());
@@ -314,10 +314,10 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     let both = changed.iter().map(|(relay, (before, now))| (relay, Some(*before), Some(*now)));
     let counts = (added.len(), removed.len(), both.len());
     let ratio = |(before, now): (u32, u32)| f64::from(now) / f64::from(before.max(1));
-    let mut all: Vec<(&Fingerprint, Option<u32>, Option<u32>)> =
+    let mut all: Vec<(&RsaId, Option<u32>, Option<u32>)> =
         added.chain(removed).chain(both).collect();
     // The largest change comes first.
-    let weight = |(_, before, now): &(&Fingerprint, Option<u32>, Option<u32>)| {
+    let weight = |(_, before, now): &(&RsaId, Option<u32>, Option<u32>)| {
         before.unwrap_or(0).abs_diff(now.unwrap_or(0))
     };
     all.sort_by_key(|change| (std::cmp::Reverse(weight(change)), *change.0));
@@ -361,7 +361,7 @@ fn as_when_made(bytes: &[u8]) -> Report {
     check_as_tor(without_annotations(bytes), made)
 }
 
-fn total(relays: &BTreeMap<Fingerprint, u32>) -> u64 {
+fn total(relays: &BTreeMap<RsaId, u32>) -> u64 {
     relays.values().map(|bw| u64::from(*bw)).sum()
 }
 

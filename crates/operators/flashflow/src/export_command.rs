@@ -3,7 +3,6 @@
 use clap::{Args, ValueEnum};
 use cli::Error;
 use files::Access;
-use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use report::rows::{write_csv, write_json_lines};
 use serde::Serialize;
@@ -43,7 +42,7 @@ pub(crate) struct ExportOptions {
     since: Option<u64>,
     /// Only rows of this relay.
     #[arg(long, value_name = "FINGERPRINT")]
-    relay: Option<Fingerprint>,
+    relay: Option<RsaId>,
     /// Output file. By default standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -139,7 +138,7 @@ fn file_error(path: &Path, source: io::Error) -> Error {
 
 /// Writes the table. Returns the number of rows.
 fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u64, Failed> {
-    let relay = options.relay.map(|relay| RsaId(*relay.as_bytes()));
+    let relay = options.relay;
     let format = options.format;
     match options.what {
         What::Relays => table(format, out, |emit| {

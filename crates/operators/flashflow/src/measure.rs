@@ -9,7 +9,6 @@ use coordinator::{Consent, Defences, Inconclusive, Mode, Params, ROUNDS_ALLOWED,
 use documents::Source;
 use link::unix_time_s;
 use measurer::LocalTeam;
-use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use report::RelayReport;
@@ -217,18 +216,15 @@ struct Relay {
 /// Finds the relay that the arguments name.
 fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
     if let Some(address) = options.address {
-        let fingerprint = options.relay.parse::<Fingerprint>().map_err(|error| {
+        let rsa = options.relay.parse::<RsaId>().map_err(|error| {
             Error::Usage(format!("with --address, the relay is named by fingerprint: {error}"))
         })?;
-        let ed25519 = options.ed25519.as_deref().map(str::parse::<Ed25519Identity>).transpose();
+        let ed25519 = options.ed25519.as_deref().map(str::parse::<Ed25519Id>).transpose();
         let ed25519 = ed25519.map_err(|error| Error::Usage(format!("--ed25519: {error}")))?;
-        let ids = RelayIds {
-            rsa: RsaId(*fingerprint.as_bytes()),
-            ed25519: ed25519.map(|id| Ed25519Id(*id.as_bytes())),
-        };
+        let ids = RelayIds { rsa, ed25519 };
         let router = Router {
             ids,
-            nickname: fingerprint.to_string(),
+            nickname: rsa.to_string(),
             address,
             is_authority: false,
             is_running: true,

@@ -168,9 +168,8 @@ fn check(
     if let Some(path) = consensus {
         let consensus = documents::consensus(path, unix_time_s())?;
         let routers = consensus.routers().iter();
-        let routers: BTreeMap<RsaId, IpAddr> = routers
-            .map(|router| (RsaId(*router.fingerprint.as_bytes()), router.address.into()))
-            .collect();
+        let routers: BTreeMap<RsaId, IpAddr> =
+            routers.map(|router| (router.fingerprint, router.address.into())).collect();
         for (relay, addresses) in read.iter().flat_map(Consent::entries) {
             match routers.get(&relay) {
                 None => show(relay, "not in the consensus".to_owned(), None),

@@ -5,7 +5,7 @@ use cli::Error;
 use dirmgr::signing;
 use documents::policy;
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ enum PolicyCommand {
         policy: PathBuf,
         /// The identity (`v3ident`) of the authority that must have signed it. By default the signature is not verified.
         #[arg(long, value_name = "FINGERPRINT")]
-        authority: Option<Fingerprint>,
+        authority: Option<RsaId>,
         /// Say what it permits at another time, such as `2027-01-15T03:00:00`.
         #[arg(long, value_name = "TIME", value_parser = time)]
         at: Option<u64>,
@@ -105,7 +105,7 @@ fn sign(path: &Path, certificate: &Path, key: &Path, output: &Output) -> Result<
 
 fn check(
     path: &Path,
-    authority: Option<Fingerprint>,
+    authority: Option<RsaId>,
     at: Option<u64>,
     output: &Output,
 ) -> Result<Exit, Error> {

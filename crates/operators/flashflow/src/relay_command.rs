@@ -169,15 +169,12 @@ pub(crate) fn run(
     let hangup = Hangup::install()?;
     let mut relay = Relay::start(&settings, sender)?;
     interrupt.wind_up_in_order();
-    let (address, fingerprint, ed25519) = (relay.address(), relay.rsa(), relay.ed25519());
+    let (address, fingerprint) = (relay.address(), relay.rsa());
+    let ed25519 = hex::encode(relay.ed25519().0);
     log::announce(
         output,
         format!("listening on {address} fingerprint {fingerprint} ed25519 {ed25519}"),
-        || Line::Listening {
-            address,
-            fingerprint: fingerprint.to_string(),
-            ed25519: ed25519.to_string(),
-        },
+        || Line::Listening { address, fingerprint: fingerprint.to_string(), ed25519 },
     );
     let clock = relay.clock();
     if let Some(metrics) = relay.metrics() {

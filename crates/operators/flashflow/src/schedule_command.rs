@@ -278,10 +278,10 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
                 team: place.team,
                 slot: place.slot,
                 start_s: u64::from(place.slot) * u64::from(slot_s),
-                fingerprint: hex::encode_upper(place.relay.0),
+                fingerprint: place.relay.to_string(),
                 nickname: relay.map(|relay| relay.nickname.as_str()),
                 capacity_mbit_per_s: plan.guess(place.relay).map(Rate::as_mbit_per_s),
-                machine: hex::encode_upper(place.machine.0),
+                machine: place.machine.to_string(),
             }
         });
     }

@@ -1,7 +1,7 @@
 //! Relays of one host, in network namespaces, because all relays on loopback share an address.
 
 use lab::wan::{Access, Bottleneck, HostSpec, Queue, Wan, WanSpec};
-use netdoc::{Ed25519Identity, Fingerprint};
+use netdoc::{Ed25519Id, RsaId};
 use onion::{Duration, Rate};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use testbin::{Running, Scratch, lacking, number, text};
 const MACHINE_MBIT_S: f64 = 24.0;
 
 /// A consensus with these relays, as an authority would write it.
-fn consensus(relays: &[(Fingerprint, SocketAddr)]) -> String {
+fn consensus(relays: &[(RsaId, SocketAddr)]) -> String {
     let sample = include_str!("../../../engine/netdoc/tests/data/consensus-ns");
     let (head, _) = sample.split_once("\nr ").expect("a relay");
     let (_, foot) = sample.split_once("\ndirectory-footer").expect("a footer");
@@ -23,9 +23,9 @@ fn consensus(relays: &[(Fingerprint, SocketAddr)]) -> String {
     let mut text = format!("{head}\n");
     for (fingerprint, address) in relays {
         let mut bytes = [0; 32];
-        bytes[..20].copy_from_slice(fingerprint.as_bytes());
+        bytes[..20].copy_from_slice(&fingerprint.0);
         // Of 20 bytes: zeros that follow change nothing.
-        let identity = Ed25519Identity::from_bytes(bytes).to_string();
+        let identity = Ed25519Id(bytes).to_string();
         let (ip, port) = (address.ip(), address.port());
         writeln!(
             text,
@@ -58,7 +58,7 @@ fn relays_at_one_address_are_measured_together_and_share_the_capacity() {
         let command = scratch.command(&[&arguments[..], &options].concat());
         let mut relay = machine.run(|| Running::new(command)).expect("a process there");
         let listening = relay.wait_for_record("listening", |_| true);
-        let fingerprint: Fingerprint = text(&listening, "fingerprint").parse().expect("one");
+        let fingerprint: RsaId = text(&listening, "fingerprint").parse().expect("one");
         let address: SocketAddr = text(&listening, "address").parse().expect("an address");
         (relay, fingerprint, address)
     };

@@ -4,7 +4,6 @@ use coordinator::Params;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
 use lab::wan::{HostSpec, Wan, WanPath, WanSpec};
 use lab::{Network, NetworkSpec, RelaySpec};
-use netdoc::Fingerprint;
 use netdoc::bwfile::{BandwidthFile, Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
@@ -58,7 +57,7 @@ fn start_network() -> (Wan, Network) {
 fn write_estimates(scratch: &Scratch, network: &Network) {
     let now = link::unix_time_s();
     let estimate = |(number, node): (u8, &lab::Node)| Estimate {
-        fingerprint: Fingerprint::from_bytes(node.rsa()),
+        fingerprint: RsaId(node.rsa()),
         ed25519: None,
         nickname: node.nickname().parse().expect("a nickname"),
         outcome: Outcome::Measured {

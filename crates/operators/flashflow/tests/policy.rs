@@ -3,7 +3,7 @@
 
 use dirmgr::fixture::{Authority, authorities, descriptor};
 use lab::wan::{Host, HostSpec, Wan, WanSpec};
-use netdoc::{Ed25519Identity, Fingerprint};
+use netdoc::{Ed25519Id, RsaId};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ impl<'s> Signer<'s> {
         Self { scratch, authority }
     }
 
-    fn identity(&self) -> Fingerprint {
+    fn identity(&self) -> RsaId {
         self.authority.name().0
     }
 
@@ -87,7 +87,7 @@ impl<'s> Signer<'s> {
     }
 
     /// Writes a consensus with this relay, whose descriptor has this digest.
-    fn consensus(&self, relay: &Fingerprint, address: SocketAddr, digest: &str) {
+    fn consensus(&self, relay: &RsaId, address: SocketAddr, digest: &str) {
         let sample = include_str!("../../../engine/netdoc/tests/data/consensus-ns");
         // An annotation is not signed.
         let sample = &sample[sample.find("network-status-version").expect("the first line")..];
@@ -95,9 +95,9 @@ impl<'s> Signer<'s> {
         let (_, foot) = sample.split_once("\ndirectory-footer").expect("a footer");
         let (foot, _) = foot.split_once("directory-signature").expect("signed");
         let mut bytes = [0; 32];
-        bytes[..20].copy_from_slice(relay.as_bytes());
+        bytes[..20].copy_from_slice(&relay.0);
         // Of 20 bytes: zeros that follow change nothing.
-        let identity = Ed25519Identity::from_bytes(bytes).to_string();
+        let identity = Ed25519Id(bytes).to_string();
         let mut text = format!("{head}\n");
         writeln!(
             text,
@@ -130,7 +130,7 @@ struct World<'s> {
     signer: Signer<'s>,
     wan: Wan,
     relay: Running,
-    fingerprint: Fingerprint,
+    fingerprint: RsaId,
     address: SocketAddr,
     measurer_key: String,
     coordinator_key: String,
@@ -337,7 +337,7 @@ fn a_measurer_sends_nothing_against_its_policy_whatever_a_coordinator_orders() {
     }
     // A relay that its consensus does not list, or at another address.
     world.signer.sign(&Policy::new(&world.measurer_key), "policy");
-    let other = Fingerprint::from_bytes([7; 20]);
+    let other = RsaId([7; 20]);
     let elsewhere = SocketAddr::new([198, 51, 100, 3].into(), world.address.port());
     for (fingerprint, address, part) in
         [(&other, world.address, "does not list"), (&world.fingerprint, elsewhere, "lists")]

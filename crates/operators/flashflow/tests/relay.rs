@@ -1,7 +1,7 @@
 //! Tests of `flashflow relay`.
 
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -175,13 +175,13 @@ fn start_tied_to(
         "--print-load",
     ]);
     let listening = relay.wait_for_value();
-    let rsa: Fingerprint = text(&listening, "fingerprint").parse().expect("a fingerprint");
-    (relay, *rsa.as_bytes(), text(&listening, "address").parse().expect("an address"))
+    let rsa: RsaId = text(&listening, "fingerprint").parse().expect("a fingerprint");
+    (relay, rsa.0, text(&listening, "address").parse().expect("an address"))
 }
 
 /// Makes the client build a circuit through these relays. Returns whether it was built, and its last event.
 fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
-    let path = path.map(|rsa| format!("${}", Fingerprint::from_bytes(rsa))).join(",");
+    let path = path.map(|rsa| format!("${}", RsaId(rsa))).join(",");
     let reply = client.control().request(&format!("EXTENDCIRCUIT 0 {path}")).expect("known relays");
     let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
     loop {

@@ -10,7 +10,7 @@ pub use exit::{ExitSection, ExitSettings};
 pub use flashflow::{FlashFlowConfig, coordinator_key};
 
 use crate::family::FamilyIds;
-use netdoc::{Fingerprint, Nickname};
+use netdoc::{Nickname, RsaId};
 use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
@@ -108,7 +108,7 @@ pub struct RelayConfig {
     /// The operator's contact information.
     pub contact: Option<String>,
     /// `MyFamily`: fingerprints of the other relays of the same operator.
-    pub my_family: Option<Vec<Fingerprint>>,
+    pub my_family: Option<Vec<RsaId>>,
     /// `FamilyId`: the families whose keys are in the folder of keys; `["*"]` for all of them.
     pub family_ids: Option<FamilyIds>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
@@ -123,7 +123,7 @@ pub struct RelayConfig {
     /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
     /// more than half of them must have signed a consensus. By default each authority states its
     /// own.
-    pub authority_identities: Option<Vec<Fingerprint>>,
+    pub authority_identities: Option<Vec<RsaId>>,
     /// Whether the relay serves consensuses and descriptors to clients; true by default, if it has
     /// authorities.
     pub directory: Option<bool>,
@@ -349,7 +349,7 @@ pub struct Settings {
     /// The operator's contact information.
     pub contact: Option<String>,
     /// The other relays of the same operator.
-    pub family: Vec<Fingerprint>,
+    pub family: Vec<RsaId>,
     /// The family keys to use.
     pub family_ids: FamilyIds,
     /// The authorities to publish to.
@@ -357,7 +357,7 @@ pub struct Settings {
     /// Whether to publish before others have reached the relay.
     pub assumes_reachable: bool,
     /// The authorities whose signatures count; if empty, each states its own identity.
-    pub authority_identities: Vec<Fingerprint>,
+    pub authority_identities: Vec<RsaId>,
     /// Whether it serves a directory.
     pub serves_directory: bool,
     /// Folder of fetched documents.

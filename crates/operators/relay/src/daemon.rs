@@ -26,7 +26,6 @@ use link::tls::TlsConfigs;
 use link::{
     Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, ThreadedDriver, unix_time_s,
 };
-use netdoc::Fingerprint;
 use onion::Duration;
 use onion::flow::control::{FlowFactory, TorFlows};
 use onion::identity::{Ed25519Id, RsaId};
@@ -193,10 +192,9 @@ impl Relay {
             wake_directory.clone(),
         );
         if let Some(every) = settings.observes_every {
-            let relay = Fingerprint::from_bytes(rsa.0);
             let path = settings.keys.join(observations::FILE);
             let key = keys.ed25519.clone();
-            observer.observe(ObservationWriter::new(clock.now(), every, relay, key, path));
+            observer.observe(ObservationWriter::new(clock.now(), every, rsa, key, path));
         }
         let engine = NodeThread::start("relay", driver, observer)?;
         let status = SharedStatus::default();

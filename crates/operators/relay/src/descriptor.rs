@@ -23,7 +23,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use link::{Certified, LongTermKeys};
 use netdoc::write::{date_time, push_object};
-use netdoc::{Fingerprint, Nickname};
+use netdoc::{Nickname, RsaId};
 use onion::cell::msg::cert_type;
 use onion::keys::{Ed25519Key, RsaKey};
 use onion::link::{CertifiedKey, issue_ed25519_cert};
@@ -59,7 +59,7 @@ pub struct Announcement {
     /// Its capabilities: `proto`, and `tunnelled-dir-server` if it is a directory.
     pub capabilities: Capabilities,
     /// The other relays of the same operator.
-    pub family: Vec<Fingerprint>,
+    pub family: Vec<RsaId>,
     /// Family certificates.
     pub family_certs: Vec<Vec<u8>>,
     /// Its exit policy; `None` if it is not an exit.

@@ -9,7 +9,7 @@ use crate::keys::{KeyError, read_family_key};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use dirmgr::family::FamilyId;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::cell::msg::cert_type;
 use onion::identity::Ed25519Id;
 use onion::keys::Ed25519Key;
@@ -124,7 +124,7 @@ pub fn open(folder: &Path, wanted: &FamilyIds) -> Result<Vec<FamilyKey>, KeyErro
 }
 
 /// The line `family` with its newline; empty if there are no other members.
-pub(crate) fn line(members: &[Fingerprint]) -> String {
+pub(crate) fn line(members: &[RsaId]) -> String {
     if members.is_empty() {
         return String::new();
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn members_are_named_by_their_fingerprints() {
         assert_eq!(line(&[]), "");
-        let members = [Fingerprint::from_bytes([0xAB; 20]), Fingerprint::from_bytes([1; 20])];
+        let members = [RsaId([0xAB; 20]), RsaId([1; 20])];
         let (one, two) = ("AB".repeat(20), "01".repeat(20));
         assert_eq!(line(&members), format!("family ${one} ${two}\n"));
     }
@@ -205,8 +205,7 @@ mod tests {
         let text = include_bytes!("../../dirmgr/tests/data/family-descriptors");
         let template = netdoc::descriptor::parse_all(text).0.remove(0);
         let proven = |cert: Vec<u8>, now_s| {
-            let identity = relay.id().0;
-            let ed25519 = Some(netdoc::Ed25519Identity::from_bytes(identity));
+            let ed25519 = Some(relay.id());
             let descriptor =
                 ServerDescriptor { ed25519, family_certs: vec![cert], ..template.clone() };
             proven_families(&descriptor, now_s)

@@ -7,7 +7,6 @@ mod tests;
 use crate::rolling_window::{RollingWindow, WINDOW_S};
 use dirmgr::{CIRCUITS_MIN, LINKS_MAX, LinkObservations, ObservedLink};
 use files::Access;
-use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use onion::keys::Ed25519Key;
 use onion::router::RelayLink;
@@ -77,9 +76,8 @@ impl LinkObserver {
     pub(crate) fn take(&mut self) -> Vec<ObservedLink> {
         let observed = |(relay, link): (&RsaId, &mut LinkState)| {
             let [received_kb_s, sent_kb_s] = std::mem::take(&mut link.maximum).map(rounded_kb_s);
-            let relay = Fingerprint::from_bytes(relay.0);
             (received_kb_s + sent_kb_s > 0).then_some(ObservedLink {
-                relay,
+                relay: *relay,
                 sent_kb_s,
                 received_kb_s,
             })
@@ -100,7 +98,7 @@ pub(crate) struct ObservationWriter {
     observer: LinkObserver,
     every: Duration,
     next: Instant,
-    relay: Fingerprint,
+    relay: RsaId,
     /// The relay's Ed25519 identity.
     key: Ed25519Key,
     path: PathBuf,
@@ -110,7 +108,7 @@ impl ObservationWriter {
     pub(crate) fn new(
         now: Instant,
         every: Duration,
-        relay: Fingerprint,
+        relay: RsaId,
         key: Ed25519Key,
         path: PathBuf,
     ) -> Self {

@@ -8,7 +8,6 @@ use crate::parameters::{
 };
 use netdoc::Consensus;
 use onion::Duration;
-use onion::identity::RsaId;
 use onion::measure::protocol::ClientShare;
 use onion::measure::target::TargetParams;
 use onion::router::KnownRelays;
@@ -21,7 +20,7 @@ pub(crate) fn known_relays(consensus: &Consensus) -> KnownRelays {
         let v4 = SocketAddr::from((router.address, router.or_port));
         std::iter::once(v4).chain(router.ipv6.map(SocketAddr::V6))
     });
-    let identities = consensus.routers().iter().map(|router| RsaId(*router.fingerprint.as_bytes()));
+    let identities = consensus.routers().iter().map(|router| router.fingerprint);
     let relays = addresses.collect::<KnownRelays>().with_identities(identities);
     relays.allowing(is_set("allow-network-reentry", 0), !is_set("refuseunknownexits", 1))
 }
@@ -66,6 +65,7 @@ pub fn target_params(
 mod tests {
     use super::*;
     use crate::config::coordinator_key;
+    use onion::identity::RsaId;
     use proptest::prelude::*;
 
     const NOTHING: &dyn Fn(&str) -> Option<i32> = &|_| None;
@@ -77,7 +77,7 @@ mod tests {
         let relays = known(text);
         let one = |text: &str| {
             let consensus = Consensus::parse(text.as_bytes()).expect("sound");
-            RsaId(*consensus.routers()[0].fingerprint.as_bytes())
+            consensus.routers()[0].fingerprint
         };
         for to in ["61.239.100.129:443", "[2620:7:6001::103]:80"] {
             assert!(relays.contain(to.parse().expect("an address")), "{to}");

@@ -6,7 +6,7 @@ use crate::common::publish_to_all;
 use crate::common::recorded_vote::{self, RecordedVote};
 use lab::{Network, NetworkSpec, Node};
 use link::{Clock, IdentityIssuer, LongTermKeys, unix_time_s};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::Duration;
 use rand::rngs::StdRng;
@@ -34,7 +34,7 @@ const LINES: usize = 120;
 const VOTE_BEFORE_S: u64 = 5;
 
 /// Publishes descriptors of relays at all authorities.
-fn publish_relays(network: &Network) -> Vec<Fingerprint> {
+fn publish_relays(network: &Network) -> Vec<RsaId> {
     let rng = &mut StdRng::from_seed([1; 32]);
     let mut issuer = IdentityIssuer::new([2; 32], unix_time_s()).expect("keys");
     let mut all = Vec::new();
@@ -60,13 +60,13 @@ fn publish_relays(network: &Network) -> Vec<Fingerprint> {
         };
         let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
         publish_to_all(network, &text);
-        all.push(Fingerprint::from_bytes(certified.identity.rsa.0));
+        all.push(certified.identity.rsa);
     }
     all
 }
 
 /// A valid or invalid line about a relay. Each kind is a plausible mistake of a generator, or is parsed by C in a special way.
-fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
+fn line(relay: &RsaId, kind: usize, bw: u32) -> Vec<u8> {
     let hex = relay.to_string();
     let lower = hex.to_lowercase();
     let cut = &hex[..39];
@@ -131,7 +131,7 @@ fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
 const KINDS: usize = 52;
 
 /// A file of random valid and invalid lines, several for each relay.
-fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
+fn drawn(relays: &[RsaId], now: u64, rng: &mut StdRng) -> Vec<u8> {
     let mut text =
         format!("{}\nversion=1.9.0\nsoftware=corpus\n", now - rng.random_range(0..100_000))
             .into_bytes();
@@ -151,7 +151,7 @@ fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
 }
 
 /// Files with unusual headers or structure.
-fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
+fn odd(relays: &[RsaId], now: u64) -> Vec<(&'static str, Vec<u8>)> {
     let body: String =
         (100..).zip(relays).map(|(bw, relay)| format!("node_id=${relay} bw={bw}\n")).collect();
     let with = |head: &str| format!("{head}{body}").into_bytes();
@@ -210,9 +210,9 @@ fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
 struct Vote {
     valid_after: u64,
     /// `Measured=` of each relay, in KB/s, as 32 bits.
-    measured: BTreeMap<Fingerprint, u32>,
+    measured: BTreeMap<RsaId, u32>,
     /// All listed relays.
-    listed: Vec<Fingerprint>,
+    listed: Vec<RsaId>,
     headers: Option<String>,
     digest: Option<String>,
 }
@@ -238,8 +238,7 @@ impl Vote {
             )]
             Some(found.parse::<i64>().expect("a number") as u32)
         };
-        let listed: Vec<Fingerprint> =
-            parsed.routers().iter().map(|router| router.fingerprint).collect();
+        let listed: Vec<RsaId> = parsed.routers().iter().map(|router| router.fingerprint).collect();
         let weights: Vec<Option<u32>> = weights.map(measured).collect();
         assert_eq!(weights.len(), listed.len());
         let pairs = listed.iter().zip(weights);
@@ -291,8 +290,7 @@ fn logged(folder: &Path, file: &Path) -> Vec<String> {
 #[test]
 fn tor_logs_the_warnings_that_the_check_quotes() {
     let folder = tempfile::tempdir().expect("a folder");
-    let relays: Vec<Fingerprint> =
-        (1..25).map(|number| Fingerprint::from_bytes([number; 20])).collect();
+    let relays: Vec<RsaId> = (1..25).map(|number| RsaId([number; 20])).collect();
     let now = unix_time_s();
     let mut corpus: Vec<(String, Vec<u8>)> =
         odd(&relays, now).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
@@ -342,7 +340,7 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
 fn authorities_vote_as_the_check_predicts() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let relays = publish_relays(&network);
-    let known: Vec<[u8; 20]> = relays.iter().map(|relay| *relay.as_bytes()).collect();
+    let known: Vec<[u8; 20]> = relays.iter().map(|relay| relay.0).collect();
     network.wait_until_running(&known, Duration::from_secs(100)).expect("listed");
 
     let rng = &mut StdRng::from_seed([3; 32]);

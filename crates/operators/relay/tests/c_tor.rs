@@ -6,7 +6,6 @@ use crate::common::{
 };
 use lab::{Network, NetworkSpec, RelaySpec};
 use link::{IdentityIssuer, unix_time_s};
-use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Flag};
 use onion::Rate;
 use onion::router::RateLimit;
@@ -99,7 +98,7 @@ fn a_c_tor_network_lists_our_relay_and_builds_circuits_through_it() {
     // The relay is listed in the consensus of an authority, and learns of that.
     let text = network.wait_until_running(&[relay.rsa().0], PATIENCE).expect("listed");
     let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
-    let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
+    let fingerprint = relay.rsa();
     let listed = consensus.by_fingerprint(&fingerprint).expect("listed");
     assert_eq!(listed.nickname.as_str(), "ours");
     assert_eq!(
@@ -118,7 +117,7 @@ fn a_c_tor_network_lists_our_relay_and_builds_circuits_through_it() {
     // An authority serves the descriptor.
     let text = fetched(&network, &relay);
     let served = only(&text);
-    assert_eq!(served.ed25519.map(|id| *id.as_bytes()), Some(relay.ed25519().0));
+    assert_eq!(served.ed25519, Some(relay.ed25519()));
     assert_eq!(
         (served.bandwidth_avg_bytes_s, served.bandwidth_burst_bytes_s),
         (1_250_000, 2_500_000)
@@ -189,17 +188,17 @@ fn c_tor_and_our_relay_read_each_others_keys() {
         assert!(output.status.success(), "{text}");
         text
     };
-    let expected = Fingerprint::from_bytes(rsa.0).to_string();
+    let expected = rsa.to_string();
     let unspaced = |text: String| text.replace(' ', "");
     assert!(unspaced(listed("data", "rsa")).contains(&expected));
-    let expected = netdoc::Ed25519Identity::from_bytes(ed25519.0).to_string();
+    let expected = ed25519.to_string();
     assert!(listed("data", "ed25519").contains(&expected));
 
     // Our relay reads keys made by tor.
     let rsa = unspaced(listed("tors", "rsa"));
     let ed25519 = listed("tors", "ed25519");
     let ours = Relay::start(&settings("tors/keys"), channel().0).expect("started");
-    assert!(rsa.contains(&Fingerprint::from_bytes(ours.rsa().0).to_string()), "{rsa}");
-    let found = netdoc::Ed25519Identity::from_bytes(ours.ed25519().0).to_string();
+    assert!(rsa.contains(&ours.rsa().to_string()), "{rsa}");
+    let found = ours.ed25519().to_string();
     assert!(ed25519.contains(&found), "{ed25519}");
 }

@@ -7,12 +7,12 @@ use link::tls::TlsConfigs;
 use link::{
     Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
 };
+use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Fingerprint, descriptor};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::client::{self, CircuitPlan, ClientEvent, Loss, Outcome, Transfer};
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::identity::{RelayIds, RsaId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use relay::{ExitSection, Relay, RelayConfig};
@@ -141,16 +141,13 @@ impl Observer<client::Server> for Silent {
 
 /// A relay as a hop, from its own descriptor.
 fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
-    let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(rsa)]);
+    let resource = Resource::Descriptors(vec![RsaId(rsa)]);
     let text = Fetcher::default().get(network.directory_addrs()[0], &resource).expect("served");
     let found = descriptor::iter(&text).next().expect("one").expect("readable");
     assert!(found.proto.is_some_and(|proto| proto.contains("Relay=2-6")), "{:?}", found.proto);
     NextHop {
         address: SocketAddr::new(found.address.into(), found.or_port),
-        ids: RelayIds {
-            rsa: RsaId(rsa),
-            ed25519: found.ed25519.map(|id| Ed25519Id(*id.as_bytes())),
-        },
+        ids: RelayIds { rsa: RsaId(rsa), ed25519: found.ed25519 },
         onion_key: found.ntor_onion_key.expect("an onion key"),
     }
 }

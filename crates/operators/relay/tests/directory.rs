@@ -8,7 +8,7 @@ use lab::{Network, NetworkSpec, Node, RelaySpec};
 use link::Clock;
 use netdoc::consensus::{Consensus, Flag};
 use netdoc::fetch::Resource;
-use netdoc::{Fingerprint, Router, pieces};
+use netdoc::{Router, pieces};
 use onion::Instant;
 use relay::{Relay, RelayConfig, RelayEvent, Renewed};
 use std::fs::File;
@@ -77,7 +77,7 @@ fn directory_and_authorities_have_the_same_documents() {
     // Both consensuses, and all documents that they list.
     let ours = relay.directory().expect("a directory");
     let theirs = network.directory_addrs()[0];
-    let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
+    let fingerprint = relay.rsa();
     let ns = consensus(ours, &Resource::Consensus);
     let microdesc = consensus(ours, &Resource::ConsensusMicrodesc);
     assert!(ns.by_fingerprint(&fingerprint).is_some(), "listed there, too");

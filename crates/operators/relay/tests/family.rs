@@ -35,7 +35,7 @@ fn authorities_put_our_relay_and_a_c_tor_relay_with_the_same_key_into_one_family
         ..RelaySpec::new("member")
     };
     let network = Network::start(&NetworkSpec::new(vec![member]), &mut |_| {}).expect("up");
-    let other = netdoc::Fingerprint::from_bytes(network.relays()[0].rsa());
+    let other = netdoc::RsaId(network.relays()[0].rsa());
     let settings = RelayConfig {
         authorities: Some(network.directory_addrs()),
         my_family: Some(vec![other]),
@@ -50,7 +50,7 @@ fn authorities_put_our_relay_and_a_c_tor_relay_with_the_same_key_into_one_family
     assert!(descriptor.contains("\nfamily-cert\n-----BEGIN FAMILY CERT-----\n"), "{descriptor}");
 
     // An authority that verified the certificate names the family in the microdescriptor.
-    let ours = netdoc::Fingerprint::from_bytes(relay.rsa().0);
+    let ours = relay.rsa();
     network
         .wait_until_running(&[relay.rsa().0, network.relays()[0].rsa()], PATIENCE)
         .expect("listed");

@@ -2,8 +2,8 @@
 
 use crate::common::{PATIENCE, config, fetched, only, wait_for, wait_until_known};
 use lab::{Network, NetworkSpec};
+use netdoc::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Consensus, Fingerprint};
 use relay::{Reachability, Relay, RelayConfig, RelayEvent};
 use std::sync::mpsc::channel;
 
@@ -27,7 +27,7 @@ fn a_new_relay_is_reached_and_gets_a_weight_before_it_is_used() {
     assert_eq!(found, Reachability::Reached { address, directory: Some(true) });
     wait_until_known(&network, &events);
 
-    let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
+    let fingerprint = relay.rsa();
     let weight = |text: &str| {
         let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
         consensus.by_fingerprint(&fingerprint).and_then(|router| router.bandwidth_kb_s)
@@ -75,7 +75,7 @@ fn an_unreachable_relay_reports_the_reason_and_publishes_only_with_assume_reacha
         let expected = format!("not reachable at {}: other relays cannot connect", relay.address());
         assert!(problem.starts_with(&expected), "{problem}");
         assert_eq!(has_published, assume_reachable);
-        let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);
+        let resource = Resource::Descriptors(vec![relay.rsa()]);
         let served = Fetcher::default().get(network.directory_addrs()[0], &resource);
         assert_eq!(served.is_ok(), assume_reachable, "{served:?}");
     }

@@ -8,7 +8,6 @@ use crate::error::ArchiveError;
 use crate::times::DAY_S;
 use coordinator::policy::network_of;
 use coordinator::{CoLocationTest, Suspicion};
-use netdoc::Fingerprint;
 use onion::Rate;
 use onion::identity::RsaId;
 use schemars::JsonSchema;
@@ -91,7 +90,7 @@ fn days(engine: &Engine, origin: &str) -> Result<Days, ArchiveError> {
         (texts(&rows, 0), integers(&rows, "t")?, numbers(&rows, "a")?);
     let mut days = Days::new();
     for ((relay, time), bandwidth) in relays.iter().zip(times).zip(bandwidths) {
-        let (Some(relay), Some(bandwidth)) = (id(relay), bandwidth) else { continue };
+        let (Some(relay), Some(bandwidth)) = (relay.parse().ok(), bandwidth) else { continue };
         let rate = Rate::from_mbit_per_s(bandwidth * 8e-6);
         days.entry(time.div_euclid(DAY_S)).or_default().push((relay, rate));
     }
@@ -103,12 +102,9 @@ fn published_addresses(engine: &Engine) -> Result<Addresses, ArchiveError> {
         "SELECT relay, address FROM relays WHERE address IS NOT NULL ORDER BY last_seen_unix_s",
     )?;
     let (relays, addresses) = (texts(&rows, 0), texts(&rows, 1));
-    let pair = |(relay, address): (&String, &String)| Some((id(relay)?, address.parse().ok()?));
+    let pair =
+        |(relay, address): (&String, &String)| Some((relay.parse().ok()?, address.parse().ok()?));
     Ok(relays.iter().zip(&addresses).filter_map(pair).collect())
-}
-
-fn id(fingerprint: &str) -> Option<RsaId> {
-    Fingerprint::parse(fingerprint.as_bytes()).ok().map(|relay| RsaId(*relay.as_bytes()))
 }
 
 fn of_days(days: &Days, addresses: &Addresses) -> CoLocation {
@@ -157,9 +153,8 @@ fn of_days(days: &Days, addresses: &Addresses) -> CoLocation {
 fn named_pair(suspicion: &Suspicion, addresses: &Addresses) -> NamedPair {
     let (one, other) = suspicion.relays;
     let both = addresses.get(&one).zip(addresses.get(&other));
-    let name = |RsaId(id): RsaId| hex::encode_upper(id);
     NamedPair {
-        relays: [name(one), name(other)],
+        relays: [one, other].map(|relay| relay.to_string()),
         moves: suspicion.moves,
         alike: suspicion.alike,
         by_chance: suspicion.by_chance,

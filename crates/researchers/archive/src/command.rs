@@ -17,7 +17,7 @@ use cli::{
 };
 use datasets::{CacheOptions, DatasetOptions};
 use lines::{Line, PageLine, ScheduleLine};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -372,7 +372,7 @@ pub(crate) struct RelayCommand {
     #[command(flatten)]
     dataset: DatasetOptions,
     /// The relay's fingerprint: 40 hex digits.
-    fingerprint: Fingerprint,
+    fingerprint: RsaId,
     #[command(flatten)]
     choice: Choice,
     /// Write the page, figures and tables to this folder.

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, View, integers, numbers};
 use crate::error::ArchiveError;
 use crate::times::{DAY_S, minute};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, Promise, Role, Series};
 
 /// Makes the report of a relay.
@@ -13,7 +13,7 @@ use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, Promise
 pub fn report(
     engine: &Engine,
     view: View,
-    relay: &Fingerprint,
+    relay: &RsaId,
 ) -> Result<ExperimentReport, ArchiveError> {
     let periods = view.periods.clone();
     engine.view(view)?;

@@ -155,13 +155,9 @@ pub fn staged(
         let of_span =
             rows.iter().filter(|row| row.from_unix_s == span && row.running_share >= least);
         let expected: Vec<Expected> = of_span
-            .filter_map(|row| Some((id(&relays, row.relay)?, capacities::of_staged(row))))
+            .filter_map(|row| Some((relays.fingerprint(row.relay)?, capacities::of_staged(row))))
             .collect();
         plan(span.into(), &expected, 0, options)
     };
     Ok(spans.into_iter().map(|span| PARTS.map(|(_, least)| network(span, least))).collect())
-}
-
-pub(crate) fn id(relays: &Relays, relay: crate::rows::RelayId) -> Option<RsaId> {
-    relays.fingerprint(relay).map(|fingerprint| RsaId(*fingerprint.as_bytes()))
 }

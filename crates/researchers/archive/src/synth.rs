@@ -7,7 +7,7 @@
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Descriptor, Origin, Relays, Status};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -48,7 +48,7 @@ impl Default for SynthOptions {
 }
 
 struct Relay {
-    fingerprint: Fingerprint,
+    fingerprint: RsaId,
     capacity_byte_per_s: f64,
     /// Factor of the error of its weight.
     bias: f64,
@@ -133,7 +133,7 @@ impl Relay {
         #[expect(clippy::cast_possible_truncation, reason = "casts from floats saturate")]
         let life = (life as u32).max(1);
         Self {
-            fingerprint: Fingerprint::from_bytes(rng.random()),
+            fingerprint: RsaId(rng.random()),
             capacity_byte_per_s,
             bias: libm::exp(0.4 * normal(rng)),
             load: options.mean_load,

@@ -21,7 +21,7 @@ pub use adversary::{Adversary, Weights};
 use crate::netdir::{NetDir, RelayInfo};
 use crate::path::{Need, NoPath, PathRules, candidates};
 use crate::strategy::{Position, Strategy};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use rand::Rng;
 use rand::distr::Distribution;
 use rand::distr::weighted::WeightedIndex;
@@ -57,7 +57,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn from_shares(shares: &BTreeMap<Fingerprint, f64>) -> Self {
+    fn from_shares(shares: &BTreeMap<RsaId, f64>) -> Self {
         let relays = shares.values().filter(|share| **share > 0.0).count();
         let largest_share = shares.values().copied().fold(0.0, f64::max);
         Self { relays, entropy_bits: entropy_bits(shares.values().copied()), largest_share }
@@ -252,7 +252,7 @@ impl<'a> Study<'a> {
 /// The result for middles.
 #[derive(Debug, Default)]
 struct Middles {
-    shares: BTreeMap<Fingerprint, f64>,
+    shares: BTreeMap<RsaId, f64>,
     bits: f64,
     error: f64,
     stuck: f64,

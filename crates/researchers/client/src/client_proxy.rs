@@ -8,7 +8,7 @@ use crate::sources::{Directories, SharedGuards};
 use crate::state::{self, State};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Waker, unix_time_s};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Further directories, and how to reach directories.
     pub directories: Directories,
     /// The authorities whose signatures count; if empty, each authority states its own identity.
-    pub identities: BTreeSet<Fingerprint>,
+    pub identities: BTreeSet<RsaId>,
     /// Folder for documents and state. It is created if necessary, but its parent is not.
     pub folder: PathBuf,
     /// How the client selects relays and serves programs.

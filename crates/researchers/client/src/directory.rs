@@ -6,7 +6,7 @@ use crate::sources::{Directories, SharedGuards, Sources};
 use dirmgr::{ConsensusFetcher, FetcherConfig, schedule};
 use link::{Clock, ClockWatch, unix_time_s};
 use netdoc::consensus::Consensus;
-use netdoc::{Fingerprint, Microdesc};
+use netdoc::{Microdesc, RsaId};
 use onion::Duration;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -26,7 +26,7 @@ const CLOCK_LOOK: Duration = Duration::from_secs(5);
 /// The directories and the folder of a client.
 pub(crate) struct DirectoryThread {
     pub(crate) authorities: Vec<SocketAddr>,
-    pub(crate) identities: BTreeSet<Fingerprint>,
+    pub(crate) identities: BTreeSet<RsaId>,
     pub(crate) directories: Directories,
     pub(crate) folder: PathBuf,
     pub(crate) guards: SharedGuards,

@@ -1,7 +1,7 @@
 //! Events of a client.
 
-use netdoc::Fingerprint;
 use netdoc::Nickname;
+use netdoc::RsaId;
 use onion::Duration;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ use std::fmt;
 pub struct Hop {
     /// Its RSA identity.
     #[schemars(with = "String")]
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its name.
     #[schemars(with = "String")]
     pub nickname: Nickname,

@@ -10,7 +10,7 @@
 use crate::netdir::{NetDir, RelayInfo};
 use crate::path::select_relay;
 use crate::strategy::{Position, Strategy};
-use netdoc::{Fingerprint, Nickname};
+use netdoc::{Nickname, RsaId};
 use onion::{Duration, Instant};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ const LAST_RESORT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
     /// Its fingerprint.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its nickname, for display.
     pub nickname: Nickname,
     /// When it was added, in Unix seconds.
@@ -156,7 +156,7 @@ impl Guards {
     }
 
     /// The primary guards that may be tried now, best first. Directories are reached through them.
-    pub(crate) fn ready(&self, now: Instant) -> Vec<Fingerprint> {
+    pub(crate) fn ready(&self, now: Instant) -> Vec<RsaId> {
         let is_ready =
             |guard: &&Guard| guard.failing.is_none_or(|failing| failing.retry_at(true) <= now);
         self.primary().filter(is_ready).map(|primary| primary.fingerprint).collect()
@@ -169,7 +169,7 @@ impl Guards {
         netdir: &NetDir,
         now: Instant,
         allowed: &dyn Fn(&RelayInfo) -> bool,
-    ) -> Option<Fingerprint> {
+    ) -> Option<RsaId> {
         let ordered = self.in_order();
         let mut usable = Vec::new();
         for (place, guard) in ordered.iter().enumerate() {
@@ -188,7 +188,7 @@ impl Guards {
     }
 
     /// Records a circuit through a guard. Returns whether there is a change to be saved.
-    pub fn handle_success(&mut self, guard: &Fingerprint, unix_time_s: u64) -> bool {
+    pub fn handle_success(&mut self, guard: &RsaId, unix_time_s: u64) -> bool {
         let Some(guard) = self.0.iter_mut().find(|member| member.fingerprint == *guard) else {
             return false;
         };
@@ -199,7 +199,7 @@ impl Guards {
     }
 
     /// Records that a guard could not be reached.
-    pub fn handle_failure(&mut self, guard: &Fingerprint, now: Instant) {
+    pub fn handle_failure(&mut self, guard: &RsaId, now: Instant) {
         if let Some(guard) = self.0.iter_mut().find(|member| member.fingerprint == *guard) {
             let since = guard.failing.map_or(now, |failing| failing.since);
             guard.failing = Some(Failing { since, last: now });

@@ -19,7 +19,7 @@ pub use merge::{merge, strip};
 pub use observe::{Observations, Observed};
 pub use server::{DirectoryServer, PATH};
 
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeMap;
 
 /// Limit on an RTT: a slower circuit is useless.
@@ -51,18 +51,18 @@ pub struct Link {
 
 /// An unordered pair of relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Pair(Fingerprint, Fingerprint);
+pub struct Pair(RsaId, RsaId);
 
 impl Pair {
     /// The pair of these relays.
     #[must_use]
-    pub fn new(a: Fingerprint, b: Fingerprint) -> Self {
+    pub fn new(a: RsaId, b: RsaId) -> Self {
         if a <= b { Self(a, b) } else { Self(b, a) }
     }
 
     /// Both relays, in ascending order.
     #[must_use]
-    pub const fn ends(&self) -> [&Fingerprint; 2] {
+    pub const fn ends(&self) -> [&RsaId; 2] {
         [&self.0, &self.1]
     }
 }
@@ -82,12 +82,12 @@ struct Scale {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     made_unix_s: u64,
-    nodes: BTreeMap<Fingerprint, Node>,
+    nodes: BTreeMap<RsaId, Node>,
     links: BTreeMap<Pair, Link>,
     /// The mean RTT of the known links of each relay.
-    mean_rtts_ms: BTreeMap<Fingerprint, f64>,
+    mean_rtts_ms: BTreeMap<RsaId, f64>,
     /// The fastest link or circuit of each relay.
-    fastest_kb_s: BTreeMap<Fingerprint, f64>,
+    fastest_kb_s: BTreeMap<RsaId, f64>,
     scale: Scale,
 }
 
@@ -119,7 +119,7 @@ impl Model {
     #[must_use]
     pub fn new(
         made_unix_s: u64,
-        mut nodes: BTreeMap<Fingerprint, Node>,
+        mut nodes: BTreeMap<RsaId, Node>,
         mut links: BTreeMap<Pair, Link>,
     ) -> Self {
         for node in nodes.values_mut() {
@@ -131,8 +131,8 @@ impl Model {
             link.rtt_ms = within(link.rtt_ms, RTT_MAX_MS);
             link.throughput_kb_s = within(link.throughput_kb_s, THROUGHPUT_MAX_KB_S);
         }
-        let mut sums: BTreeMap<Fingerprint, (f64, f64)> = BTreeMap::new();
-        let mut fastest_kb_s: BTreeMap<Fingerprint, f64> = BTreeMap::new();
+        let mut sums: BTreeMap<RsaId, (f64, f64)> = BTreeMap::new();
+        let mut fastest_kb_s: BTreeMap<RsaId, f64> = BTreeMap::new();
         for (relay, node) in &nodes {
             fastest_kb_s
                 .extend(node.throughput_kb_s.map(|throughput_kb_s| (*relay, throughput_kb_s)));
@@ -174,7 +174,7 @@ impl Model {
 
     /// The relays, in ascending order.
     #[must_use]
-    pub const fn nodes(&self) -> &BTreeMap<Fingerprint, Node> {
+    pub const fn nodes(&self) -> &BTreeMap<RsaId, Node> {
         &self.nodes
     }
 
@@ -190,15 +190,15 @@ impl Model {
         self.mean_rtts_ms.is_empty() && self.fastest_kb_s.is_empty()
     }
 
-    fn link(&self, ends: (Fingerprint, Fingerprint)) -> Option<&Link> {
+    fn link(&self, ends: (RsaId, RsaId)) -> Option<&Link> {
         self.links.get(&Pair::new(ends.0, ends.1))
     }
 
     /// Latency index of several links together, compared with the fastest links: 0 to 1. An unknown
     /// link counts as the median.
     #[must_use]
-    pub fn rtt_index(&self, links: &[(Fingerprint, Fingerprint)]) -> f64 {
-        let of = |ends: &(Fingerprint, Fingerprint)| {
+    pub fn rtt_index(&self, links: &[(RsaId, RsaId)]) -> f64 {
+        let of = |ends: &(RsaId, RsaId)| {
             let known = self.link(*ends).and_then(|link| link.rtt_ms);
             known.unwrap_or(self.scale.median_rtt_ms)
         };
@@ -208,7 +208,7 @@ impl Model {
 
     /// Latency index of the mean of a relay's links: 0 to 1.
     #[must_use]
-    pub fn node_rtt_index(&self, relay: &Fingerprint) -> f64 {
+    pub fn node_rtt_index(&self, relay: &RsaId) -> f64 {
         let known = self.mean_rtts_ms.get(relay).copied();
         ratio(self.scale.best_rtt_ms, known.unwrap_or(self.scale.median_rtt_ms))
     }
@@ -216,7 +216,7 @@ impl Model {
     /// Latency index of a relay as a first hop, compared with the fastest: 0 to 1. Without a
     /// measurement it is [`node_rtt_index`](Self::node_rtt_index).
     #[must_use]
-    pub fn entry_index(&self, relay: &Fingerprint) -> f64 {
+    pub fn entry_index(&self, relay: &RsaId) -> f64 {
         match self.nodes.get(relay).and_then(|node| node.entry_rtt_ms) {
             Some(rtt_ms) => ratio(self.scale.best_entry_ms, rtt_ms),
             None => self.node_rtt_index(relay),
@@ -226,8 +226,8 @@ impl Model {
     /// Throughput index of the slowest of several links, compared with the fastest relays: 0 to 1.
     /// An unknown link counts as the median.
     #[must_use]
-    pub fn throughput_index(&self, links: &[(Fingerprint, Fingerprint)]) -> f64 {
-        let of = |ends: &(Fingerprint, Fingerprint)| {
+    pub fn throughput_index(&self, links: &[(RsaId, RsaId)]) -> f64 {
+        let of = |ends: &(RsaId, RsaId)| {
             let known = self.link(*ends).and_then(|link| link.throughput_kb_s);
             known.unwrap_or_else(|| {
                 let end =
@@ -240,14 +240,14 @@ impl Model {
 
     /// Throughput index of the fastest link of a relay, compared with the fastest relays: 0 to 1.
     #[must_use]
-    pub fn node_throughput_index(&self, relay: &Fingerprint) -> f64 {
+    pub fn node_throughput_index(&self, relay: &RsaId) -> f64 {
         let known = self.fastest_kb_s.get(relay).copied();
         ratio(known.unwrap_or(self.scale.median_kb_s), self.scale.top_kb_s)
     }
 
     /// Latency and throughput index of a whole path, first hop first.
     #[must_use]
-    pub fn path_indices(&self, path: &[Fingerprint]) -> (f64, f64) {
+    pub fn path_indices(&self, path: &[RsaId]) -> (f64, f64) {
         let links: Vec<_> = path.windows(2).map(|pair| (pair[0], pair[1])).collect();
         if links.is_empty() {
             return (1.0, 1.0);

@@ -4,9 +4,9 @@
 use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
 use netdoc::descriptor::ServerDescriptor;
 use netdoc::microdesc::Microdesc;
-use netdoc::{Family, Fingerprint, Nickname, PortPolicy};
+use netdoc::{Family, Nickname, PortPolicy};
 use onion::circuit::NextHop;
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::identity::{RelayIds, RsaId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
@@ -25,7 +25,7 @@ pub enum Position {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayInfo {
     /// Its RSA identity.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its nickname.
     pub nickname: Nickname,
     /// What is needed to extend a circuit to it.
@@ -52,13 +52,12 @@ pub struct RelayInfo {
 
 impl RelayInfo {
     fn new(router: &Router, micro: Microdesc) -> Self {
-        let ed25519 = micro.ed25519.map(|id| Ed25519Id(*id.as_bytes()));
         Self {
             fingerprint: router.fingerprint,
             nickname: router.nickname,
             hop: NextHop {
                 address: SocketAddr::from((router.address, router.or_port)),
-                ids: RelayIds { rsa: RsaId(*router.fingerprint.as_bytes()), ed25519 },
+                ids: RelayIds { rsa: router.fingerprint, ed25519: micro.ed25519 },
                 onion_key: micro.ntor_onion_key,
             },
             address: router.address,
@@ -174,7 +173,7 @@ impl NetDir {
     pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
         let families =
             descriptors.iter().map(|descriptor| (descriptor.fingerprint, descriptor.family()));
-        let mut families: BTreeMap<Fingerprint, Family> = families.collect();
+        let mut families: BTreeMap<RsaId, Family> = families.collect();
         let runs = |router: &&Router| {
             router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid)
         };
@@ -214,7 +213,7 @@ impl NetDir {
 
     /// The relay with this fingerprint.
     #[must_use]
-    pub fn find(&self, fingerprint: &Fingerprint) -> Option<&RelayInfo> {
+    pub fn find(&self, fingerprint: &RsaId) -> Option<&RelayInfo> {
         let at = self.relays.binary_search_by_key(fingerprint, |relay| relay.fingerprint).ok()?;
         self.relays.get(at)
     }

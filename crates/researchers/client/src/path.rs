@@ -3,7 +3,7 @@
 use crate::netdir::{NetDir, RelayInfo};
 pub use crate::strategy::NoPath;
 use crate::strategy::{Position, Strategy};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Flag;
 use rand::Rng;
 use rand::distr::Distribution;
@@ -118,7 +118,7 @@ pub fn select_path<'v>(
     rules: PathRules,
     need: Need,
     rng: &mut impl Rng,
-    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
+    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<RsaId>,
 ) -> Result<[&'v RelayInfo; 3], NoPath> {
     strategy.check(netdir)?;
     let lasts = need.is_long_lived();
@@ -152,7 +152,7 @@ pub struct WantedLegs<'a> {
     /// The number of paths to select.
     pub count: usize,
     /// The paths of existing legs, whose exit the new ones share.
-    pub taken: &'a [[Fingerprint; 3]],
+    pub taken: &'a [[RsaId; 3]],
 }
 
 /// Selects paths for circuits that are linked at their common exit. No two have the same guard or the
@@ -167,7 +167,7 @@ pub fn select_legs<'v>(
     need: Need,
     wanted: WantedLegs<'_>,
     rng: &mut impl Rng,
-    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
+    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<RsaId>,
 ) -> Result<Vec<[&'v RelayInfo; 3]>, NoPath> {
     strategy.check(netdir)?;
     let lasts = need.is_long_lived();
@@ -188,7 +188,7 @@ pub fn select_legs<'v>(
             while chosen.len() < count {
                 // Whether a relay is in no other leg, or at least not at this position.
                 let is_free = |relay: &RelayInfo, place: usize| {
-                    let is_it = |path: &[Fingerprint; 3]| match may_share {
+                    let is_it = |path: &[RsaId; 3]| match may_share {
                         true => path[place] == relay.fingerprint,
                         false => path[..2].contains(&relay.fingerprint),
                     };

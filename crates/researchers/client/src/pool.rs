@@ -2,7 +2,7 @@
 
 use crate::netdir::RelayInfo;
 use crate::path::Need;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -36,9 +36,9 @@ pub(crate) struct Circuit {
     /// Its number, for display.
     pub(crate) number: u64,
     /// The path, first hop first; for a set, that of its first leg.
-    pub(crate) path: [Fingerprint; 3],
+    pub(crate) path: [RsaId; 3],
     /// For a set: the paths of its legs, by their numbers.
-    pub(crate) legs: BTreeMap<u8, [Fingerprint; 3]>,
+    pub(crate) legs: BTreeMap<u8, [RsaId; 3]>,
     /// For a set: since when its open legs have been open.
     pub(crate) legs_since: BTreeMap<u8, Instant>,
     /// For a set: replacement legs attempted before all were linked.
@@ -67,7 +67,7 @@ pub(crate) struct Circuit {
 impl Circuit {
     pub(crate) const fn new(
         number: u64,
-        path: [Fingerprint; 3],
+        path: [RsaId; 3],
         exit: RelayInfo,
         began: Instant,
     ) -> Self {
@@ -92,7 +92,7 @@ impl Circuit {
         }
     }
 
-    pub(crate) const fn guard(&self) -> &Fingerprint {
+    pub(crate) const fn guard(&self) -> &RsaId {
         &self.path[0]
     }
 
@@ -107,7 +107,7 @@ impl Circuit {
 
     /// Paths that have failed, each returned once: the circuit's, or those of a set's legs that are
     /// not open.
-    pub(crate) fn take_failing(&mut self) -> Vec<[Fingerprint; 3]> {
+    pub(crate) fn take_failing(&mut self) -> Vec<[RsaId; 3]> {
         match (self.fails_now(), self.legs.is_empty()) {
             (false, _) => vec![],
             (true, true) => vec![self.path],

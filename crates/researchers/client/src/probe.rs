@@ -16,7 +16,7 @@ pub use shell::{ProbeError, learn, run};
 use stage::{Asked, Stage};
 
 use crate::model::Observed;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::circuit::NextHop;
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, Transfer,
@@ -73,7 +73,7 @@ impl Default for ProbePlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subject {
     /// Names of the relays, first hop first.
-    pub path: Vec<Fingerprint>,
+    pub path: Vec<RsaId>,
     /// The path, ready to be built.
     pub hops: Vec<NextHop>,
     /// Whether the last hop supports congestion control.
@@ -96,7 +96,7 @@ impl Subject {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probed {
     /// The path, first hop first.
-    pub path: Vec<Fingerprint>,
+    pub path: Vec<RsaId>,
     /// Time to open the link to the first hop; `None` if it was open.
     pub link_time: Duration,
     /// Time from the circuit's first cell to the answer of each hop, first hop first; fewer than

@@ -2,7 +2,6 @@
 
 use crate::tunnel::Tunnels;
 use dirmgr::Source;
-use netdoc::Fingerprint;
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
@@ -44,7 +43,7 @@ pub struct Directories {
 #[derive(Debug, Default)]
 struct Known {
     /// Guards that may be tried, best first.
-    guards: Vec<Fingerprint>,
+    guards: Vec<RsaId>,
     /// Has their addresses, even without microdescriptors.
     consensus: Option<Arc<Consensus>>,
 }
@@ -59,7 +58,7 @@ impl SharedGuards {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_guards(&self, guards: Vec<Fingerprint>) {
+    pub(crate) fn set_guards(&self, guards: Vec<RsaId>) {
         self.lock().guards = guards;
     }
 
@@ -70,9 +69,9 @@ impl SharedGuards {
     fn directories(&self) -> Vec<OnionDirectory> {
         let known = self.lock();
         let Some(consensus) = &known.consensus else { return Vec::new() };
-        let find = |guard: &Fingerprint| {
+        let find = |guard: &RsaId| {
             let router = consensus.routers().iter().find(|router| router.fingerprint == *guard)?;
-            let ids = RelayIds { rsa: RsaId(*guard.as_bytes()), ed25519: None };
+            let ids = RelayIds { rsa: *guard, ed25519: None };
             Some(OnionDirectory { address: (router.address, router.or_port).into(), ids })
         };
         known.guards.iter().filter_map(find).collect()

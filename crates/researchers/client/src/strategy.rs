@@ -23,7 +23,7 @@ pub use weighted::Weighted;
 pub use weighted_2007::Weighted2007;
 
 use crate::netdir::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::fmt;
 
 /// Why no path can be selected.
@@ -85,7 +85,7 @@ pub trait Strategy: fmt::Debug + Send {
     }
 
     /// Called when a circuit through these relays was built or has failed.
-    fn handle_outcome(&mut self, _path: &[Fingerprint], _was_built: bool) {}
+    fn handle_outcome(&mut self, _path: &[RsaId], _was_built: bool) {}
 }
 
 /// Blends an index with a uniform weight: *b·i* + (1 − *b*), for an index *i* and an influence *b*,

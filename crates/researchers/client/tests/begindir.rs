@@ -4,7 +4,6 @@ use crate::common::{Ours, PATIENCE, exit, network};
 use client::strategy::{Position, Strategy};
 use client::{Choices, Directories, Event, NetDir, OnionDirectory, RelayInfo, Settings};
 use lab::{Content, ContentServer, Node, download};
-use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::fs;
 use std::path::Path;
@@ -28,7 +27,7 @@ impl Strategy for Without {
     }
 
     fn admits(&self, _: &NetDir, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
-        !self.0.contains(relay.fingerprint.as_bytes())
+        !self.0.contains(&relay.fingerprint.0)
     }
 }
 
@@ -57,7 +56,7 @@ fn a_client_bootstraps_by_begin_dir_and_later_from_its_guards_alone() {
             strategy: Box::new(Without(network.authorities().iter().map(Node::rsa).collect())),
             ..Choices::default()
         },
-        identities: identities.clone().map(Fingerprint::from_bytes).collect(),
+        identities: identities.clone().map(RsaId).collect(),
         directories: Directories {
             authorities: authorities
                 .iter()

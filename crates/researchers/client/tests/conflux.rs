@@ -8,7 +8,7 @@ use lab::{
     read_rest,
 };
 use link::Clock;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::{LegScheduler, LegState, schedulers};
 use onion::{Duration, Instant};
@@ -89,8 +89,8 @@ fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
 }
 
 /// The paths of a set's legs, in the order in which they were built.
-fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
-    let mut paths: Vec<(u8, Vec<Fingerprint>)> = Vec::new();
+fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<RsaId>> {
+    let mut paths: Vec<(u8, Vec<RsaId>)> = Vec::new();
     for event in &client.seen {
         match event {
             Event::LegBuilt { circuit, leg, path, .. } if *circuit == number => {
@@ -106,7 +106,7 @@ fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
 }
 
 /// The guards of legs that a set has lost.
-fn lost_guards(client: &Ours, number: u64) -> BTreeSet<Fingerprint> {
+fn lost_guards(client: &Ours, number: u64) -> BTreeSet<RsaId> {
     let of = |event: &Event| match event {
         Event::LegLost { circuit, path, .. } if *circuit == number => Some(path[0].fingerprint),
         _ => None,
@@ -232,7 +232,7 @@ fn with_a_c_tor_exit_a_killed_guard_ends_the_stream_after_correct_data() {
     let paths = leg_paths(&client, number);
     assert_eq!(paths.len(), 2, "both are linked");
     let guard = paths.last().expect("two legs")[0];
-    let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
+    let node = network.nodes().iter().find(|node| node.rsa() == guard.0);
     node.expect("a C tor relay").kill();
     received.extend(read_rest(&mut stream).expect("it ends"));
     assert!(received.len() < 50_000_000, "{} bytes received", received.len());
@@ -279,7 +279,7 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
             let mut guards = leg_paths(&client, number).into_iter().map(|path| path[0]);
             let guard = guards.find(|guard| !killed.contains(guard)).expect("a leg that is left");
             killed.insert(guard);
-            let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
+            let node = network.nodes().iter().find(|node| node.rsa() == guard.0);
             node.expect("a C tor relay").kill();
         }
         true
@@ -331,8 +331,8 @@ fn without_an_exit_that_links_circuits_one_circuit_is_used() {
 struct Stopped(Vec<u32>);
 
 impl Stopped {
-    fn stop(network: &Network, guards: &[Fingerprint]) -> Self {
-        let is_one = |node: &&lab::Node| guards.iter().any(|guard| node.rsa() == *guard.as_bytes());
+    fn stop(network: &Network, guards: &[RsaId]) -> Self {
+        let is_one = |node: &&lab::Node| guards.iter().any(|guard| node.rsa() == guard.0);
         let stopped = Self(network.nodes().iter().filter(is_one).map(lab::Node::pid).collect());
         assert_eq!(stopped.0.len(), guards.len(), "C tor relays");
         stopped.signal("-STOP");

@@ -3,7 +3,7 @@
 use crate::common::{Ours, PATIENCE, exit, exit_with, network};
 use client::Event;
 use lab::{Content, ContentServer, Network, download};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream};
 fn kill_hop(network: &Network, ours: &mut Ours, place: usize) -> String {
     let circuit = ours.last_circuit();
     let hop = ours.path(circuit)[place];
-    let node = network.nodes().iter().find(|node| node.rsa() == *hop.fingerprint.as_bytes());
+    let node = network.nodes().iter().find(|node| node.rsa() == hop.fingerprint.0);
     let node = node.expect("a C tor relay");
     node.kill();
     node.nickname().to_owned()
@@ -76,7 +76,7 @@ fn connect(socks: SocketAddr, port: u16, name: &str) -> TcpStream {
 }
 
 /// The relays on the path of an open circuit.
-fn path_of(event: &Event) -> Option<Vec<Fingerprint>> {
+fn path_of(event: &Event) -> Option<Vec<RsaId>> {
     match event {
         Event::CircuitBuilt { path, .. } => Some(path.iter().map(|hop| hop.fingerprint).collect()),
         _ => None,

@@ -10,7 +10,7 @@ use client::{Event, Settings};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Network, Node, download};
 use link::Clock;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::Instant;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -148,7 +148,7 @@ impl Drop for Liar {
 fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings {
     let identities = network.authorities().iter().filter_map(Node::v3_identity);
     Settings {
-        identities: identities.map(Fingerprint::from_bytes).collect(),
+        identities: identities.map(RsaId).collect(),
         ..Settings::new(from, folder.to_owned())
     }
 }

@@ -8,7 +8,7 @@ use client::{Choices, Directories, NetDir, RelayInfo, Settings};
 use dirmgr::{CIRCUITS_MIN, LinkObservations};
 use lab::{Content, ContentServer, download};
 use link::Clock;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -103,7 +103,7 @@ fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
         }
         assert!(clock.now() - started < PATIENCE, "{accounts:#?}");
     };
-    let ends = model.links().keys().flat_map(|pair| pair.ends().map(|end| *end.as_bytes()));
+    let ends = model.links().keys().flat_map(|pair| pair.ends().map(|end| end.0));
     assert!(ends.into_iter().all(|end| all.contains(&end)), "{model:?}");
 
     assert_eq!(resolve(socks, "a.test"), Ok([127, 0, 0, 1]));
@@ -118,9 +118,7 @@ fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
 
     // Each of our hops answers a latency probe without effects on the other hops.
     let authorities = network.directory_addrs();
-    let is_enough = |netdir: &NetDir| {
-        all.iter().all(|rsa| netdir.find(&Fingerprint::from_bytes(*rsa)).is_some())
-    };
+    let is_enough = |netdir: &NetDir| all.iter().all(|rsa| netdir.find(&RsaId(*rsa)).is_some());
     let known = folder.path().join("probe");
     let netdir = probe::learn(
         authorities,
@@ -132,7 +130,7 @@ fn downloads_over_three_of_our_relays_are_complete_and_names_are_resolved() {
         || false,
     )
     .expect("known");
-    let path = all.map(|rsa| netdir.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
+    let path = all.map(|rsa| netdir.find(&RsaId(rsa)).expect("listed"));
     let plan = ProbePlan { rounds: 2, ..ProbePlan::default() };
     let mut probed = None;
     let each = |found| {

@@ -87,7 +87,7 @@ fn a_killed_relay_is_a_failure_and_not_a_low_number() {
     let folder = tempfile::tempdir().expect("a folder");
     let netdir = netdir(&network, folder.path(), 5);
     let killed = network.node("exita").expect("there");
-    let of = |rsa: [u8; 20]| netdir.find(&netdoc::Fingerprint::from_bytes(rsa)).expect("listed");
+    let of = |rsa: [u8; 20]| netdir.find(&netdoc::RsaId(rsa)).expect("listed");
     let [first, second, ..] = network.authorities() else { panic!("no authorities") };
     let path = [of(first.rsa()), of(killed.rsa()), of(second.rsa())];
     let healthy = [of(first.rsa()), of(second.rsa())];

@@ -14,7 +14,6 @@ use coordinator::Params;
 use lab::load::{ClientLoad, ClientTraffic};
 use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
-use netdoc::Fingerprint;
 use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::RsaId;
@@ -265,7 +264,7 @@ struct Published {
 
 /// The newest descriptor of each relay that an authority has.
 fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaId, Published>> {
-    let all = subjects.iter().map(|subject| Fingerprint::from_bytes(subject.target.ids.rsa.0));
+    let all = subjects.iter().map(|subject| subject.target.ids.rsa);
     let text = Fetcher::default().get(authority, &Resource::Descriptors(all.collect()))?;
     let published = |descriptor: &descriptor::ServerDescriptor<'_>| Published {
         unix_s: descriptor.published,
@@ -275,7 +274,7 @@ fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaI
     Ok(newest
         .descriptors
         .iter()
-        .map(|descriptor| (RsaId(*descriptor.fingerprint.as_bytes()), published(descriptor)))
+        .map(|descriptor| (descriptor.fingerprint, published(descriptor)))
         .collect())
 }
 

@@ -9,7 +9,7 @@ use client::countries::Country;
 use client::path::{Need, PathRules};
 use documents::{consensus, newest, read};
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use schemars::JsonSchema;
@@ -120,7 +120,7 @@ pub(crate) struct AnonymityOptions {
     adversary_country: Vec<Country>,
     /// Adversary with these relays.
     #[arg(long, value_name = "FP,...", value_delimiter = ',')]
-    adversary_fingerprints: Vec<Fingerprint>,
+    adversary_fingerprints: Vec<RsaId>,
     /// Numbers of circuits that are linked into one tunnel, 1 to 4. Each has its own first relay, drawn independently; entropies are those of
     /// one circuit.
     #[arg(long, value_name = "LEGS,...", value_delimiter = ',', default_values_t = [1],

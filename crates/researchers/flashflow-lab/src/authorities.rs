@@ -4,7 +4,6 @@ use clap::{ArgGroup, Args};
 use cli::Error;
 use client::{Directories, OnionDirectory};
 use dirmgr::public::{AuthorityRelay, authority_relays};
-use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +24,7 @@ pub(crate) struct Authorities {
     /// Fingerprint of an authority's identity key (v3ident) whose signatures count; may be repeated. By default each authority is
     /// asked for its own, which is trusted.
     #[arg(long = "identity", value_name = "FP", value_delimiter = ',')]
-    identities: Vec<Fingerprint>,
+    identities: Vec<RsaId>,
     /// Folder of a private network that `flashflow-lab lab up` made.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["authorities", "identities"])]
     network: Option<PathBuf>,
@@ -38,7 +37,7 @@ pub(crate) struct Authorities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Directory {
     address: SocketAddr,
-    relay: Option<Fingerprint>,
+    relay: Option<RsaId>,
 }
 
 impl FromStr for Directory {
@@ -62,7 +61,7 @@ impl FromStr for Directory {
 
 impl Directory {
     fn onion(self) -> Option<OnionDirectory> {
-        let rsa = RsaId(*self.relay?.as_bytes());
+        let rsa = self.relay?;
         Some(OnionDirectory { address: self.address, ids: RelayIds { rsa, ed25519: None } })
     }
 }
@@ -73,7 +72,7 @@ pub(crate) struct Known {
     /// Directory addresses of its authorities.
     pub(crate) authorities: Vec<SocketAddr>,
     /// Identities of the authorities whose signatures count.
-    pub(crate) identities: BTreeSet<Fingerprint>,
+    pub(crate) identities: BTreeSet<RsaId>,
     /// Authorities and fallbacks with OR ports.
     pub(crate) directories: Directories,
 }
@@ -129,7 +128,7 @@ fn of_lab(status: &lab::Status) -> Known {
     };
     Known {
         authorities,
-        identities: identities.into_iter().map(Fingerprint::from_bytes).collect(),
+        identities: identities.into_iter().map(RsaId).collect(),
         directories: Directories {
             // Relays have no directory ports.
             authorities: status.nodes.iter().filter_map(onion).collect(),
@@ -142,7 +141,7 @@ fn of_lab(status: &lab::Status) -> Known {
 fn of_public() -> Known {
     let (authorities, identities) = dirmgr::public::authorities();
     let onion = |relay: AuthorityRelay| {
-        let ids = RelayIds { rsa: RsaId(*relay.fingerprint.as_bytes()), ed25519: None };
+        let ids = RelayIds { rsa: relay.fingerprint, ed25519: None };
         (relay.directory, OnionDirectory { address: relay.or_port, ids })
     };
     let or_ports = authority_relays().into_iter().map(onion).collect();

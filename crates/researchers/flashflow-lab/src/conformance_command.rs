@@ -6,7 +6,6 @@ use control::keys::SecretKey;
 use lab::conformance::{Case, Judge, Subject, all_cases};
 use link::unix_time_s;
 use measurer::Consent;
-use netdoc::{Ed25519Identity, Fingerprint};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
 use schemars::JsonSchema;
@@ -43,10 +42,10 @@ pub(crate) struct ConformanceOptions {
     key: PathBuf,
     /// The relay's RSA identity: 40 hexadecimal digits.
     #[arg(long, value_name = "FINGERPRINT")]
-    rsa: Fingerprint,
+    rsa: RsaId,
     /// The relay's Ed25519 identity, in Base64.
     #[arg(long, value_name = "IDENTITY")]
-    ed25519: Ed25519Identity,
+    ed25519: Ed25519Id,
 }
 
 /// A line of the command.
@@ -75,7 +74,7 @@ pub(crate) enum Line<'a> {
 
 pub(crate) fn run(options: &ConformanceOptions, output: &Output) -> Result<Exit, Error> {
     let ConformanceOptions { address, key, rsa, ed25519 } = options;
-    let (rsa, ed25519) = (RsaId(*rsa.as_bytes()), Ed25519Id(*ed25519.as_bytes()));
+    let (rsa, ed25519) = (*rsa, *ed25519);
     let unix_time_s = unix_time_s();
     Consent::local_only().check(rsa, address.ip(), unix_time_s)?;
     let subject = Subject {

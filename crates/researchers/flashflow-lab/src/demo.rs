@@ -14,7 +14,6 @@ use experiments::private_network as network;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
 use link::{Clock, unix_time_s};
 use measurer::LocalTeam;
-use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
 use observed::{Observed, Watched};
@@ -331,7 +330,7 @@ fn compare(
     }
     let Some(consensus) = newest else { return Ok(false) };
     for report in reports {
-        let Ok(fingerprint) = report.fingerprint.parse::<Fingerprint>() else { continue };
+        let Ok(fingerprint) = report.fingerprint.parse::<RsaId>() else { continue };
         report.weight_kb_s =
             weights(&published.file).find(|(known, _)| *known == fingerprint).map(|(_, bw)| bw);
         let voted = consensus.by_fingerprint(&fingerprint).and_then(|router| router.bandwidth_kb_s);
@@ -341,7 +340,7 @@ fn compare(
 }
 
 /// The weights that tor takes from the file.
-fn weights(file: &BandwidthFile) -> impl Iterator<Item = (Fingerprint, u64)> + '_ {
+fn weights(file: &BandwidthFile) -> impl Iterator<Item = (RsaId, u64)> + '_ {
     file.relays.iter().filter(|line| line.vote).map(|line| (line.node_id, line.bw_kb_s))
 }
 

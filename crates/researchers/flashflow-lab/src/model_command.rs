@@ -9,7 +9,7 @@ use client::probe;
 use control::keys::{PublicKey, SecretKey};
 use dirmgr::LinkObservations;
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::bwfile::BandwidthFile;
 use netdoc::fetch::{Fetcher, Resource};
 use schemars::JsonSchema;
@@ -210,7 +210,7 @@ fn in_words(model: &Model) -> String {
 }
 
 fn line(model: &Model) -> Line {
-    let relay = |(relay, node): (&Fingerprint, &model::Node)| ModelRelay {
+    let relay = |(relay, node): (&RsaId, &model::Node)| ModelRelay {
         relay: relay.to_string(),
         entry_rtt_ms: node.entry_rtt_ms,
         throughput_kb_s: node.throughput_kb_s,
@@ -296,7 +296,7 @@ fn observe(
         return Ok(Exit::Interrupted);
     }
     let view = learnt?;
-    let find = |relay: &Fingerprint| Some(view.find(relay)?.hop.ids.ed25519?.0);
+    let find = |relay: &RsaId| Some(view.find(relay)?.hop.ids.ed25519?.0);
     let mut accounts = Vec::new();
     for path in files {
         let text = read(path, "read what a relay has seen:")?;
@@ -308,7 +308,7 @@ fn observe(
     if accounts.is_empty() {
         return Err(Error::Failed("none of the files has valid observations of links".to_owned()));
     }
-    let capacity = |relay: &Fingerprint| match &capacities {
+    let capacity = |relay: &RsaId| match &capacities {
         Some(known) => known.get(relay).copied(),
         None => Some(f64::INFINITY),
     };
@@ -319,7 +319,7 @@ fn observe(
 }
 
 /// The measured capacity of each relay in a bandwidth file, in kB/s.
-fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
+fn read_bwfile(path: &Path) -> Result<BTreeMap<RsaId, f64>, Error> {
     let text = read(path, "read the bandwidth file")?;
     let wrong = |problem: String| Error::Config { path: path.to_owned(), problem };
     let parsed = BandwidthFile::parse(&text).map_err(|error| wrong(error.to_string()))?;

@@ -14,7 +14,6 @@ use client::{NetDir, RelayInfo};
 use link::unix_time_s;
 use measurer::Consent;
 use onion::Duration;
-use onion::identity::RsaId;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use schemars::JsonSchema;
@@ -178,7 +177,7 @@ pub(crate) fn run(
 }
 
 fn has_consented(consent: &Consent, relay: &RelayInfo) -> bool {
-    let (relay, address) = (RsaId(*relay.fingerprint.as_bytes()), IpAddr::V4(relay.address));
+    let (relay, address) = (relay.fingerprint, IpAddr::V4(relay.address));
     consent.check(relay, address, unix_time_s()).is_ok()
 }
 

@@ -1,7 +1,7 @@
 //! `flashflow-lab conformance` against `flashflow relay`.
 
 use hex::FromHex as _;
-use netdoc::Ed25519Identity;
+use netdoc::Ed25519Id;
 use serde_json::Value;
 use std::fs;
 use testbin::team::make_key;
@@ -26,7 +26,7 @@ fn our_relay_conforms_and_differs_for_a_stranger() {
     let mut relay = scratch.start(&["relay", "--config", "relay.toml", "--json"]);
     let listening = relay.wait_for_record("listening", |_| true);
     let ed25519 = <[u8; 32]>::from_hex(text(&listening, "ed25519")).expect("an identity");
-    let ed25519 = Ed25519Identity::from_bytes(ed25519).to_string();
+    let ed25519 = Ed25519Id(ed25519).to_string();
     let judge = |key: &str| {
         let address = ["conformance", text(&listening, "address"), "--key", key, "--json"];
         let identities = ["--rsa", text(&listening, "fingerprint"), "--ed25519", &ed25519];

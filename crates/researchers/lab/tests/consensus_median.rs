@@ -9,7 +9,7 @@ use lab::{Network, NetworkSpec, Node, RelaySpec};
 use link::unix_time_s;
 use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use netdoc::consensus::Consensus;
-use netdoc::{BandwidthFile, Fingerprint};
+use netdoc::{BandwidthFile, RsaId};
 
 /// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -33,7 +33,7 @@ enum Report {
     Nothing,
 }
 
-fn fingerprint(node: &Node) -> Fingerprint {
+fn fingerprint(node: &Node) -> RsaId {
     node.rsa_hex().parse().expect("a fingerprint")
 }
 

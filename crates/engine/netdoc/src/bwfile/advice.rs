@@ -6,7 +6,7 @@
 use super::as_tor::{FileVerdict, LineVerdict, Report};
 use super::{BandwidthFile, HeaderKey, KNOWN_HEADERS};
 use crate::consensus::Consensus;
-use crate::id::Fingerprint;
+use identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -49,7 +49,7 @@ pub struct Context<'a> {
     /// A consensus of that time, which lists the relays that the file should have.
     pub consensus: Option<&'a Consensus>,
     /// `bandwidth-avg` of descriptors, in bytes/s: no weight may exceed it.
-    pub limits_bytes_s: Option<&'a BTreeMap<Fingerprint, u64>>,
+    pub limits_bytes_s: Option<&'a BTreeMap<RsaId, u64>>,
 }
 
 /// Problems of a file in addition to tor's warnings. `report` is the result of
@@ -160,10 +160,10 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> 
 /// authorities list no two relays with the same (dir-spec.txt, section 3.4.1, `id`). Tor reads
 /// `node_id` only.
 fn same_ed25519(file: &BandwidthFile, add: &mut impl FnMut(Option<usize>, String)) {
-    let mut known: BTreeMap<_, Vec<Fingerprint>> = BTreeMap::new();
+    let mut known: BTreeMap<_, Vec<RsaId>> = BTreeMap::new();
     for line in &file.relays {
         if let Some(id) = line.master_key_ed25519 {
-            known.entry(*id.as_bytes()).or_default().push(line.node_id);
+            known.entry(id).or_default().push(line.node_id);
         }
     }
     for relays in known.values().filter(|relays| relays.len() > 1) {
@@ -181,7 +181,7 @@ fn same_ed25519(file: &BandwidthFile, add: &mut impl FnMut(Option<usize>, String
 /// The 60 % rule, which tor does not check.
 fn gate(
     file: &BandwidthFile,
-    voted: &BTreeMap<Fingerprint, u32>,
+    voted: &BTreeMap<RsaId, u32>,
     consensus: Option<&Consensus>,
     add: &mut impl FnMut(Option<usize>, String),
 ) {
@@ -224,16 +224,16 @@ fn gate(
 /// Relays of the consensus that are missing from the file, and vice versa.
 fn compare(
     file: &BandwidthFile,
-    voted: &BTreeMap<Fingerprint, u32>,
+    voted: &BTreeMap<RsaId, u32>,
     consensus: &Consensus,
     add: &mut impl FnMut(Option<usize>, String),
 ) {
-    let lines: BTreeMap<Fingerprint, bool> =
+    let lines: BTreeMap<RsaId, bool> =
         file.relays.iter().map(|line| (line.node_id, line.vote)).collect();
-    let missing: Vec<Fingerprint> =
+    let missing: Vec<RsaId> =
         measurable(consensus).filter(|relay| !lines.contains_key(relay)).collect();
     let others = voted.keys().filter(|relay| consensus.by_fingerprint(relay).is_none());
-    let others: Vec<Fingerprint> = others.copied().collect();
+    let others: Vec<RsaId> = others.copied().collect();
     for (relays, of_one, of_some) in [
         (
             missing,
@@ -255,7 +255,7 @@ fn compare(
 }
 
 /// Relays that could have been measured.
-fn measurable(consensus: &Consensus) -> impl Iterator<Item = Fingerprint> {
+fn measurable(consensus: &Consensus) -> impl Iterator<Item = RsaId> {
     let up = consensus.routers().iter().filter(|router| router.is_measurable());
     up.map(|router| router.fingerprint)
 }

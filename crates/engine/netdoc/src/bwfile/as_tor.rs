@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use crate::consensus::{Consensus, Flag};
-use crate::id::Fingerprint;
 use crate::text::{self, Lines, words};
+use identity::RsaId;
 
 /// The maximum age of a file: three days (`MAX_MEASUREMENT_AGE`).
 const MAX_AGE_S: i64 = 3 * 24 * 60 * 60;
@@ -48,7 +48,7 @@ pub enum LineVerdict {
     /// A relay's bandwidth, used in the vote.
     Relay {
         /// The relay.
-        node_id: Fingerprint,
+        node_id: RsaId,
         /// Its bandwidth in KB/s, as voted: tor stores 32 bits.
         bw_kb_s: u32,
         /// Whether it replaces an earlier line of the same relay.
@@ -107,7 +107,7 @@ pub struct Report {
     /// The header in the vote.
     pub headers: VoteHeaders,
     /// The bandwidths in the vote, in KB/s.
-    pub relays: BTreeMap<Fingerprint, u32>,
+    pub relays: BTreeMap<RsaId, u32>,
     /// Whether there is a `=====` line. Without one, the first relay that tor accepts ends the
     /// header, and lines with `vote=0` before it count as header.
     pub has_terminator: bool,
@@ -129,8 +129,8 @@ impl Report {
     /// Directory authorities among the relays of the file. Tor writes their bandwidth into its vote
     /// as `MeasuredButAuthority=`, which no consensus uses.
     #[must_use]
-    pub fn authorities(&self, consensus: &Consensus) -> Vec<Fingerprint> {
-        let is_authority = |relay: &&Fingerprint| {
+    pub fn authorities(&self, consensus: &Consensus) -> Vec<RsaId> {
+        let is_authority = |relay: &&RsaId| {
             let router = consensus.by_fingerprint(relay);
             router.is_some_and(|router| router.flags.contains(Flag::Authority))
         };
@@ -140,8 +140,8 @@ impl Report {
     /// Relays whose bandwidth is negative in tor's vote, from 2^31 KB/s on. An authority that lists
     /// one of them cannot parse its own vote ("Generated a networkstatus vote we couldn't parse")
     /// and publishes none. Observed with tor 0.4.9.11.
-    pub fn breaks_vote(&self) -> impl Iterator<Item = Fingerprint> {
-        let has_sign = |(_, bw): &(&Fingerprint, &u32)| i32::try_from(**bw).is_err();
+    pub fn breaks_vote(&self) -> impl Iterator<Item = RsaId> {
+        let has_sign = |(_, bw): &(&RsaId, &u32)| i32::try_from(**bw).is_err();
         self.relays.iter().filter(has_sign).map(|(relay, _)| *relay)
     }
 
@@ -317,7 +317,7 @@ const fn broken(reason: &'static str, warning: &'static str) -> Refusal {
     Refusal::Broken { reason, warning }
 }
 
-fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
+fn relay(line: CLine<'_>) -> Result<(RsaId, u64), Refusal> {
     if words(line.text).next().is_none() {
         let is_nothing = line.text.is_empty() && !line.has_newline;
         let warning = if is_nothing {
@@ -351,7 +351,7 @@ fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
                 let warning = "Invalid node_id in bandwidth file line";
                 broken("its node_id= isn't 40 hex digits", warning)
             };
-            node_id = Some(Fingerprint::parse(value).map_err(refusal)?);
+            node_id = Some(RsaId::parse(value).map_err(refusal)?);
         }
     }
     node_id.zip(bw).ok_or(Refusal::NotARelay)

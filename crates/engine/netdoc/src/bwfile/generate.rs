@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{BandwidthFile, Header, RelayLine};
 use crate::consensus::Consensus;
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// Maximum age of the newest result: tor considers an older file stale (`bwauth.h`).
 const RECENT_S: u64 = 3 * 24 * 60 * 60;
@@ -20,9 +20,9 @@ const MAX_BW_KB_S: u64 = i32::MAX as u64;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Estimate {
     /// The relay's RSA identity.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: RsaId,
     /// Its Ed25519 identity, if it has one.
-    pub ed25519: Option<Ed25519Identity>,
+    pub ed25519: Option<Ed25519Id>,
     /// Its nickname.
     pub nickname: Nickname,
     /// The outcome.
@@ -153,7 +153,7 @@ pub enum GenerateError {
     #[error("relay {relay} occurs twice; merge its results first")]
     Duplicate {
         /// The relay.
-        relay: Fingerprint,
+        relay: RsaId,
     },
 }
 

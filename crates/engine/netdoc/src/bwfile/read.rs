@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::as_tor::{bandwidth, has_no_vote};
 use super::{BandwidthFile, Header, RelayLine, first_line};
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::without_annotations;
 use crate::text::{self, Line, Lines, date_time, decimal, key_value, words};
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// Why a file cannot be parsed at all.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -95,7 +95,7 @@ struct Reader {
     /// Lines before the timestamp.
     annotations: usize,
     /// The place of each relay in the file.
-    seen: BTreeMap<Fingerprint, usize>,
+    seen: BTreeMap<RsaId, usize>,
 }
 
 impl Reader {
@@ -171,12 +171,12 @@ impl Reader {
         }
         let mut node_id = None;
         let mut bw_kb_s = None;
-        let mut relay = RelayLine::new(Fingerprint::from_bytes([0; 20]), 0);
+        let mut relay = RelayLine::new(RsaId([0; 20]), 0);
         let (mut unmeasured, mut under_min_report, mut vote) = (None, None, None);
         for word in words(line.bytes) {
             // Without a valid identity and bandwidth the line is useless.
             if let Some(value) = word.strip_prefix(b"node_id=") {
-                let id = Fingerprint::parse(value).map_err(|_| "expected 40 hex digits");
+                let id = RsaId::parse(value).map_err(|_| "expected 40 hex digits");
                 set(&mut node_id, id).map_err(|reason| format!("node_id: {reason}"))?;
                 continue;
             }
@@ -198,7 +198,7 @@ impl Reader {
                         set(&mut relay.nick, nick.map_err(|_| "expected a nickname"))
                     }
                     "master_key_ed25519" => {
-                        let key = Ed25519Identity::parse(bytes);
+                        let key = Ed25519Id::parse(bytes);
                         set(&mut relay.master_key_ed25519, key.map_err(|_| "expected 32 bytes"))
                     }
                     "time" => {

@@ -33,19 +33,19 @@ pub enum RenderError {
     #[error("relay {relay} has bw=0; give it at least 1 KB/s")]
     ZeroBandwidth {
         /// Which relay.
-        relay: crate::Fingerprint,
+        relay: identity::RsaId,
     },
     /// Tor skips the line of a relay with a bandwidth of more than 63 bits.
     #[error("relay {relay} has a bandwidth of more than 63 bits, which tor cannot read")]
     HugeBandwidth {
         /// Which relay.
-        relay: crate::Fingerprint,
+        relay: identity::RsaId,
     },
     /// A line is too long for some readers.
     #[error("the line of relay {relay} has {len} bytes of {MAX_LINE}; shorten its extra pairs")]
     LineTooLong {
         /// Which relay.
-        relay: crate::Fingerprint,
+        relay: identity::RsaId,
         /// The line's length in bytes.
         len: usize,
     },

@@ -10,14 +10,14 @@ use crate::consensus::Consensus;
 
 const NOW: u64 = 1_767_225_600; // 2026-01-01 00:00:00
 
-fn id(n: u8) -> Fingerprint {
-    Fingerprint::from_bytes([n; 20])
+fn id(n: u8) -> RsaId {
+    RsaId([n; 20])
 }
 
 fn measured(n: u8, capacity_bytes_s: u64, age_s: u64, cap: Option<u64>) -> Estimate {
     Estimate {
         fingerprint: id(n),
-        ed25519: Some(Ed25519Identity::from_bytes([n; 32])),
+        ed25519: Some(Ed25519Id([n; 32])),
         nickname: format!("relay{n}").parse().unwrap(),
         outcome: Outcome::Measured {
             capacity_bytes_s,

@@ -7,9 +7,9 @@ use super::{
     Authority, Consensus, ConsensusError, Flag, Flags, Flavour, Listed, Params, Router,
     SharedRandom,
 };
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::describe;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// A typical relay entry takes about 350 bytes; a good estimate avoids copying while the list
 /// grows.
@@ -28,7 +28,7 @@ pub(super) enum Kind {
 pub(super) trait Entry: Sized {
     /// Begins an entry with its `r` line.
     fn begin(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Self, ConsensusError>;
-    fn fingerprint(&self) -> Fingerprint;
+    fn fingerprint(&self) -> RsaId;
     /// Takes a line after `r`, or ignores it.
     fn item(
         &mut self,
@@ -387,7 +387,7 @@ fn authority(line: Line<'_>, rest: &[u8]) -> Result<Authority, ConsensusError> {
     let read = || {
         let mut found = words(rest);
         let nickname = text::utf8(found.next()?)?.to_owned();
-        let fingerprint = Fingerprint::parse(found.next()?).ok()?;
+        let fingerprint = RsaId::parse(found.next()?).ok()?;
         let _host = found.next()?;
         let address = text::utf8(found.next()?)?.parse().ok()?;
         let dir_port = decimal(found.next()?)?;
@@ -402,7 +402,7 @@ impl Entry for Router {
         let read = || {
             let mut found = words(rest);
             let nickname = Nickname::parse(found.next()?).ok()?;
-            let fingerprint = Fingerprint::from_bytes(base64_array(found.next()?)?);
+            let fingerprint = RsaId(base64_array(found.next()?)?);
             let descriptor_digest = match flavour {
                 Flavour::Ns => Some(base64_array(found.next()?)?),
                 Flavour::Microdesc => None,
@@ -433,7 +433,7 @@ impl Entry for Router {
         read().ok_or_else(|| bad(line, "expected a relay: name, identity, date, address, 2 ports"))
     }
 
-    fn fingerprint(&self) -> Fingerprint {
+    fn fingerprint(&self) -> RsaId {
         self.fingerprint
     }
 
@@ -471,7 +471,7 @@ impl Entry for Router {
                 if found.next() == Some(b"ed25519") {
                     let key = found.next().ok_or_else(|| bad(line, "expected an identity"))?;
                     if key != b"none" {
-                        let id = Ed25519Identity::parse(key)
+                        let id = Ed25519Id::parse(key)
                             .map_err(|_| bad(line, "expected 32 bytes of base64, or `none`"))?;
                         self.ed25519 = Some(id);
                     }
@@ -488,14 +488,14 @@ impl Entry for Listed {
         let identity = words(rest).nth(1).and_then(base64_array);
         let bytes = identity.ok_or_else(|| bad(line, "expected a relay: name, identity"))?;
         Ok(Self {
-            fingerprint: Fingerprint::from_bytes(bytes),
+            fingerprint: RsaId(bytes),
             flags: Flags::default(),
             bandwidth_kb_s: None,
             unmeasured: false,
         })
     }
 
-    fn fingerprint(&self) -> Fingerprint {
+    fn fingerprint(&self) -> RsaId {
         self.fingerprint
     }
 

@@ -54,7 +54,7 @@ fn a_vote_has_measured_bandwidths_and_ed25519_identities() {
     let c = Consensus::parse_vote(VOTE.as_bytes()).unwrap();
     let (first, second) = (c.find("first").unwrap(), c.find("second").unwrap());
     assert_eq!((first.bandwidth_kb_s, first.measured_kb_s), (Some(9000), Some(12000)));
-    assert_eq!(first.ed25519.unwrap().as_bytes(), &[0xaa; 32]);
+    assert_eq!(first.ed25519.unwrap().0, [0xaa; 32]);
     assert_eq!(first.microdesc_digest.unwrap()[31], 32);
     assert_eq!((second.ed25519, second.microdesc_digest), (None, None));
 }
@@ -284,7 +284,7 @@ proptest! {
         );
         let text = NS.replace("directory-footer\n", &format!("{entry}directory-footer\n"));
         let c = parse(&text).unwrap();
-        let r = c.by_fingerprint(&Fingerprint::from_bytes(key)).unwrap();
+        let r = c.by_fingerprint(&RsaId(key)).unwrap();
         prop_assert_eq!(r.nickname.as_str(), name);
         prop_assert_eq!((r.address, r.or_port, r.dir_port), (address, ports.0, ports.1));
         prop_assert_eq!((r.flags, r.bandwidth_kb_s), (flags, Some(weight)));

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use super::{BadDescriptor, ServerDescriptor};
-use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
+use identity::{Ed25519Id, Nickname, RsaId};
 
 /// The descriptors of a file: each complete one, or the error. Returned by [`super::iter`].
 #[derive(Clone, Debug)]
@@ -74,9 +74,9 @@ impl<'a> Iterator for Iter<'a> {
 #[derive(Default)]
 struct Draft<'a> {
     router: Option<(Nickname, Ipv4Addr, u16, u16)>,
-    fingerprint: Option<Fingerprint>,
-    master_key: Option<Ed25519Identity>,
-    certified_key: Option<Ed25519Identity>,
+    fingerprint: Option<RsaId>,
+    master_key: Option<Ed25519Id>,
+    certified_key: Option<Ed25519Id>,
     ntor_onion_key: Option<[u8; 32]>,
     bandwidth: Option<[u64; 3]>,
     published: Option<u64>,
@@ -197,7 +197,7 @@ impl<'a> Draft<'a> {
                 "a fingerprint of 40 hex digits",
             ),
             b"master-key-ed25519" => {
-                let key = Ed25519Identity::parse(rest).ok();
+                let key = Ed25519Id::parse(rest).ok();
                 set(&mut self.master_key, key, line, "an Ed25519 key in base64")
             }
             b"ntor-onion-key" => {
@@ -284,14 +284,14 @@ fn bandwidths(rest: &[u8]) -> Option<[u64; 3]> {
 }
 
 /// Ten groups of four digits.
-fn fingerprint(rest: &[u8]) -> Option<Fingerprint> {
+fn fingerprint(rest: &[u8]) -> Option<RsaId> {
     let mut digits = [0; 40];
     let mut len = 0;
     for byte in rest.iter().filter(|b| **b != b' ') {
         *digits.get_mut(len)? = *byte;
         len += 1;
     }
-    Fingerprint::parse(digits.get(..len)?).ok()
+    RsaId::parse(digits.get(..len)?).ok()
 }
 
 /// The error for a line that has a NUL byte.
@@ -354,7 +354,7 @@ fn certificate<'r>(
 }
 
 /// The identity key that signed the following certificate (cert-spec.txt, sections 2.1, 2.2.1).
-fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong> {
+fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Id>, Wrong> {
     /// Version, type, expiry, key type, key, number of extensions.
     const FIXED: usize = 1 + 1 + 4 + 1 + 32 + 1;
     const SIGNED_WITH_ED25519_KEY: u8 = 4;
@@ -373,7 +373,7 @@ fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong
             break;
         };
         if let (SIGNED_WITH_ED25519_KEY, Ok(key)) = (*kind, data.try_into()) {
-            return Ok(Some(Ed25519Identity::from_bytes(key)));
+            return Ok(Some(Ed25519Id(key)));
         }
         rest = next;
     }

@@ -170,7 +170,7 @@ fn families_are_read_from_the_line_and_members_that_name_nobody_are_left_out() {
     let (good, _) = parse_all(text.as_bytes());
     let family = good[0].family();
     assert_eq!(family.len(), 2, "{family:?}");
-    let other = Fingerprint::from_bytes([1; 20]);
+    let other = RsaId([1; 20]);
     assert!(family.names(&id.parse().unwrap(), &"x".parse().unwrap()));
     assert!(family.names(&other, &"NICK".parse().unwrap()));
 }

@@ -55,7 +55,7 @@ fn the_request_is_plain_and_does_not_identify_us() {
     let (address, server) = serve(|stream| {
         let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
     });
-    let relays = vec![Fingerprint::from_bytes([1; 20]), Fingerprint::from_bytes([2; 20])];
+    let relays = vec![RsaId([1; 20]), RsaId([2; 20])];
     patient().get(address, &Resource::Descriptors(relays)).unwrap();
     let request = server.join().unwrap().to_lowercase();
     let path = format!("get /tor/server/fp/{}+{} http/1.1\r\n", "01".repeat(20), "02".repeat(20));

@@ -46,7 +46,7 @@ fn families_policies_and_addresses_are_read() {
     assert_eq!(found.family_ids, ["ed25519:xyz", "other:1"]);
     assert!(found.policy.allows(80) && !found.policy.allows(81));
     assert!(found.policy_ipv6.allows(26) && !found.policy_ipv6.allows(25));
-    assert_eq!(found.ed25519, Some(Ed25519Identity::from_bytes([0; 32])));
+    assert_eq!(found.ed25519, Some(Ed25519Id([0; 32])));
     let none = parsed("p nonsense\n");
     assert!(none.policy.rejects_all() && none.policy_ipv6.rejects_all() && none.ed25519.is_none());
 }

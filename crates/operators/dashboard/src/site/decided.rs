@@ -1,7 +1,7 @@
 //! Whose vote decides a relay's weight.
 
 use documents::Vote;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use serde::Serialize;
 
 /// Fewer authorities with a measurement decide nothing: the consensus then has the relay's own claim (dir-spec.txt, section 3.8).
@@ -26,7 +26,7 @@ pub(super) struct Decision<'a> {
 }
 
 impl<'a> Decision<'a> {
-    pub(super) fn new(votes: &'a [Vote], relay: Fingerprint) -> Self {
+    pub(super) fn new(votes: &'a [Vote], relay: RsaId) -> Self {
         let measured = votes.iter().filter_map(|vote| {
             let measured_kb_s = *vote.measured_kb_s.get(&relay)?;
             Some(Measured { authority: &vote.authority, measured_kb_s, is_median: false })
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     fn vote(authority: &str, measured_kb_s: Option<u32>) -> Vote {
-        let [here, other] = [1, 2].map(|byte| Fingerprint::from_bytes([byte; 20]));
+        let [here, other] = [1, 2].map(|byte| RsaId([byte; 20]));
         let here = measured_kb_s.map(|kb_s| (here, kb_s));
         Vote {
             authority: authority.to_owned(),
@@ -87,7 +87,7 @@ mod tests {
             .zip(measured)
             .map(|(name, kb_s)| vote(name, *kb_s))
             .collect();
-        let decision = Decision::new(&votes, Fingerprint::from_bytes([1; 20]));
+        let decision = Decision::new(&votes, RsaId([1; 20]));
         let medians = decision.votes.iter().filter(|vote| vote.is_median);
         let medians = medians.map(|vote| vote.authority.to_owned()).collect();
         (decision.weight_kb_s(), medians, decision.rule())
@@ -109,6 +109,6 @@ mod tests {
         let (kb_s, medians, rule) = decided(&[Some(30), None, Some(20)]);
         assert_eq!((kb_s, medians.len()), (None, 0));
         assert!(rule.starts_with("2 of 3") && rule.contains("own claim"), "{rule}");
-        assert_eq!(Decision::new(&[], Fingerprint::from_bytes([1; 20])).rule(), "");
+        assert_eq!(Decision::new(&[], RsaId([1; 20])).rule(), "");
     }
 }

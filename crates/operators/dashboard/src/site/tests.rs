@@ -4,7 +4,6 @@ use crate::tests::{NOW, begun, failed, fill, ids};
 use crate::{Site, SiteError, SiteOptions, write_site};
 use coordinator::{End, Failure};
 use documents::Vote;
-use netdoc::Fingerprint;
 use onion::Rate;
 use serde_json::Value;
 use std::fs;
@@ -74,7 +73,7 @@ fn page(number: u8) -> String {
 }
 
 fn vote(authority: &str, kb_s: u32) -> Vote {
-    let relay = Fingerprint::from_bytes(ids(2).rsa.0);
+    let relay = ids(2).rsa;
     let measured_kb_s = [(relay, kb_s)].into();
     Vote { authority: authority.to_owned(), valid_after_unix_s: NOW, measured_kb_s }
 }

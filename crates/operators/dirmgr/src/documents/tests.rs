@@ -76,7 +76,7 @@ fn certificates_of_unknown_authorities_do_not_displace_requested_ones() {
     for number in 0..u32::try_from(CERTIFICATES_MAX).expect("few") {
         let mut name = [0; 20];
         name[..4].copy_from_slice(&number.to_be_bytes());
-        let identity = Fingerprint::from_bytes(name);
+        let identity = RsaId(name);
         let other = Certificate { identity, ..unknown.clone() };
         documents.certificates.insert((identity, unknown.signing_key), other);
     }
@@ -97,7 +97,7 @@ fn the_latest_certificates_of_an_authority_are_kept() {
     documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::All);
     let first = documents.certificates.values().next().expect("accepted").clone();
     for number in 1..=2 * CERTIFICATES_OF_ONE_MAX as u64 {
-        let signing_key = Fingerprint::from_bytes([u8::try_from(number).expect("few"); 20]);
+        let signing_key = RsaId([u8::try_from(number).expect("few"); 20]);
         let other =
             Certificate { signing_key, published: first.published - number, ..first.clone() };
         documents.certificates.insert((first.identity, signing_key), other);

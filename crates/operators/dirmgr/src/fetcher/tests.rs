@@ -13,7 +13,7 @@ fn directory(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], number))
 }
 
-fn config(authorities: &[u16], identities: BTreeSet<Fingerprint>) -> FetcherConfig {
+fn config(authorities: &[u16], identities: BTreeSet<RsaId>) -> FetcherConfig {
     let authorities = authorities.iter().copied().map(directory).collect();
     FetcherConfig { authorities, identities, folder: "/nonexistent".into(), first: 0 }
 }

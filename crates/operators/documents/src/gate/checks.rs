@@ -6,7 +6,7 @@ mod places;
 use super::{Check, CheckName, CheckVerdict, Comparison, Limits, Unit};
 use netdoc::bwfile::{BandwidthFile, FileVerdict, HeaderKey, LineVerdict, RelayLine};
 use netdoc::input::without_annotations;
-use netdoc::{Fingerprint, check_as_tor};
+use netdoc::{RsaId, check_as_tor};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -26,7 +26,7 @@ const CLIENTS: &str = "clients_unknown";
 struct Votes {
     file: BandwidthFile,
     /// Without authorities, if a consensus names them.
-    kb_s: BTreeMap<Fingerprint, u64>,
+    kb_s: BTreeMap<RsaId, u64>,
 }
 
 /// A judged file, with all that it is compared with.
@@ -56,14 +56,14 @@ impl Votes {
     }
 
     /// The largest relays, the largest first.
-    fn largest(&self, count: usize) -> Vec<Fingerprint> {
-        let mut relays: Vec<(u64, Fingerprint)> =
+    fn largest(&self, count: usize) -> Vec<RsaId> {
+        let mut relays: Vec<(u64, RsaId)> =
             self.kb_s.iter().map(|(relay, kb_s)| (*kb_s, *relay)).collect();
         relays.sort_by(|left, right| right.0.cmp(&left.0).then(left.1.cmp(&right.1)));
         relays.into_iter().take(count).map(|(_, relay)| relay).collect()
     }
 
-    fn lines(&self) -> BTreeMap<Fingerprint, &RelayLine> {
+    fn lines(&self) -> BTreeMap<RsaId, &RelayLine> {
         self.file.relays.iter().map(|line| (line.node_id, line)).collect()
     }
 }
@@ -193,7 +193,7 @@ impl<'a> Subject<'a> {
     }
 
     /// The relays that could be measured, if they are known.
-    fn measurable(&self) -> Option<BTreeSet<Fingerprint>> {
+    fn measurable(&self) -> Option<BTreeSet<RsaId>> {
         if let Some(consensus) = self.with.consensus {
             let running = consensus.routers().iter().filter(|router| router.is_measurable());
             return Some(running.map(|router| router.fingerprint).collect());
@@ -253,12 +253,12 @@ impl<'a> Subject<'a> {
         let Some(others) = self.with.others else { return question.unknown(NO_OTHERS) };
         let measurable = self.measurable().unwrap_or_default();
         let theirs = others.medians_kb_s.keys().filter(|relay| measurable.contains(relay));
-        let theirs: Vec<&Fingerprint> = theirs.collect();
+        let theirs: Vec<&RsaId> = theirs.collect();
         if theirs.is_empty() {
             return question.unknown("no relay was measured by more than half of the others");
         }
         let lines = votes.lines();
-        let mut reasons: BTreeMap<String, (u64, Fingerprint)> = BTreeMap::new();
+        let mut reasons: BTreeMap<String, (u64, RsaId)> = BTreeMap::new();
         for relay in theirs.iter().filter(|relay| !votes.kb_s.contains_key(relay)) {
             let reason = lines.get(relay).map_or_else(|| "no line".to_owned(), |line| why(line));
             reasons.entry(reason).or_insert((0, **relay)).0 += 1;
@@ -266,7 +266,7 @@ impl<'a> Subject<'a> {
         let count: u64 = reasons.values().map(|(count, _)| count).sum();
         let mut found =
             format!("{count} of {} relays that others measured have no vote", theirs.len());
-        let mut reasons: Vec<(String, (u64, Fingerprint))> = reasons.into_iter().collect();
+        let mut reasons: Vec<(String, (u64, RsaId))> = reasons.into_iter().collect();
         reasons.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
         let named = reasons.iter().take(REASONS_MAX);
         let named: Vec<String> = named
@@ -304,7 +304,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Our weights and the others' medians of relays that have both.
-    fn common(&self, votes: &Votes) -> Vec<(Fingerprint, f64, f64)> {
+    fn common(&self, votes: &Votes) -> Vec<(RsaId, f64, f64)> {
         let Some(others) = self.with.others else { return Vec::new() };
         let theirs = others.medians_kb_s.iter().filter(|(_, kb_s)| **kb_s > 0);
         theirs
@@ -344,11 +344,11 @@ impl<'a> Subject<'a> {
             return question.unknown(NO_OTHERS);
         }
         let (ours, theirs) = sums(&common);
-        let ratio = |(_, own, other): &(Fingerprint, f64, f64)| own / ours / (other / theirs);
-        let mut beyond: Vec<&(Fingerprint, f64, f64)> =
+        let ratio = |(_, own, other): &(RsaId, f64, f64)| own / ours / (other / theirs);
+        let mut beyond: Vec<&(RsaId, f64, f64)> =
             common.iter().filter(|pair| (ratio(pair) - 1.0).abs() * 100.0 > most).collect();
         // Those that move most of the traffic come first.
-        let moved = |(_, own, other): &(Fingerprint, f64, f64)| (own / ours - other / theirs).abs();
+        let moved = |(_, own, other): &(RsaId, f64, f64)| (own / ours - other / theirs).abs();
         beyond.sort_by(|left, right| moved(right).total_cmp(&moved(left)));
         let first = beyond.iter().take(NAMED_MAX);
         let named = list(first.map(|pair| format!("{} {:.2} times", pair.0, ratio(pair))));
@@ -384,12 +384,11 @@ impl<'a> Subject<'a> {
         let Some(previous) = &self.previous else {
             return [losses, gains].map(|question| question.unknown(NO_PREVIOUS));
         };
-        let kb_s = |votes: &Votes, relay: &Fingerprint| {
+        let kb_s = |votes: &Votes, relay: &RsaId| {
             votes.kb_s.get(relay).copied().unwrap_or_default() as f64
         };
-        let change = |relay: &Fingerprint| {
-            (kb_s(votes, relay) / kb_s(previous, relay).max(1.0) - 1.0) * 100.0
-        };
+        let change =
+            |relay: &RsaId| (kb_s(votes, relay) / kb_s(previous, relay).max(1.0) - 1.0) * 100.0;
         // A relay that lost was large before, one that gained is large now.
         let sides = [
             (losses, previous, "lost", self.limits.large_loss_percent, -1.0),
@@ -400,7 +399,7 @@ impl<'a> Subject<'a> {
             if large.is_empty() {
                 return question.unknown("there is no relay with a vote");
             }
-            let changed: Vec<&Fingerprint> =
+            let changed: Vec<&RsaId> =
                 large.iter().filter(|relay| sign * change(relay) > most).collect();
             let named = list(changed.iter().take(NAMED_MAX).map(|relay| {
                 let (before, now) = (kb_s(previous, relay), kb_s(votes, relay));
@@ -449,7 +448,7 @@ fn percent(some: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { some as f64 * 100.0 / all as f64 }
 }
 
-fn sums(common: &[(Fingerprint, f64, f64)]) -> (f64, f64) {
+fn sums(common: &[(RsaId, f64, f64)]) -> (f64, f64) {
     let ours = common.iter().map(|(_, ours, _)| ours).sum();
     (ours, common.iter().map(|(_, _, theirs)| theirs).sum())
 }

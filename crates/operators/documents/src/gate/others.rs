@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::files::read;
 use netdoc::consensus::{Consensus, Router};
-use netdoc::{Fingerprint, pieces};
+use netdoc::{RsaId, pieces};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,11 +16,11 @@ pub struct Others {
     pub source: String,
     /// The median bandwidth of each relay that more than half of them have measured, in KB/s: with an even number of votes the lower
     /// of the two, as in a consensus.
-    pub medians_kb_s: BTreeMap<Fingerprint, u32>,
+    pub medians_kb_s: BTreeMap<RsaId, u32>,
     /// The number of relays that each of them has measured.
     pub measured: Vec<u64>,
     /// Relays that could be measured: they are running, and no authorities.
-    pub measurable: BTreeMap<Fingerprint, Ipv4Addr>,
+    pub measurable: BTreeMap<RsaId, Ipv4Addr>,
 }
 
 impl Others {
@@ -30,16 +30,16 @@ impl Others {
     pub fn from_votes(votes: &[Consensus], own: Option<&str>) -> Option<Self> {
         let mut others = Self::default();
         let mut names = BTreeSet::new();
-        let mut bandwidths: BTreeMap<Fingerprint, Vec<u32>> = BTreeMap::new();
+        let mut bandwidths: BTreeMap<RsaId, Vec<u32>> = BTreeMap::new();
         for vote in votes {
             let Some(authority) = vote.authorities.first() else { continue };
             let is_own = own.is_some_and(|own| {
                 authority.nickname.eq_ignore_ascii_case(own)
-                    || own.parse().is_ok_and(|own: Fingerprint| own == authority.fingerprint)
+                    || own.parse().is_ok_and(|own: RsaId| own == authority.fingerprint)
             });
             others.measurable.extend(measurable(vote));
             let found = vote.routers().iter().filter(|router| router.is_measurable());
-            let found: Vec<(Fingerprint, u32)> = found
+            let found: Vec<(RsaId, u32)> = found
                 .filter_map(|router| Some((router.fingerprint, router.measured_kb_s?)))
                 .collect();
             // An authority may be there twice, in two files.
@@ -78,7 +78,7 @@ impl Others {
     }
 }
 
-fn measurable(document: &Consensus) -> impl Iterator<Item = (Fingerprint, Ipv4Addr)> {
+fn measurable(document: &Consensus) -> impl Iterator<Item = (RsaId, Ipv4Addr)> {
     let running = document.routers().iter().filter(|router: &&Router| router.is_measurable());
     running.map(|router| (router.fingerprint, router.address))
 }

@@ -14,7 +14,7 @@ struct World {
     file: BandwidthFile,
     previous: BandwidthFile,
     others: Option<Others>,
-    round_trips_ms: BTreeMap<Fingerprint, f64>,
+    round_trips_ms: BTreeMap<RsaId, f64>,
     limits: Limits,
     places: Vec<Result<Place, UnreadPlace>>,
     now_unix_s: u64,
@@ -23,10 +23,10 @@ struct World {
     has_previous: bool,
 }
 
-fn relay(place: usize) -> Fingerprint {
+fn relay(place: usize) -> RsaId {
     let mut bytes = [7; 20];
     bytes[..8].copy_from_slice(&(place as u64).to_be_bytes());
-    Fingerprint::from_bytes(bytes)
+    RsaId(bytes)
 }
 
 /// Two relays in each network, networks in four countries.
@@ -433,14 +433,14 @@ proptest! {
 fn vote_text(place: usize, name: &str, first: u32, second: Option<u32>) -> String {
     let entry = |number: usize, measured: Option<u32>| {
         let measured = measured.map_or_else(String::new, |kb_s| format!(" Measured={kb_s}"));
-        let identity = base64(relay(number).as_bytes());
+        let identity = base64(&relay(number).0);
         format!(
             "r relay{number} {identity} {} 2026-11-22 00:00:00 10.0.0.{number} 9001 0\ns Fast Running Valid\nv Tor 0.4.9.11\n\
              w Bandwidth=1000{measured}\np reject 1-65535\n",
             base64(&[9; 20])
         )
     };
-    let identity = Fingerprint::from_bytes([place as u8 + 1; 20]);
+    let identity = RsaId([place as u8 + 1; 20]);
     format!(
         "network-status-version 3\nvote-status vote\nconsensus-methods 32 33 34\npublished 2026-11-22 00:50:00\n\
          valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\nvalid-until 2026-11-22 04:00:00\n\

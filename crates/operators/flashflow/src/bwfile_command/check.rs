@@ -8,7 +8,7 @@ use netdoc::bwfile::{
     Advice, BandwidthFile, Context, FileVerdict, LineVerdict, Report, advise, first_line,
 };
 use netdoc::input::{plain, without_annotations};
-use netdoc::{Fingerprint, check_as_tor};
+use netdoc::{RsaId, check_as_tor};
 use report::plural;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -307,7 +307,7 @@ fn shortened(text: &str) -> String {
 
 /// Rate limits of relays, in bytes per second.
 struct Limits {
-    by_relay: BTreeMap<Fingerprint, u64>,
+    by_relay: BTreeMap<RsaId, u64>,
     /// Descriptors that cannot be read.
     unreadable: usize,
 }

@@ -10,7 +10,6 @@ use coordinator::ServiceTest;
 use dashboard::weights;
 use documents::{Place, read_places};
 use link::unix_time_s;
-use netdoc::Fingerprint;
 use netdoc::bwfile::LATEST;
 use onion::Rate;
 use onion::identity::RsaId;
@@ -180,8 +179,8 @@ fn list(test: &ServiceTest, reader: Option<&Reader>, output: &Output) -> Result<
 }
 
 fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
-    if let Ok(fingerprint) = name.parse::<Fingerprint>() {
-        let found = reader.relay(RsaId(*fingerprint.as_bytes()))?;
+    if let Ok(fingerprint) = name.parse::<RsaId>() {
+        let found = reader.relay(fingerprint)?;
         let unknown = || Error::Failed(format!("the store has no relay {fingerprint}"));
         return found.ok_or_else(unknown);
     }

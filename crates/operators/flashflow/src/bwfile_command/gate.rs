@@ -7,12 +7,11 @@ use documents::countries::Countries;
 use documents::gate::{self, Check, Comparison, Limits, Others, read_votes};
 use documents::{UnreadPlace, consensus, read, read_places};
 use link::unix_time_s;
-use netdoc::{BandwidthFile, Fingerprint};
+use netdoc::BandwidthFile;
 use report::plural;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use store::Reader;
@@ -115,13 +114,9 @@ pub(super) fn run(options: &GateOptions, output: &Output) -> Result<Exit, Error>
     }
     let others = of_votes.or_else(|| consensus.as_ref().and_then(Others::from_consensus));
     let round_trips_ms = match &options.store {
-        Some(path) => {
-            let means = Reader::open(path)?.mean_round_trips_ms()?.into_iter();
-            Some(means.map(|(relay, ms)| (Fingerprint::from_bytes(relay.0), ms)).collect())
-        }
+        Some(path) => Some(Reader::open(path)?.mean_round_trips_ms()?),
         None => None,
     };
-    let round_trips_ms: Option<BTreeMap<Fingerprint, f64>> = round_trips_ms;
     let usual = Path::new(USUAL_TABLE);
     let countries = match &options.geoip[..] {
         [] if usual.exists() => Some(Countries::read(&[usual.to_owned()])?),

@@ -7,7 +7,7 @@ use coordinator::policy::{Contact, PolicyRelays};
 use documents::Source;
 use documents::policy::{OwnDocuments, SignedPolicy};
 use link::{Clock, unix_time_s};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Instant};
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const RETRY: Duration = Duration::from_secs(300);
 /// A verified policy, and where the consensus is.
 pub(super) struct OwnPolicy {
     pub(super) signed: SignedPolicy,
-    authority: Fingerprint,
+    authority: RsaId,
     documents: OwnDocuments,
 }
 

@@ -8,8 +8,8 @@ use coordinator::policy::{Contact, PolicyInForce, PolicyRelays, Zone};
 use coordinator::{Consent, ConsentError};
 use documents::{families, newest, no_weights, read};
 use link::unix_time_s;
+use netdoc::ServerDescriptor;
 use netdoc::consensus::{Consensus, Router};
-use netdoc::{Fingerprint, ServerDescriptor};
 use onion::Rate;
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ impl Network {
         let (valid_after, mut relays) = relays(&consensus, &what)?;
         if let Some(names) = &settings.relays {
             let named =
-                names.iter().map(|name| consensus.find(name).map(|relay| id(relay.fingerprint)));
+                names.iter().map(|name| consensus.find(name).map(|relay| relay.fingerprint));
             let named = named.collect::<Result<BTreeSet<_>, _>>();
             let named = named.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
             relays.retain(|relay| named.contains(&relay.id));
@@ -77,7 +77,7 @@ impl Network {
             for descriptor in &descriptors {
                 let most = descriptor.bandwidth_avg_bytes_s.min(descriptor.bandwidth_burst_bytes_s);
                 let observed = descriptor.bandwidth_observed_bytes_s.min(most);
-                claims.insert(id(descriptor.fingerprint), Rate::from_byte_per_s(observed));
+                claims.insert(descriptor.fingerprint, Rate::from_byte_per_s(observed));
             }
             for relay in &mut relays {
                 relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);
@@ -148,7 +148,7 @@ fn with_policy_relays(
     let contact = |descriptor: &ServerDescriptor<'_>| {
         (descriptor.fingerprint, descriptor.contact().unwrap_or_default().into_owned())
     };
-    let contacts: BTreeMap<Fingerprint, String> = newest.iter().map(contact).collect();
+    let contacts: BTreeMap<RsaId, String> = newest.iter().map(contact).collect();
     if rule.policy.has_contact_tokens() && settings.descriptors.is_none() {
         note(
             "relays that decline by their ContactInfo are planned: that is in descriptors, and there are no --descriptors",
@@ -160,7 +160,7 @@ fn with_policy_relays(
             Contact::Unknown => Contact::Silent,
             known => known,
         };
-        (id(router.fingerprint), (IpAddr::from(router.address), contact))
+        (router.fingerprint, (IpAddr::from(router.address), contact))
     };
     let relays = consensus.routers().iter().map(relay).collect();
     let relays = PolicyRelays { usable_until_unix_s: u64::MAX, relays };
@@ -230,7 +230,7 @@ pub(super) fn relays(
     what: impl fmt::Display,
 ) -> Result<(u64, Vec<Relay>), Error> {
     let relay = |router: &Router| Relay {
-        id: id(router.fingerprint),
+        id: router.fingerprint,
         nickname: router.nickname.to_string(),
         address: router.address.into(),
         guess: Rate::from_byte_per_s(u64::from(router.bandwidth_kb_s.unwrap_or(0)) * 1000),
@@ -241,10 +241,6 @@ pub(super) fn relays(
         return Err(Error::Failed(format!("{what} has no relay that is up")));
     }
     Ok((consensus.valid_after, relays))
-}
-
-const fn id(fingerprint: Fingerprint) -> RsaId {
-    RsaId(*fingerprint.as_bytes())
 }
 
 /// Scales rates so that their sum is `total`, if it is given, and none is above `most`. `None` if that is impossible.

@@ -2,7 +2,7 @@
 
 use super::{ConfigError, SchedulerName, invalid};
 use dirmgr::public;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::flow::hop::HopWindows;
 use onion::router::is_private;
 use onion::router::schedule::SchedulerConfig;
@@ -58,8 +58,8 @@ pub(super) fn hop_windows(name: Option<&str>) -> Result<Option<HopWindows>, Conf
 pub(super) fn public_authorities(
     address: Ipv4Addr,
     has_own: bool,
-    identities: Option<Vec<Fingerprint>>,
-) -> Result<(Vec<SocketAddr>, Vec<Fingerprint>), ConfigError> {
+    identities: Option<Vec<RsaId>>,
+) -> Result<(Vec<SocketAddr>, Vec<RsaId>), ConfigError> {
     if has_own || identities.is_some() {
         let reason = "the public network has its own authorities: leave out `authorities` and `authority_identities`";
         return Err(invalid("public_network", reason));

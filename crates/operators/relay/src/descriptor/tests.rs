@@ -85,8 +85,8 @@ proptest! {
         prop_assert_eq!(read.nickname, announced.nickname);
         prop_assert_eq!(read.address, announced.address);
         prop_assert_eq!((read.or_port, read.dir_port), (announced.or_port, 0));
-        prop_assert_eq!(read.fingerprint.as_bytes(), &own.rsa.0);
-        prop_assert_eq!(read.ed25519.map(|id| *id.as_bytes()), Some(own.ed25519.0));
+        prop_assert_eq!(read.fingerprint, own.rsa);
+        prop_assert_eq!(read.ed25519, Some(own.ed25519));
         prop_assert_eq!(read.ntor_onion_key, Some(own.onion_key()));
         prop_assert_eq!(read.published, announced.published);
         prop_assert_eq!(read.uptime_s, Some(announced.uptime_s));

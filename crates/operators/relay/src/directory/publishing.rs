@@ -10,7 +10,7 @@ use crate::publish::{self, Answer, Patience};
 use crate::schedule::{Content, Sent};
 use link::unix_time_s;
 use netdoc::fetch::Resource;
-use netdoc::{Fingerprint, ServerDescriptor, descriptor};
+use netdoc::{RsaId, ServerDescriptor, descriptor};
 use onion::Instant;
 use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
@@ -106,8 +106,8 @@ impl Directory {
         Sent::Failed
     }
 
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        Fingerprint::from_bytes(self.own.certified.identity.rsa.0)
+    pub(super) fn fingerprint(&self) -> RsaId {
+        self.own.certified.identity.rsa
     }
 
     fn announcement(&self, now: Instant, content: Content) -> Announcement {

@@ -24,7 +24,7 @@ fn the_maximum_of_ten_seconds_is_rounded_to_a_power_of_two() {
     seconds[12..22].fill(300_000);
     let [only] = observed(CIRCUITS_MIN, &seconds)[..] else { panic!("one link") };
     assert_eq!((only.received_kb_s, only.sent_kb_s), (256, 512));
-    assert_eq!(only.relay, Fingerprint::from_bytes([1; 20]));
+    assert_eq!(only.relay, RsaId([1; 20]));
     assert!(observed(CIRCUITS_MIN, &seconds[..9]).is_empty(), "less than ten seconds");
 }
 
@@ -62,9 +62,9 @@ fn a_document_is_readable_for_any_number_of_links() {
     }
     let links = observer.take();
     assert_eq!(links.len(), LINKS_MAX);
-    assert_eq!(links[0].relay, Fingerprint::from_bytes(name(all - 1).0), "the fastest first");
+    assert_eq!(links[0].relay, name(all - 1), "the fastest first");
     let key = Ed25519Key::generate(&mut StdRng::from_seed([1; 32]));
-    let relay = Fingerprint::from_bytes([7; 20]);
+    let relay = RsaId([7; 20]);
     let document = LinkObservations { relay, until_unix_s: 9, links };
     let signed = document.sign(&key);
     let read = LinkObservations::verify(&signed, |_| Some(key.id().0));

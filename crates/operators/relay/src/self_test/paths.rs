@@ -2,9 +2,9 @@
 
 use dirmgr::Documents;
 use netdoc::consensus::{Flag, Router};
-use netdoc::{Fingerprint, descriptor};
+use netdoc::descriptor;
 use onion::circuit::NextHop;
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::identity::{RelayIds, RsaId};
 use rand::Rng;
 use rand::seq::SliceRandom;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,7 +22,7 @@ impl Others {
     /// Relays of this relay's own network (/16) come last: there may be no firewall in between.
     pub(crate) fn from_documents(
         documents: &Documents,
-        own: &Fingerprint,
+        own: &RsaId,
         address: Ipv4Addr,
         rng: &mut impl Rng,
     ) -> Self {
@@ -77,11 +77,9 @@ fn hop(documents: &Documents, router: &Router) -> Option<NextHop> {
     let digest = documents.by_relay.get(&router.fingerprint)?;
     let text = &documents.descriptors.get(digest)?.text;
     let descriptor = descriptor::iter(text).next()?.ok()?;
-    let rsa = RsaId(*router.fingerprint.as_bytes());
-    let ed25519 = descriptor.ed25519.map(|id| Ed25519Id(*id.as_bytes()));
     Some(NextHop {
         address: SocketAddr::from((router.address, router.or_port)),
-        ids: RelayIds { rsa, ed25519 },
+        ids: RelayIds { rsa: router.fingerprint, ed25519: descriptor.ed25519 },
         onion_key: descriptor.ntor_onion_key?,
     })
 }

@@ -4,7 +4,6 @@ use super::paths::Others;
 use dirmgr::documents::CachedConsensus;
 use dirmgr::fixture::{DESCRIPTORS, NS};
 use dirmgr::{Documents, Wanted};
-use netdoc::Fingerprint;
 use netdoc::consensus::Flavour;
 use onion::client::{Application, Progress};
 use onion::identity::RsaId;
@@ -13,7 +12,7 @@ use rand::rngs::StdRng;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-fn others(own: &Fingerprint, address: Ipv4Addr) -> Others {
+fn others(own: &RsaId, address: Ipv4Addr) -> Others {
     let mut documents = Documents::default();
     let consensus = CachedConsensus::parse(NS.to_vec(), Flavour::Ns).expect("a consensus");
     // One real descriptor serves for all relays: nothing here verifies signatures.
@@ -36,7 +35,7 @@ fn last_hops(others: &mut Others, circuits: usize) -> Vec<RsaId> {
 
 #[test]
 fn each_test_uses_other_known_relays() {
-    let nobody = Fingerprint::from_bytes([0; 20]);
+    let nobody = RsaId([0; 20]);
     let far = Ipv4Addr::new(198, 51, 100, 1);
     let mut all = others(&nobody, far);
     let path = all.before_us(|_| true).expect("relays");
@@ -48,7 +47,7 @@ fn each_test_uses_other_known_relays() {
 
     // Never through ourselves, and not by a relay that we have dialled.
     let own = found[0];
-    let mut without = others(&Fingerprint::from_bytes(own.0), far);
+    let mut without = others(&own, far);
     assert!(!last_hops(&mut without, 20).contains(&own));
     for _ in 0..20 {
         let path = all.before_us(|relay| *relay != own).expect("relays");

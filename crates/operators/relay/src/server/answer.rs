@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use dirmgr::documents::{AllDescriptors, CachedDocument};
 use dirmgr::{Documents, schedule};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Flavour;
 use std::collections::{BTreeMap, BTreeSet};
@@ -286,7 +286,7 @@ impl Directory<'_> {
             return self.body(Body::All(Arc::clone(&self.documents.all)), ALL_S);
         }
         let Some(names) = rest.strip_prefix("fp/") else { return Answer::NOT_FOUND };
-        let latest = |relay: &Fingerprint| self.documents.latest(relay).cloned();
+        let latest = |relay: &RsaId| self.documents.latest(relay).cloned();
         self.texts(fingerprints(names).iter().filter_map(latest).collect(), 0)
     }
 
@@ -320,11 +320,11 @@ fn digests_of_consensuses(text: &str) -> Vec<ConsensusDigest> {
     text.split_whitespace().take(CONSENSUSES_MAX).filter_map(digest).collect()
 }
 
-fn fingerprint(text: &str) -> Option<Fingerprint> {
-    Fingerprint::parse(text.as_bytes()).ok()
+fn fingerprint(text: &str) -> Option<RsaId> {
+    RsaId::parse(text.as_bytes()).ok()
 }
 
-fn fingerprints(names: &str) -> BTreeSet<Fingerprint> {
+fn fingerprints(names: &str) -> BTreeSet<RsaId> {
     names.split('+').take(NAMES_MAX).filter_map(fingerprint).collect()
 }
 

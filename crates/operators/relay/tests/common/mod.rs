@@ -6,7 +6,7 @@ use lab::Network;
 use lab::control::{Control, ControlError};
 use link::Clock;
 use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Fingerprint, ServerDescriptor, descriptor};
+use netdoc::{ServerDescriptor, descriptor};
 use relay::publish::{self, Answer, Patience};
 use relay::{Relay, RelayConfig, RelayEvent};
 use std::net::SocketAddr;
@@ -138,7 +138,7 @@ pub(crate) fn authorities(network: &Network) -> [String; 3] {
 }
 
 pub(crate) fn fetched(network: &Network, relay: &Relay) -> String {
-    let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);
+    let resource = Resource::Descriptors(vec![relay.rsa()]);
     text(network.directory_addrs()[0], &resource)
 }
 

@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use netdoc::bwfile::{FileVerdict, Report};
-use netdoc::{Fingerprint, check_as_tor};
+use netdoc::{RsaId, check_as_tor};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl RecordedVote {
         let report = self.report();
         let mut found = Vec::new();
         for relay in &self.listed {
-            let id: Fingerprint = relay.parse().expect("a fingerprint");
+            let id: RsaId = relay.parse().expect("a fingerprint");
             let (ours, tors) = (report.relays.get(&id), self.measured.get(relay));
             if ours != tors {
                 let of_it = file.lines().filter(|line| line.to_uppercase().contains(relay));

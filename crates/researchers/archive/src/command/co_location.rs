@@ -7,7 +7,6 @@ use archive::co_location::{self, Addresses};
 use clap::Args;
 use cli::Error;
 use netdoc::consensus::{Consensus, Router};
-use onion::identity::RsaId;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Output};
@@ -71,7 +70,6 @@ fn consensus_addresses(path: &Path) -> Result<Addresses, Error> {
     let failed = |problem: String| Error::Failed(format!("{}: {problem}", path.display()));
     let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
     let consensus = Consensus::parse(&bytes).map_err(|error| failed(error.to_string()))?;
-    let address =
-        |router: &Router| (RsaId(*router.fingerprint.as_bytes()), IpAddr::V4(router.address));
+    let address = |router: &Router| (router.fingerprint, IpAddr::V4(router.address));
     Ok(consensus.routers().iter().map(address).collect())
 }

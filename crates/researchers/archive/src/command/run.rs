@@ -17,7 +17,7 @@ use archive::synth::{self, SynthOptions};
 use archive::{convert, printed, relay_page, staging, summary, times};
 use cli::Error;
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use report::experiment::ExperimentReport;
 use report::machine;
 use std::collections::BTreeSet;
@@ -396,7 +396,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
     })?;
     let words = text.lines().filter_map(|line| line.split_whitespace().next());
     let parsed = words.map(|word| {
-        let parsed = word.parse::<Fingerprint>().map(|fingerprint| fingerprint.to_string());
+        let parsed = word.parse::<RsaId>().map(|fingerprint| fingerprint.to_string());
         parsed.map_err(|error| Error::Config { path: path.to_owned(), problem: error.to_string() })
     });
     parsed.collect()

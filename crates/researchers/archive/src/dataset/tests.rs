@@ -1,6 +1,6 @@
 use super::*;
 use crate::rows::{Origin, Properties, RelayId, Status};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ fn status(relays: &mut Relays, relay: u8, hour: u32, weight: Option<u32>) -> Sta
     if relay.is_multiple_of(2) {
         flags.insert(Flag::Guard);
     }
-    let relay = relays.id(Fingerprint::from_bytes([relay; 20]));
+    let relay = relays.id(RsaId([relay; 20]));
     let time = 1_700_000_000 + hour * 3600;
     Status { weight_kb_per_s: weight, ..Status::new(relay, time, Origin::Tor, flags) }
 }
@@ -54,7 +54,7 @@ proptest! {
             let part = part.iter().map(|row| {
                 let mut row = row.clone();
                 let fingerprint = [u8::try_from(before.len() % 256).unwrap(); 20];
-                others.id(Fingerprint::from_bytes(fingerprint)); // So that indices differ.
+                others.id(RsaId(fingerprint)); // So that indices differ.
                 row.set_relay(others.id(relays_fingerprint(&relays, row.relay)));
                 row
             });
@@ -65,7 +65,7 @@ proptest! {
     }
 }
 
-fn relays_fingerprint(relays: &Relays, id: RelayId) -> Fingerprint {
+fn relays_fingerprint(relays: &Relays, id: RelayId) -> RsaId {
     relays.fingerprint(id).unwrap()
 }
 
@@ -100,7 +100,7 @@ fn a_folder_with_other_files_is_no_dataset() {
 #[test]
 fn properties_of_a_relay_are_one_row_from_their_first_to_their_last_time_in_any_order() {
     let seen = |relays: &mut Relays, time: u32, version: &str| Properties {
-        relay: relays.id(Fingerprint::from_bytes([1; 20])),
+        relay: relays.id(RsaId([1; 20])),
         first_seen_unix_s: time,
         last_seen_unix_s: time,
         origin: Origin::Tor,

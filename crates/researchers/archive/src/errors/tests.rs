@@ -4,7 +4,7 @@ use super::*;
 use crate::dataset::Dataset;
 use crate::engine::Limits;
 use crate::rows::{Descriptor, Origin, RelayId, Relays, Status};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +40,9 @@ fn world() -> impl Strategy<Value = World> {
     })
 }
 
-fn fingerprint(relay: u8) -> Fingerprint {
+fn fingerprint(relay: u8) -> RsaId {
     // Spread over the ranges of all threads.
-    Fingerprint::from_bytes([relay.wrapping_mul(51); 20])
+    RsaId([relay.wrapping_mul(51); 20])
 }
 
 const BEGIN: u32 = 1_500_000_000 - 1_500_000_000 % 3600;

@@ -9,7 +9,7 @@ use crate::error::ArchiveError;
 use crate::rows::{Descriptor, Origin, Relays, Status};
 use crate::times;
 use csv::{ReaderBuilder, StringRecord};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
 /// The rows of a relay in all tables, in order of snapshots.
 #[derive(Clone, Debug, Default)]
 struct History {
-    fingerprint: Option<Fingerprint>,
+    fingerprint: Option<RsaId>,
     presence: Vec<(u32, u32)>,
     guards: Vec<(u32, u32)>,
     exits: Vec<(u32, u32)>,
@@ -68,7 +68,7 @@ impl ChangeTables {
         }
         each(folder, "relays", &["fingerprint"], |cells| {
             let fingerprint =
-                Fingerprint::parse(cells[0].as_bytes()).map_err(|_| "expected 40 hex digits")?;
+                RsaId::parse(cells[0].as_bytes()).map_err(|_| "expected 40 hex digits")?;
             tables.histories.push(History { fingerprint: Some(fingerprint), ..History::default() });
             (tables.histories.len() <= ENTRIES_MAX).then_some(()).ok_or("too many relays")
         })?;
@@ -176,7 +176,7 @@ impl ChangeTables {
     fn row(
         &self,
         history: &History,
-        fingerprint: Fingerprint,
+        fingerprint: RsaId,
         snapshot: u32,
         relays: &mut Relays,
         rows: &mut Rows,

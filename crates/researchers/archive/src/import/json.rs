@@ -4,7 +4,7 @@ use super::documents::{Kind, Rows};
 use super::places::Places;
 use crate::rows::{Descriptor, Origin, Properties, Relays, Staged, Status};
 use crate::times;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 struct Staging {
     min_unix_time: f64,
     max_unix_time: f64,
-    relays: BTreeMap<Fingerprint, StagedRelay>,
+    relays: BTreeMap<RsaId, StagedRelay>,
 }
 
 #[derive(Deserialize)]
@@ -38,7 +38,7 @@ struct Details {
 
 #[derive(Deserialize)]
 struct DetailsRelay {
-    fingerprint: Fingerprint,
+    fingerprint: RsaId,
     #[serde(default = "yes")]
     running: bool,
     advertised_bandwidth: Option<u32>,

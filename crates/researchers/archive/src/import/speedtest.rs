@@ -4,7 +4,7 @@ use super::{changes, source};
 use crate::dataset::{Imported, Writer};
 use crate::error::ArchiveError;
 use crate::rows::{Campaign, NETWORK, NetworkHour, Relays, Variation};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,10 +46,10 @@ pub(super) fn import(
     entry: &mut Imported,
     new_rows: &mut u64,
 ) -> Result<(), ArchiveError> {
-    let mut changes: BTreeMap<Fingerprint, Change> = file(folder, "speedtest.diffs.json")?;
-    let measured: BTreeSet<Fingerprint> = file(folder, "speedtest.measured.json")?;
+    let mut changes: BTreeMap<RsaId, Change> = file(folder, "speedtest.diffs.json")?;
+    let measured: BTreeSet<RsaId> = file(folder, "speedtest.measured.json")?;
     let mut campaigns = Vec::new();
-    let all: BTreeSet<Fingerprint> = changes.keys().chain(&measured).copied().collect();
+    let all: BTreeSet<RsaId> = changes.keys().chain(&measured).copied().collect();
     for fingerprint in all {
         let change = changes.remove(&fingerprint);
         let share = |value: fn(&Change) -> f64| change.as_ref().map(value);
@@ -65,7 +65,7 @@ pub(super) fn import(
         });
     }
     let hours: BTreeMap<String, Hour> = file(folder, "advbw_over_time.json")?;
-    let network = relays.id(Fingerprint::from_bytes(NETWORK));
+    let network = relays.id(RsaId(NETWORK));
     let mut rows = Vec::new();
     for (key, hour) in hours {
         let Ok(key) = key.parse::<f64>() else {
@@ -82,7 +82,7 @@ pub(super) fn import(
     }
     let mut variations = Vec::new();
     if changes::table_file(folder, "relay_rsds.json").is_some() {
-        let rsds: BTreeMap<Fingerprint, f64> = file(folder, "relay_rsds.json")?;
+        let rsds: BTreeMap<RsaId, f64> = file(folder, "relay_rsds.json")?;
         variations.extend(rsds.into_iter().map(|(fingerprint, rsd)| Variation {
             relay: relays.id(fingerprint),
             from_unix_s: YEAR_UNIX_S,

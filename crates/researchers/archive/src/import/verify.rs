@@ -4,7 +4,7 @@ use super::documents::Documents;
 use super::source::{self, Count};
 use crate::error::ArchiveError;
 use dirmgr::verify::{Certificates, signers, verified_certificates};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Verifier {
             .filter(|(_, certificate)| is_valid(certificate.published, certificate.expires))
             .map(|(name, certificate)| (*name, certificate.clone()))
             .collect();
-        let authorities: BTreeSet<Fingerprint> =
+        let authorities: BTreeSet<RsaId> =
             certificates.keys().map(|(identity, _)| *identity).collect();
         let signed = signers(consensus, &authorities, &certificates, valid_after_unix_s).len();
         match authorities.len() >= AUTHORITIES_MIN && signed * 2 > authorities.len() {

@@ -6,7 +6,7 @@ use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 use arrow_cast::cast;
 use arrow_schema::DataType;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,8 +43,8 @@ impl RelayId {
 /// Fingerprints, each stored once.
 #[derive(Debug, Default)]
 pub struct Relays {
-    known: BTreeMap<Fingerprint, RelayId>,
-    fingerprints: Vec<Fingerprint>,
+    known: BTreeMap<RsaId, RelayId>,
+    fingerprints: Vec<RsaId>,
     /// The successor of each relay in the last lookups. Documents list mostly the same relays in the same order.
     followers: Vec<RelayId>,
     last: RelayId,
@@ -55,7 +55,7 @@ impl Relays {
     ///
     /// # Panics
     /// Never: 2³² relays do not fit in memory.
-    pub fn id(&mut self, fingerprint: Fingerprint) -> RelayId {
+    pub fn id(&mut self, fingerprint: RsaId) -> RelayId {
         let last = self.last.0 as usize;
         let mut id = self.followers.get(last).copied().unwrap_or_default();
         if self.fingerprint(id) != Some(fingerprint) {
@@ -68,7 +68,7 @@ impl Relays {
         id
     }
 
-    fn search(&mut self, fingerprint: Fingerprint) -> RelayId {
+    fn search(&mut self, fingerprint: RsaId) -> RelayId {
         if let Some(id) = self.known.get(&fingerprint) {
             return *id;
         }
@@ -81,7 +81,7 @@ impl Relays {
 
     /// The relay of an index.
     #[must_use]
-    pub fn fingerprint(&self, id: RelayId) -> Option<Fingerprint> {
+    pub fn fingerprint(&self, id: RelayId) -> Option<RsaId> {
         self.fingerprints.get(id.0 as usize).copied()
     }
 
@@ -118,7 +118,7 @@ impl Relays {
                 let fingerprint = self
                     .fingerprints
                     .get(id.0 as usize)
-                    .map_or([0; 20], |fingerprint| *fingerprint.as_bytes());
+                    .map_or([0; 20], |fingerprint| fingerprint.0);
                 // Both have the same fixed size.
                 let _cannot_fail = hex::encode_to_slice(fingerprint, &mut digits);
                 digits.make_ascii_uppercase();
@@ -139,7 +139,7 @@ impl Relays {
             let id = match last {
                 Some((same, id)) if same == text => id,
                 _ => {
-                    let fingerprint = Fingerprint::parse(text.as_bytes());
+                    let fingerprint = RsaId::parse(text.as_bytes());
                     self.id(fingerprint.map_err(|error| error.to_string())?)
                 }
             };

@@ -1,7 +1,7 @@
 //! Replays the views of a dataset in order: plans the first view of each day, and admits relays that appear later.
 
 use super::capacities::Capacities;
-use super::{Arrivals, Expected, ScheduleOptions, ScheduleSeries, id, plan};
+use super::{Arrivals, Expected, ScheduleOptions, ScheduleSeries, plan};
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Origin, RelayId, Relays, Status};
@@ -130,7 +130,8 @@ impl Replay<'_> {
                 let network = plan(unix_s.into(), &expected, unknown, self.options);
                 self.found.days.push(network);
             }
-            let new: Vec<RsaId> = new.iter().filter_map(|row| id(relays, row.relay)).collect();
+            let new: Vec<RsaId> =
+                new.iter().filter_map(|row| relays.fingerprint(row.relay)).collect();
             let arrivals = self.admit(unix_s, &new, &old, relays);
             if !is_first {
                 self.found.arrivals.push(arrivals);
@@ -148,7 +149,7 @@ impl Replay<'_> {
     fn expected(&self, unix_s: u32, rows: &[&Status], relays: &Relays) -> (Vec<Expected>, usize) {
         let known: Vec<(RsaId, Option<Rate>)> = rows
             .iter()
-            .filter_map(|row| Some((id(relays, row.relay)?, self.capacities.of(row))))
+            .filter_map(|row| Some((relays.fingerprint(row.relay)?, self.capacities.of(row))))
             .collect();
         let unknown = known.iter().filter(|relay| relay.1.is_none()).count();
         let rates: Vec<Rate> = known.iter().filter_map(|relay| relay.1).collect();
@@ -227,7 +228,7 @@ impl Replay<'_> {
         let from = u32::try_from(passed_s.div_ceil(bounds.slot_s)).unwrap_or(u32::MAX);
         for row in old {
             let Some(id) =
-                id(relays, row.relay).filter(|relay| first_slots.machine(*relay).is_none())
+                relays.fingerprint(row.relay).filter(|relay| first_slots.machine(*relay).is_none())
             else {
                 continue;
             };

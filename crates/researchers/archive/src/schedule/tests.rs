@@ -3,7 +3,7 @@
 use super::*;
 use crate::rows::{Descriptor, RelayId, Status};
 use crate::times::DAY_S;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Flags};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl Built {
     fn id(&mut self, relay: u32) -> RelayId {
         let mut bytes = [0; 20];
         bytes[..4].copy_from_slice(&relay.to_be_bytes());
-        self.relays.id(Fingerprint::from_bytes(bytes))
+        self.relays.id(RsaId(bytes))
     }
 
     fn lists(&mut self, after_s: u32, relays: impl IntoIterator<Item = u32>) {

@@ -1,6 +1,6 @@
 use crate::countries::{Countries, Country};
 use crate::netdir::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use std::net::IpAddr;
 pub struct Adversary {
     /// A description.
     pub name: String,
-    relays: BTreeSet<Fingerprint>,
+    relays: BTreeSet<RsaId>,
 }
 
 /// Which relays an adversary with a share of the network's weight has.
@@ -26,14 +26,13 @@ pub enum Weights {
 
 impl Adversary {
     /// An adversary with these relays.
-    pub fn new(name: impl Into<String>, relays: impl IntoIterator<Item = Fingerprint>) -> Self {
+    pub fn new(name: impl Into<String>, relays: impl IntoIterator<Item = RsaId>) -> Self {
         Self { name: name.into(), relays: relays.into_iter().collect() }
     }
 
     /// An adversary with this random share of the relays, 0 to 1.
     pub fn with_relays(netdir: &NetDir, share: f64, rng: &mut impl Rng) -> Self {
-        let mut all: Vec<Fingerprint> =
-            netdir.relays().iter().map(|relay| relay.fingerprint).collect();
+        let mut all: Vec<RsaId> = netdir.relays().iter().map(|relay| relay.fingerprint).collect();
         all.shuffle(rng);
         #[expect(
             clippy::cast_possible_truncation,

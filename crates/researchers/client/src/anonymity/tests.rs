@@ -49,8 +49,7 @@ fn equal_relays_have_maximum_entropy() {
 #[test]
 fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_paths() {
     let network = with_weights(&[1000; 20]);
-    let adversary =
-        Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
+    let adversary = Adversary::new("five", (1..=5).map(|number| RsaId([number; 20])));
     let found = run(study(&network, &Uniform, 1000), &[adversary]);
     assert!(near(found.compromised[0], 5.0 * 4.0 / (20.0 * 19.0)), "{found:?}");
 }
@@ -58,8 +57,7 @@ fn k_of_n_equal_relays_have_both_ends_of_k_times_k_minus_1_in_n_times_n_minus_1_
 #[test]
 fn each_leg_of_a_tunnel_is_another_chance_for_the_adversary() {
     let network = with_weights(&[1000; 20]);
-    let adversary =
-        Adversary::new("five", (1..=5).map(|number| Fingerprint::from_bytes([number; 20])));
+    let adversary = Adversary::new("five", (1..=5).map(|number| RsaId([number; 20])));
     let with_legs = |legs| {
         run(Study { legs, ..study(&network, &Uniform, 1000) }, std::slice::from_ref(&adversary))
     };
@@ -110,9 +108,8 @@ fn a_sample_of_pairs_agrees_with_all_pairs_within_its_error() {
 fn drawn_paths_match_the_computed_shares() {
     const DRAWS: u32 = 20_000;
     let network = with_weights(&[100, 200, 300, 400, 500, 600]);
-    let his = |relay: &RelayInfo| relay.fingerprint.as_bytes()[0] >= 5;
-    let adversary =
-        Adversary::new("two", [5, 6].map(|number| Fingerprint::from_bytes([number; 20])));
+    let his = |relay: &RelayInfo| relay.fingerprint.0[0] >= 5;
+    let adversary = Adversary::new("two", [5, 6].map(|number| RsaId([number; 20])));
     let found = run(study(&network, &Weighted, 1000), &[adversary]);
     let mut rng = StdRng::seed_from_u64(9);
     let rules = PathRules { distinct_subnets: false };
@@ -136,7 +133,7 @@ proptest! {
     ) {
         let network = with_weights(&weights);
         let of = |set: &std::collections::BTreeSet<u8>| {
-            Adversary::new("some", set.iter().map(|number| Fingerprint::from_bytes([*number; 20])))
+            Adversary::new("some", set.iter().map(|number| RsaId([*number; 20])))
         };
         let mut larger = first.clone();
         larger.insert(more);
@@ -174,7 +171,7 @@ fn without_weights_relays_are_chosen_uniformly_and_an_adversary_has_its_share() 
 #[test]
 fn a_strategy_without_data_for_the_network_has_no_path() {
     let network = with_weights(&[1000; 5]);
-    let text = format!("1600000000\nnode_id={} bw=5\n", Fingerprint::from_bytes([77; 20]));
+    let text = format!("1600000000\nnode_id={} bw=5\n", RsaId([77; 20]));
     let file = netdoc::BandwidthFile::parse(text.as_bytes()).expect("a file").file;
     let measured = crate::strategy::Measured::new(&file);
     let rng = &mut StdRng::seed_from_u64(1);
@@ -184,7 +181,7 @@ fn a_strategy_without_data_for_the_network_has_no_path() {
         select_probe_path(&network, &measured, rules, None, 3, rng).err(),
         Some(NoPath::Unmeasured)
     );
-    let first = Some(Fingerprint::from_bytes([1; 20]));
+    let first = Some(RsaId([1; 20]));
     let chosen = crate::path::select_path(&network, &measured, rules, WEB, rng, |_| first);
     assert_eq!(chosen.err(), Some(NoPath::Unmeasured));
 }

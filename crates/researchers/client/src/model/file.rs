@@ -2,7 +2,7 @@ use super::{Link, Model, Node, Pair};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -42,7 +42,7 @@ struct Written {
 
 #[derive(Serialize, Deserialize)]
 struct WrittenNode {
-    relay: Fingerprint,
+    relay: RsaId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     entry_rtt_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ struct WrittenNode {
 
 #[derive(Serialize, Deserialize)]
 struct WrittenLink {
-    between: [Fingerprint; 2],
+    between: [RsaId; 2],
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rtt_ms: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ struct WrittenLink {
 /// # Errors
 /// None occur in memory; the compressor's interface has one.
 pub fn write(model: &Model) -> std::io::Result<Vec<u8>> {
-    let node = |(relay, node): (&Fingerprint, &Node)| WrittenNode {
+    let node = |(relay, node): (&RsaId, &Node)| WrittenNode {
         relay: *relay,
         entry_rtt_ms: node.entry_rtt_ms,
         throughput_kb_s: node.throughput_kb_s,
@@ -114,7 +114,7 @@ pub fn read(bytes: &[u8]) -> Result<Model, FileError> {
         let WrittenLink { between: [a, b], rtt_ms, throughput_kb_s } = written;
         (Pair::new(a, b), Link { rtt_ms, throughput_kb_s })
     };
-    let nodes: BTreeMap<Fingerprint, Node> = written.nodes.into_iter().map(node).collect();
+    let nodes: BTreeMap<RsaId, Node> = written.nodes.into_iter().map(node).collect();
     let links: BTreeMap<Pair, Link> = written.links.into_iter().map(link).collect();
     Ok(Model::new(written.made_unix_s, nodes, links))
 }

@@ -1,7 +1,7 @@
 use super::directory::SKEW_MAX_S;
 use super::{Link, MODEL_AGE_MAX_S, Model, Pair, THROUGHPUT_MAX_KB_S};
 use dirmgr::LinkObservations;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeMap;
 
 /// Derives a model of throughputs from the signed link observations of relays (Panchenko et al.,
@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 #[must_use]
 pub fn of_links(
     accounts: &[LinkObservations],
-    capacity_kb_s: impl Fn(&Fingerprint) -> Option<f64>,
+    capacity_kb_s: impl Fn(&RsaId) -> Option<f64>,
     unix_time_s: u64,
 ) -> Model {
-    let mut latest: BTreeMap<Fingerprint, &LinkObservations> = BTreeMap::new();
+    let mut latest: BTreeMap<RsaId, &LinkObservations> = BTreeMap::new();
     let is_present = |account: &&LinkObservations| {
         account.until_unix_s <= unix_time_s.saturating_add(SKEW_MAX_S)
             && account.until_unix_s.saturating_add(MODEL_AGE_MAX_S) >= unix_time_s
@@ -35,7 +35,7 @@ pub fn of_links(
         }
     }
     // Bytes sent and received from the first to the second, by the relay that reports them.
-    let mut sent: BTreeMap<(Fingerprint, Fingerprint), u64> = BTreeMap::new();
+    let mut sent: BTreeMap<(RsaId, RsaId), u64> = BTreeMap::new();
     let mut received = sent.clone();
     for account in latest.values() {
         for link in &account.links {
@@ -78,8 +78,8 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn name(number: u8) -> Fingerprint {
-        Fingerprint::from_bytes([number; 20])
+    fn name(number: u8) -> RsaId {
+        RsaId([number; 20])
     }
 
     fn account(relay: u8, until_unix_s: u64, links: &[(u8, u64, u64)]) -> LinkObservations {
@@ -92,7 +92,7 @@ mod tests {
         LinkObservations { relay: name(relay), until_unix_s, links }
     }
 
-    const ANY: fn(&Fingerprint) -> Option<f64> = |_| Some(f64::INFINITY);
+    const ANY: fn(&RsaId) -> Option<f64> = |_| Some(f64::INFINITY);
 
     fn between(model: &Model, a: u8, b: u8) -> Option<f64> {
         model.links().get(&Pair::new(name(a), name(b)))?.throughput_kb_s
@@ -165,7 +165,7 @@ mod tests {
         fn no_link_looks_better_than_its_honest_end_reports(reports in reports()) {
             let model = of_links(&accounts(&reports), ANY, 1);
             for (pair, link) in model.links() {
-                let [a, b] = pair.ends().map(|end| end.as_bytes()[0]);
+                let [a, b] = pair.ends().map(|end| end.0[0]);
                 prop_assert!(a != b);
                 let other = if a == 0 { b } else { continue };
                 let own = reports.iter().filter(|report| (report.0, report.1) == (0, other));
@@ -180,7 +180,7 @@ mod tests {
         fn all_liars_together_gain_no_more_than_their_capacity(
             reports in reports(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),
         ) {
-            let capacity = |relay: &Fingerprint| capacities[usize::from(relay.as_bytes()[0])].map(f64::from);
+            let capacity = |relay: &RsaId| capacities[usize::from(relay.0[0])].map(f64::from);
             let model = of_links(&accounts(&reports), capacity, 1);
             for (pair, link) in model.links() {
                 for end in pair.ends() {

@@ -1,5 +1,5 @@
 use super::{Link, Model, Node, Pair};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The model without private values.
@@ -24,7 +24,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     let value = |mine: Option<f64>, theirs: Vec<f64>, is_less_better: bool| {
         mine.or_else(|| middle(theirs, quorum, is_less_better))
     };
-    let node = |relay: &Fingerprint| {
+    let node = |relay: &RsaId| {
         let mine = own.and_then(|model| model.nodes.get(relay));
         let theirs = || others.iter().filter_map(|model| model.nodes.get(relay));
         let rates = theirs().filter_map(|node| node.throughput_kb_s).collect();
@@ -44,11 +44,9 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
             throughput_kb_s: value(mine.and_then(|link| link.throughput_kb_s), rates, false),
         }
     };
-    let relays: BTreeSet<Fingerprint> =
-        all().flat_map(|model| model.nodes.keys().copied()).collect();
+    let relays: BTreeSet<RsaId> = all().flat_map(|model| model.nodes.keys().copied()).collect();
     let pairs: BTreeSet<Pair> = all().flat_map(|model| model.links.keys().copied()).collect();
-    let nodes: BTreeMap<Fingerprint, Node> =
-        relays.iter().map(|relay| (*relay, node(relay))).collect();
+    let nodes: BTreeMap<RsaId, Node> = relays.iter().map(|relay| (*relay, node(relay))).collect();
     let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|pair| (*pair, link(pair))).collect();
     links.retain(|_, link| *link != Link::default());
     // The median also of the age: no single model makes the result older or newer.

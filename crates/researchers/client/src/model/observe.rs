@@ -1,5 +1,5 @@
 use super::{Link, Model, Node, Pair};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const VALUES_MAX: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// First hop first.
-    pub path: Vec<Fingerprint>,
+    pub path: Vec<RsaId>,
     /// Whether it was built.
     pub was_built: bool,
     /// The minimum RTT to each hop, first hop first; `None` if the hop did not answer.
@@ -22,7 +22,7 @@ pub struct Observed {
 /// Observations of circuits.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
-    nodes: BTreeMap<Fingerprint, Node>,
+    nodes: BTreeMap<RsaId, Node>,
     links: BTreeMap<Pair, (Vec<f64>, Option<f64>)>,
 }
 

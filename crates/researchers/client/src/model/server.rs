@@ -121,7 +121,7 @@ fn answer(request: &Request<Incoming>, document: &Mutex<Bytes>) -> Response<Full
 mod tests {
     use super::super::{Link, Model, Node, Pair, merge, public_key, sign, verify};
     use super::*;
-    use netdoc::Fingerprint;
+    use netdoc::RsaId;
     use netdoc::fetch::{Fetcher, Resource};
     use std::net::Ipv4Addr;
 
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn one_lying_directory_of_three_moves_no_value_out_of_the_honest_range() {
         const MADE: u64 = 1000;
-        let relay = |number: u8| Fingerprint::from_bytes([number; 20]);
+        let relay = |number: u8| RsaId([number; 20]);
         let link = |a, b, rtt_ms: f64, kb_s: f64| {
             let link = Link { rtt_ms: Some(rtt_ms), throughput_kb_s: Some(kb_s) };
             (Pair::new(relay(a), relay(b)), link)

@@ -2,8 +2,8 @@ use super::*;
 use onion::Duration;
 use proptest::prelude::*;
 
-fn relay(number: u8) -> Fingerprint {
-    Fingerprint::from_bytes([number; 20])
+fn relay(number: u8) -> RsaId {
+    RsaId([number; 20])
 }
 
 fn link(rtt_ms: f64, kb_s: f64) -> Link {
@@ -190,7 +190,7 @@ proptest! {
     ) {
         let links = links.into_iter().map(|(a, b, rtt, kb)| (Pair::new(relay(a), relay(b)), link(rtt, kb)));
         let model = Model::new(77, BTreeMap::new(), links.collect());
-        let path: Vec<Fingerprint> = path.into_iter().map(relay).collect();
+        let path: Vec<RsaId> = path.into_iter().map(relay).collect();
         let (rtt, rate) = model.path_indices(&path);
         let one = 0.0..=1.0;
         prop_assert!(one.contains(&rtt) && one.contains(&rate), "{} {}", rtt, rate);

@@ -1,5 +1,6 @@
 use super::*;
 use netdoc::{FamilyMember, pieces};
+use onion::identity::Ed25519Id;
 use proptest::prelude::*;
 
 /// The consensus of an authority in a private network of C tor, and its microdescriptors.
@@ -10,7 +11,7 @@ const MICRODESCS: &[u8] = include_bytes!("../../../../engine/netdoc/tests/data/m
 pub(crate) fn relay(number: u8) -> RelayInfo {
     let address = Ipv4Addr::new(10, number, 0, 1);
     RelayInfo {
-        fingerprint: Fingerprint::from_bytes([number; 20]),
+        fingerprint: RsaId([number; 20]),
         nickname: format!("relay{number}").parse().expect("a nickname"),
         hop: NextHop {
             address: SocketAddr::from((address, 9001)),
@@ -67,7 +68,7 @@ fn a_recorded_consensus_and_its_microdescriptors_form_a_network() {
     assert!(netdir.relays().iter().all(|relay| relay.has_congestion_control));
     let first = &netdir.relays()[0];
     assert_eq!(netdir.find(&first.fingerprint), Some(first));
-    assert_eq!(netdir.find(&Fingerprint::from_bytes([0; 20])), None);
+    assert_eq!(netdir.find(&RsaId([0; 20])), None);
 
     let half = NetDir::new(&consensus, |digest| {
         (digest[0] & 1 == 0).then(|| Microdesc::parse(texts[0]).ok())?

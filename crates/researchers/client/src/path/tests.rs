@@ -11,16 +11,14 @@ const STRICT: PathRules = PathRules { distinct_subnets: true };
 const LOOSE: PathRules = PathRules { distinct_subnets: false };
 
 /// Any relay that may be one is a guard.
-fn any_guard<'a>(
-    netdir: &'a NetDir,
-) -> impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint> + 'a {
+fn any_guard<'a>(netdir: &'a NetDir) -> impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<RsaId> + 'a {
     |allowed| netdir.relays().iter().find(|relay| allowed(relay)).map(|relay| relay.fingerprint)
 }
 
 fn chosen(netdir: &NetDir, rules: PathRules, need: Need, seed: u8) -> Result<[u8; 3], NoPath> {
     let mut rng = StdRng::from_seed([seed; 32]);
     let path = select_path(netdir, &Weighted, rules, need, &mut rng, any_guard(netdir));
-    path.map(|path| path.map(|relay| relay.fingerprint.as_bytes()[0]))
+    path.map(|path| path.map(|relay| relay.fingerprint.0[0]))
 }
 
 #[test]
@@ -61,7 +59,7 @@ fn slow_and_unstable_relays_are_selected_only_without_alternatives() {
         for _ in 0..100 {
             let drawn =
                 select_relay(netdir, &Uniform, Position::Middle, &[], lasts, &mut rng, |_| true);
-            seen[usize::from(drawn.expect("one").fingerprint.as_bytes()[0])] = true;
+            seen[usize::from(drawn.expect("one").fingerprint.0[0])] = true;
         }
         seen
     };
@@ -137,9 +135,9 @@ proptest! {
 fn legs(
     netdir: &NetDir,
     count: usize,
-    taken: &[[Fingerprint; 3]],
+    taken: &[[RsaId; 3]],
     seed: u8,
-) -> Result<Vec<[Fingerprint; 3]>, NoPath> {
+) -> Result<Vec<[RsaId; 3]>, NoPath> {
     let mut rng = StdRng::from_seed([seed; 32]);
     let wanted = WantedLegs { count, taken };
     let found = select_legs(netdir, &Weighted, LOOSE, WEB, wanted, &mut rng, any_guard(netdir));
@@ -177,7 +175,7 @@ proptest! {
         let paths = [taken, found].concat();
         let exit = paths[0][2];
         prop_assert!(paths.iter().all(|path| path[2] == exit));
-        let mut others: Vec<Fingerprint> =
+        let mut others: Vec<RsaId> =
             paths.iter().flat_map(|path| [path[0], path[1]]).chain([exit]).collect();
         others.sort_unstable();
         others.dedup();
@@ -193,7 +191,7 @@ proptest! {
         let legs =
             select_legs(&network, &Parity, LOOSE, WEB, wanted, &mut rng, any_guard(&network));
         for leg in legs.expect("enough") {
-            let [guard, _, exit] = leg.map(|relay| relay.fingerprint.as_bytes()[0] % 2);
+            let [guard, _, exit] = leg.map(|relay| relay.fingerprint.0[0] % 2);
             prop_assert_ne!(guard, exit);
         }
     }
@@ -219,7 +217,7 @@ impl Strategy for Parity {
         position: Position,
         chosen: &[&RelayInfo],
     ) -> bool {
-        let parity = |relay: &RelayInfo| relay.fingerprint.as_bytes()[0] % 2;
+        let parity = |relay: &RelayInfo| relay.fingerprint.0[0] % 2;
         match (position, chosen.last()) {
             (Position::Guard, Some(exit)) => parity(relay) != parity(exit),
             _ => true,

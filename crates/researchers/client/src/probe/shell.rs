@@ -5,7 +5,7 @@ use crate::netdir::NetDir;
 use crate::sources::{Directories, SharedGuards};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, unix_time_s};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use rand::rngs::{StdRng, SysRng};
@@ -64,7 +64,7 @@ pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
 pub fn learn(
     authorities: Vec<SocketAddr>,
     directories: Directories,
-    identities: BTreeSet<Fingerprint>,
+    identities: BTreeSet<RsaId>,
     folder: PathBuf,
     patience: Duration,
     is_enough: impl Fn(&NetDir) -> bool,

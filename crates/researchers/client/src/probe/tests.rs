@@ -12,7 +12,7 @@ fn hop(number: u8) -> NextHop {
 fn building() -> (Prober, CircuitNumber) {
     let path = [1, 2, 3];
     let subject = Subject {
-        path: path.map(|number| Fingerprint::from_bytes([number; 20])).into(),
+        path: path.map(|number| RsaId([number; 20])).into(),
         hops: path.map(hop).into(),
         has_congestion_control: true,
     };

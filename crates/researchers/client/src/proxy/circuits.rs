@@ -4,7 +4,7 @@ use super::Proxy;
 use crate::event::{Event, Hop};
 use crate::path::{self, Need};
 use crate::pool::{CIRCUITS_MAX, Circuit, SPARE};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::client::{CircuitNumber, CircuitPlan, Loss};
 use onion::{Duration, Instant};
 
@@ -176,7 +176,7 @@ impl Proxy {
         self.end_overdue_streams(now);
     }
 
-    pub(super) fn hops(&self, path: &[Fingerprint]) -> Vec<Hop> {
+    pub(super) fn hops(&self, path: &[RsaId]) -> Vec<Hop> {
         let unnamed = || "Unnamed".parse().ok();
         path.iter()
             .filter_map(|fingerprint| {

@@ -1,7 +1,7 @@
 use super::{NoPath, Position, Strategy};
 use crate::countries::{Continent, Countries, Country};
 use crate::netdir::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -191,7 +191,7 @@ impl Strategy for Geography {
         self.rules.iter().all(keeps) && self.base.admits(netdir, relay, position, chosen)
     }
 
-    fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
+    fn handle_outcome(&mut self, path: &[RsaId], was_built: bool) {
         self.base.handle_outcome(path, was_built);
     }
 }

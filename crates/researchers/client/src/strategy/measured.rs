@@ -1,6 +1,6 @@
 use super::{NoPath, Position, Strategy};
 use crate::netdir::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::bwfile::BandwidthFile;
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// position weight (dir-spec §3.8.3). A relay without a measurement in the file has weight zero.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    weights_kb_s: BTreeMap<Fingerprint, u64>,
+    weights_kb_s: BTreeMap<RsaId, u64>,
 }
 
 impl Measured {
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn weights_come_from_the_bandwidth_file_and_not_from_the_consensus() {
-        let name = |number: u8| Fingerprint::from_bytes([number; 20]);
+        let name = |number: u8| RsaId([number; 20]);
         let text = format!(
             "1600000000\nversion=1.4.0\nsoftware=flashflow\n=====\nbw=700 node_id=${}\nbw=5 node_id=${} unmeasured=1\n",
             name(1),

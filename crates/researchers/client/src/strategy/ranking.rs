@@ -1,6 +1,6 @@
 use super::{Position, Strategy, blend};
 use crate::netdir::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::descriptor::ServerDescriptor;
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Claim {
 }
 
 /// The claims of all relays.
-pub type Claims = BTreeMap<Fingerprint, Claim>;
+pub type Claims = BTreeMap<RsaId, Claim>;
 
 /// The ranking index of Panchenko et al. (§II-B, from OnionCoffee): a number from 0 to 1, from
 /// uptime, average and observed bandwidth in the server descriptor, reduced by failures, and
@@ -36,10 +36,10 @@ pub type Claims = BTreeMap<Fingerprint, Claim>;
 /// at most the index of the best relay.
 #[derive(Clone, Debug)]
 pub struct Ranking {
-    indices: BTreeMap<Fingerprint, f64>,
+    indices: BTreeMap<RsaId, f64>,
     influence: f64,
     /// Failures since the last success.
-    failures: BTreeMap<Fingerprint, u32>,
+    failures: BTreeMap<RsaId, u32>,
 }
 
 impl Ranking {
@@ -63,7 +63,7 @@ impl Ranking {
 
     /// Reads the claims in descriptors; for several of one relay, the latest.
     pub fn claims<'a>(descriptors: impl IntoIterator<Item = &'a ServerDescriptor<'a>>) -> Claims {
-        let mut latest: BTreeMap<Fingerprint, (u64, Claim)> = BTreeMap::new();
+        let mut latest: BTreeMap<RsaId, (u64, Claim)> = BTreeMap::new();
         for descriptor in descriptors {
             let claim = Claim {
                 uptime_s: descriptor.uptime_s.unwrap_or(0),
@@ -81,7 +81,7 @@ impl Ranking {
 
     /// The index of a relay, from 0 to 1; 0 without claims.
     #[must_use]
-    pub fn index(&self, relay: &Fingerprint) -> f64 {
+    pub fn index(&self, relay: &RsaId) -> f64 {
         let failures = self.failures.get(relay).copied().unwrap_or(0);
         self.indices.get(relay).copied().unwrap_or(0.0) / f64::from(1_u32 << failures)
     }
@@ -111,7 +111,7 @@ impl Strategy for Ranking {
 
     /// The responsible relay is unknown: all relays of a failed path are suspected, and later
     /// successes clear the others.
-    fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
+    fn handle_outcome(&mut self, path: &[RsaId], was_built: bool) {
         for relay in path.iter().filter(|relay| self.indices.contains_key(relay)) {
             let failures = self.failures.entry(*relay).or_default();
             *failures = match was_built {
@@ -129,8 +129,8 @@ mod tests {
     use proptest::prelude::*;
     use proptest::strategy::Strategy as _;
 
-    fn of(number: u8) -> Fingerprint {
-        Fingerprint::from_bytes([number; 20])
+    fn of(number: u8) -> RsaId {
+        RsaId([number; 20])
     }
 
     fn claims() -> impl proptest::strategy::Strategy<Value = Claims> {

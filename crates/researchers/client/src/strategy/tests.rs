@@ -59,7 +59,7 @@ fn drawn(strategy: &dyn Strategy) -> [f64; 4] {
     for _ in 0..10_000 {
         let selected =
             select_relay(&network, strategy, Position::Middle, &[], false, &mut rng, |_| true);
-        counts[usize::from(selected.expect("one").fingerprint.as_bytes()[0]) - 1] += 1.0;
+        counts[usize::from(selected.expect("one").fingerprint.0[0]) - 1] += 1.0;
     }
     counts
 }

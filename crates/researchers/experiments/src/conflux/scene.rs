@@ -14,7 +14,7 @@ use lab::{
     OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
@@ -66,9 +66,9 @@ fn bridge(number: usize) -> String {
 /// Permits only these relays at each position.
 #[derive(Clone, Debug)]
 struct Only {
-    guards: Vec<Fingerprint>,
-    middles: Vec<Fingerprint>,
-    exit: Fingerprint,
+    guards: Vec<RsaId>,
+    middles: Vec<RsaId>,
+    exit: RsaId,
 }
 
 impl Strategy for Only {
@@ -283,14 +283,14 @@ impl BridgeNetwork {
     }
 
     fn only(&self, method: Method) -> Only {
-        let known = |all: Vec<[u8; 20]>| all.into_iter().map(Fingerprint::from_bytes).collect();
+        let known = |all: Vec<[u8; 20]>| all.into_iter().map(RsaId).collect();
         let bridges = self.bridges.iter().cycle().skip(self.first()).take(method.legs);
         let [_, middles, exits] = self.c_tor_path();
         let exit = match method.exit {
             ExitOf::Ours => self.exit.rsa(),
             ExitOf::Tor => exits.first().copied().unwrap_or_default(),
         };
-        let exit = Fingerprint::from_bytes(exit);
+        let exit = RsaId(exit);
         Only {
             guards: known(bridges.map(JoinedRelay::rsa).collect()),
             middles: known(middles),

@@ -8,7 +8,6 @@ use control::keys::{PublicKey, SecretKey};
 use lab::witness::{Count, Witness};
 use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
 use link::Clock;
-use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
 use std::fmt::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -123,7 +122,7 @@ impl Processes {
     /// Starts a coordinator that measures the relay once with all measurers, and exits.
     pub(super) fn coordinator(&self, seconds: u32) -> Result<OwnProcess> {
         let target = &self.relay.target;
-        let fingerprint = Fingerprint::from_bytes(target.ids.rsa.0).to_string();
+        let fingerprint = target.ids.rsa.to_string();
         let file = self.folder.path().join("coordinator.toml");
         // Without a consensus, the relay is identified by its address.
         let mut text = format!(
@@ -140,7 +139,7 @@ impl Processes {
             );
         }
         write(&file, &text)?;
-        let ed25519 = target.ids.ed25519.map(|id| Ed25519Identity::from_bytes(id.0).to_string());
+        let ed25519 = target.ids.ed25519.map(|id| id.to_string());
         let guess = self.limit.scaled(GUESS).as_mbit_per_s();
         let arguments = [
             "measure".to_owned(),

@@ -6,7 +6,7 @@ use crate::testbed;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, NetDir, RelayInfo};
 use lab::{LabError, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ impl Software {
 /// All processes of the experiment.
 pub(super) struct SharedNetwork {
     view: Arc<NetDir>,
-    c_tor: Vec<Fingerprint>,
-    ours: Vec<Fingerprint>,
+    c_tor: Vec<RsaId>,
+    ours: Vec<RsaId>,
     server: ProbeServer,
     // Dropped before the network.
     relays: Vec<OwnRelay>,
@@ -53,9 +53,9 @@ impl SharedNetwork {
         let folder = testbed::temporary_folder()?;
         let relays = testbed::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
-        let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
-        let c_tor: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
-        let ours: Vec<Fingerprint> = all(own);
+        let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(RsaId).collect();
+        let c_tor: Vec<RsaId> = all(network.relays().iter().map(lab::Node::rsa).collect());
+        let ours: Vec<RsaId> = all(own);
         let knows =
             |view: &NetDir| c_tor.iter().chain(&ours).all(|relay| view.find(relay).is_some());
         let (authorities, known) = (network.directory_addrs(), folder.path().join("client"));
@@ -74,8 +74,8 @@ impl SharedNetwork {
         self.server.address()
     }
 
-    fn subject(&self, path: &[Fingerprint]) -> Result<Subject> {
-        let find = |relay: &Fingerprint| {
+    fn subject(&self, path: &[RsaId]) -> Result<Subject> {
+        let find = |relay: &RsaId| {
             let unknown = || LabError::Spec(format!("{relay} is no longer in the consensus"));
             Ok(self.view.find(relay).ok_or_else(unknown)?)
         };

@@ -106,13 +106,13 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netdoc::Fingerprint;
+    use netdoc::RsaId;
     use onion::Duration;
 
     /// A circuit of one hop with this set-up time, round trip and throughput.
     fn circuit(setup_ms: u64, rtt_ms: u64, throughput_kb_s: f64) -> Probed {
         Probed {
-            path: vec![Fingerprint::from_bytes([1; 20])],
+            path: vec![RsaId([1; 20])],
             hop_times: vec![Duration::from_millis(setup_ms)],
             rtts: vec![vec![Duration::from_millis(rtt_ms)]],
             throughput_kb_s: Some(throughput_kb_s),

@@ -14,7 +14,7 @@ use client::anonymity::{Adversary, Study, Weights};
 use client::path::Need;
 use client::probe::Probed;
 use lab::processors::Load;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use rand::rngs::StdRng;
 use report::experiment::{
@@ -96,7 +96,7 @@ fn users(measurements: &Measurements, network: &SelectionNetwork) -> (Option<Cas
     let Some(downloads) = &measurements.user_downloads else { return (None, UserLoad::None) };
     let probed = measurements.strategies.iter().flat_map(|(_, probed)| probed);
     let probed = probed.chain(&measurements.learning);
-    let carried = |relay: &Fingerprint| {
+    let carried = |relay: &RsaId| {
         let is_through =
             |probed: &&Probed| probed.throughput_kb_s.is_some() && probed.path.contains(relay);
         let by_users = downloads.circuits.iter().filter(is_through).count();

@@ -10,7 +10,7 @@ use client::{Directories, NetDir};
 use lab::wan::{HostSpec, Wan, WanPath, WanSpec};
 use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec, TemporaryFolder};
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Rate};
 use std::fmt::Write;
 use std::fs;
@@ -81,7 +81,7 @@ fn name(number: usize) -> String {
 /// All processes of the experiment.
 pub(super) struct SelectionNetwork {
     // The order of fields matters: processes are dropped before the hosts on which they run.
-    relays: Vec<Fingerprint>,
+    relays: Vec<RsaId>,
     view: Arc<NetDir>,
     server: ProbeServer,
     joined: Vec<JoinedRelay>,
@@ -118,8 +118,8 @@ impl SelectionNetwork {
             true => network.relays().iter().map(lab::Node::rsa).collect(),
             false => joined.iter().map(JoinedRelay::rsa).collect(),
         };
-        let relays: Vec<Fingerprint> =
-            fingerprints.iter().map(|fingerprint| Fingerprint::from_bytes(*fingerprint)).collect();
+        let relays: Vec<RsaId> =
+            fingerprints.iter().map(|fingerprint| RsaId(*fingerprint)).collect();
         write_weights(&network, &relays)?;
         output.doing("waiting for the consensus that lists them with their weights");
         network.wait_until_known(&fingerprints, PATIENCE)?;
@@ -130,7 +130,7 @@ impl SelectionNetwork {
             enter(wan.host(CLIENT)?)?;
         }
         let has_weights = |view: &NetDir| {
-            let of = |(relay, place): (&Fingerprint, &Place)| {
+            let of = |(relay, place): (&RsaId, &Place)| {
                 view.find(relay).is_some_and(|listed| listed.weight_kb_s == weight_kb_s(place))
             };
             relays.iter().zip(&PLACES).all(of)
@@ -173,7 +173,7 @@ impl SelectionNetwork {
     }
 
     /// The rate limit of each relay.
-    pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&RsaId, Rate)> {
         self.relays.iter().zip(PLACES.iter().map(|place| Rate::from_mbit_per_s(place.mbit)))
     }
 
@@ -190,7 +190,7 @@ impl SelectionNetwork {
     }
 
     /// The relays, in the order of [`PLACES`].
-    pub(super) fn relays(&self) -> &[Fingerprint] {
+    pub(super) fn relays(&self) -> &[RsaId] {
         &self.relays
     }
 
@@ -205,7 +205,7 @@ impl SelectionNetwork {
     }
 
     /// The configured round trip between two relays; `None` without distances.
-    pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
+    pub(super) fn true_rtt(&self, a: &RsaId, b: &RsaId) -> Option<Duration> {
         self.wan.as_ref()?;
         let place =
             |relay| self.relays.iter().position(|other| other == relay).map(|at| PLACES[at].at);
@@ -278,7 +278,7 @@ fn weight_kb_s(place: &Place) -> u32 {
 }
 
 /// Writes a bandwidth file with the relays' limits for the authorities, as from a measurement without errors.
-fn write_weights(network: &Network, relays: &[Fingerprint]) -> Result<()> {
+fn write_weights(network: &Network, relays: &[RsaId]) -> Result<()> {
     let mut text = format!("{}\nversion=1.4.0\nsoftware=flashflow\n=====\n", unix_time_s());
     for (relay, place) in relays.iter().zip(&PLACES) {
         // Writing to a string cannot fail.

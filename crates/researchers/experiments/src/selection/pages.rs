@@ -11,7 +11,7 @@ use client::strategy::{Position, Strategy, Weighted};
 use client::{Choices, ClientProxy, Directories, Event, NetDir, RelayInfo, Settings};
 use lab::{Client, ContentServer, Pins, TemporaryFolder, connect_through, read_rest};
 use link::Clock;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict};
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ impl Via {
 
 /// Selection by weight among these relays only.
 #[derive(Debug)]
-struct Among(Vec<Fingerprint>);
+struct Among(Vec<RsaId>);
 
 impl Strategy for Among {
     fn name(&self) -> &'static str {
@@ -94,7 +94,7 @@ impl PageClients {
     pub(super) fn start(network: &SelectionNetwork) -> Result<Self> {
         let servers =
             SERVERS.iter().map(|number| network.server_at(*number)).collect::<Result<Vec<_>>>()?;
-        let known: Vec<[u8; 20]> = network.relays().iter().map(|relay| *relay.as_bytes()).collect();
+        let known: Vec<[u8; 20]> = network.relays().iter().map(|relay| relay.0).collect();
         // With Conflux, the client would use two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let mut tor = Client::start(network.network(), "reader", &extra, &known, PATIENCE)?;

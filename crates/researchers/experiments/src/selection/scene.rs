@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD_NO_PAD;
 use client::countries::Countries;
 use client::strategy::{Claim, Claims};
 use client::{NetDir, RelayInfo};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Consensus;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
@@ -62,14 +62,14 @@ pub(super) struct Scene {
     pub(super) network: Network,
     pub(super) view: NetDir,
     pub(super) countries: Arc<Countries>,
-    fingerprints: Vec<Fingerprint>,
+    fingerprints: Vec<RsaId>,
 }
 
 impl Scene {
     /// The network with this number of users.
     pub(super) fn new(users: u32) -> Result<Self> {
         let relays = relays();
-        let fingerprints: Vec<Fingerprint> = (1..=relays.len()).map(fingerprint).collect();
+        let fingerprints: Vec<RsaId> = (1..=relays.len()).map(fingerprint).collect();
         let countries = Countries::parse(&countries(&relays));
         let countries = countries.map_err(|error| Error::Failed(error.to_string()))?;
         let consensus = Consensus::parse(consensus(&relays).as_bytes());
@@ -96,7 +96,7 @@ impl Scene {
     }
 
     /// The host of a relay.
-    pub(super) fn host(&self, relay: &Fingerprint) -> HostId {
+    pub(super) fn host(&self, relay: &RsaId) -> HostId {
         let place = self.fingerprints.binary_search(relay).unwrap_or_default();
         HostId(u32::try_from(place).unwrap_or_default())
     }
@@ -148,10 +148,10 @@ pub(super) fn client(name: String, country: &str, fetch: Fetch) -> Client {
 }
 
 /// The fingerprint of a relay: its number.
-fn fingerprint(number: usize) -> Fingerprint {
+fn fingerprint(number: usize) -> RsaId {
     let mut bytes = [0; 20];
     bytes[12..].copy_from_slice(&(number as u64).to_be_bytes());
-    Fingerprint::from_bytes(bytes)
+    RsaId(bytes)
 }
 
 /// An address for each relay.
@@ -176,7 +176,7 @@ fn consensus(relays: &[Relay]) -> String {
         voting-delay 300 300\nknown-flags Exit Fast Guard Running Stable V2Dir Valid\n"
         .to_owned();
     for (place, relay) in relays.iter().enumerate() {
-        let identity = BASE64_STANDARD_NO_PAD.encode(fingerprint(place + 1).as_bytes());
+        let identity = BASE64_STANDARD_NO_PAD.encode(fingerprint(place + 1).0);
         let (name, address, exit) =
             (&relay.site.name, address(place), if relay.is_exit { "Exit " } else { "" });
         let digest = BASE64_STANDARD_NO_PAD.encode([0; 20]);

@@ -6,7 +6,7 @@ use crate::common::Session;
 use crate::error::Result;
 use crate::simulated::Interval;
 use client::probe::Probed;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::{Duration, Rate};
 use sim::world::{Direct, Ending, Fetch, HostId, Probe, Record, Scan, Size};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    fn probe(self, scene: &Scene, path: &[Fingerprint]) -> Probe {
+    fn probe(self, scene: &Scene, path: &[RsaId]) -> Probe {
         let hops = u8::try_from(path.len()).unwrap_or(u8::MAX);
         let first = if self.only_last { hops.saturating_sub(1) } else { 0 };
         let round_trips = (0..self.rounds).flat_map(|_| first..hops).collect();
@@ -92,7 +92,7 @@ impl Runs<'_> {
     pub(super) fn measure(
         &self,
         what: &str,
-        paths: &[Vec<Fingerprint>],
+        paths: &[Vec<RsaId>],
         how: Measuring,
     ) -> Result<Option<Measured>> {
         let probes = paths.iter().map(|path| how.probe(self.scene, path)).collect();
@@ -178,8 +178,8 @@ impl RelayLoad {
 }
 
 /// The results of all paths, in their order.
-fn probed(paths: &[Vec<Fingerprint>], how: Measuring, outcome: &Outcome) -> Vec<Probed> {
-    let result = |path: &Vec<Fingerprint>| Probed {
+fn probed(paths: &[Vec<RsaId>], how: Measuring, outcome: &Outcome) -> Vec<Probed> {
+    let result = |path: &Vec<RsaId>| Probed {
         path: path.clone(),
         rtts: vec![Vec::new(); path.len()],
         failure: Some("not built in time".to_owned()),
@@ -219,7 +219,7 @@ mod tests {
     use crate::selection::scene::USERS_DEFAULT;
     use tornet::run::Outcome;
 
-    fn outcome(scene: &Scene, paths: &[Vec<Fingerprint>], how: Measuring) -> Outcome {
+    fn outcome(scene: &Scene, paths: &[Vec<RsaId>], how: Measuring) -> Outcome {
         let probes = paths.iter().map(|path| how.probe(scene, path)).collect();
         let site = Site::new("prober", HOME, Rate::from_mbit_per_s(100.0));
         let scan = Arc::new(Scan { probes, at_once: 2 });

@@ -327,13 +327,13 @@ pub(super) fn figures_5_and_6(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netdoc::Fingerprint;
+    use netdoc::RsaId;
     use onion::Duration;
 
     /// Circuits of `hops` hops. Each step of the set-up takes `step_ms` longer than the one before.
     fn circuits(hops: usize, step_ms: u64, rtt_ms: u64) -> Vec<Probed> {
         let circuit = |number: u64| Probed {
-            path: vec![Fingerprint::from_bytes([1; 20]); hops],
+            path: vec![RsaId([1; 20]); hops],
             hop_times: (1..=hops as u64)
                 .map(|hop| Duration::from_millis(step_ms * hop * (hop + 1) / 2 + number))
                 .collect(),

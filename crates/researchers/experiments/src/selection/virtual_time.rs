@@ -12,7 +12,7 @@ use crate::reporting::{claim_holds, parameter};
 use client::path::{Need, select_probe_path};
 use client::probe::Probed;
 use client::strategy::{Strategy, Uniform};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -197,7 +197,7 @@ fn path(
     strategy: &dyn Strategy,
     hops: usize,
     rng: &mut StdRng,
-) -> Result<Vec<Fingerprint>> {
+) -> Result<Vec<RsaId>> {
     let need = Some(Need::Port { port: 443, is_ipv6: false });
     let path = select_probe_path(&scene.view, strategy, RULES, need, hops, rng);
     let path = path.map_err(|error| Error::Failed(format!("{}: {error}", strategy.name())))?;
@@ -208,8 +208,8 @@ fn path(
 fn alternate<T>(
     count: u32,
     groups: &[T],
-    draw: impl FnMut(&T) -> Result<Vec<Fingerprint>>,
-) -> Result<Vec<Vec<Fingerprint>>> {
+    draw: impl FnMut(&T) -> Result<Vec<RsaId>>,
+) -> Result<Vec<Vec<RsaId>>> {
     (0..count).flat_map(|_| groups).map(draw).collect()
 }
 

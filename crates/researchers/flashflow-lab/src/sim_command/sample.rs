@@ -8,7 +8,7 @@ use cli::Error;
 use countries::Countries;
 use documents::{consensus, newest, no_weights, read};
 use link::unix_time_s;
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::{Flag, Router};
 use netdoc::descriptor;
 use onion::Rate;
@@ -134,8 +134,8 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
 }
 
 /// The observed bandwidth and the rate limit of each relay, by its descriptors.
-fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error> {
-    let mut claims: BTreeMap<Fingerprint, (u64, u64)> = BTreeMap::new();
+fn claims(files: &[PathBuf]) -> Result<BTreeMap<RsaId, (u64, u64)>, Error> {
+    let mut claims: BTreeMap<RsaId, (u64, u64)> = BTreeMap::new();
     for path in files {
         let text = read(path, "read the descriptors")?;
         // The largest observed bandwidth of several descriptors counts.
@@ -153,7 +153,7 @@ fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error>
 
 fn known(
     router: &Router,
-    claims: &BTreeMap<Fingerprint, (u64, u64)>,
+    claims: &BTreeMap<RsaId, (u64, u64)>,
     countries: &Countries,
 ) -> KnownRelay {
     let has = |flag| router.flags.contains(flag);

@@ -72,13 +72,13 @@ fn the_60_percent_gate_and_the_cap_are_checked() {
 #[test]
 fn missing_and_excessive_relays_are_reported() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
-    let up: Vec<Fingerprint> = consensus
+    let up: Vec<RsaId> = consensus
         .routers()
         .iter()
         .filter(|router| router.is_measurable())
         .map(|router| router.fingerprint)
         .collect();
-    let file = |relays: &[Fingerprint]| {
+    let file = |relays: &[RsaId]| {
         let lines: String = relays.iter().map(|relay| format!("node_id={relay} bw=5\n")).collect();
         format!("{NOW}\n{HEADER}{lines}")
     };
@@ -87,7 +87,7 @@ fn missing_and_excessive_relays_are_reported() {
     let with_other = [&up[..], &[id(7)]].concat();
     assert_only(&advice(&file(&with_other), NOW, context), "1 relay has a bandwidth but is not");
     // Strangers don't make up for those that are missing.
-    let strangers: Vec<Fingerprint> =
+    let strangers: Vec<RsaId> =
         (50..50 + up.len()).map(|number| id(u8::try_from(number).unwrap())).collect();
     let of_others = advice(&file(&strangers), NOW, context);
     assert!(
@@ -113,7 +113,7 @@ fn missing_and_excessive_relays_are_reported() {
 fn a_line_that_tor_takes_has_a_line_with_that_bandwidth() {
     let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
     let up = consensus.routers().iter().filter(|router| router.is_measurable());
-    let up: Vec<Fingerprint> = up.map(|router| router.fingerprint).collect();
+    let up: Vec<RsaId> = up.map(|router| router.fingerprint).collect();
     let context = Context { consensus: Some(&consensus), ..Context::default() };
     let others: String =
         up[1..].iter().map(|fingerprint| format!("node_id={fingerprint} bw=5\n")).collect();

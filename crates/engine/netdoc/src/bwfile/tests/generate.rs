@@ -6,7 +6,7 @@ fn a_generated_file_has_the_line_order_of_tor() {
     let estimates = [measured(1, 2_000_499, 60, None), failed(2, "no route to host")];
     let counts = Eligibility { eligible: 1, in_consensus: 1 };
     let file = BandwidthFile::generate(&estimates, counts, &settings()).unwrap();
-    let key = Ed25519Identity::from_bytes([1; 32]);
+    let key = Ed25519Id([1; 32]);
     assert_eq!(
         text(&file),
         format!(

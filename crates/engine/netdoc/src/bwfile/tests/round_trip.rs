@@ -21,7 +21,7 @@ fn a_file_from_sbws_is_read() {
     assert_eq!(file.header.other, [("scanner_country".to_owned(), "ZZ".to_owned())]);
     let [first, second] = &file.relays[..] else { panic!("{file:?}") };
     assert_eq!((first.bw_kb_s, first.time, first.vote), (1200, Some(file.timestamp), true));
-    assert_eq!(first.master_key_ed25519, Some(Ed25519Identity::from_bytes([0xaa; 32])));
+    assert_eq!(first.master_key_ed25519, Some(Ed25519Id([0xaa; 32])));
     assert_eq!(first.extra, [("error_circ".to_owned(), "0".to_owned())]);
     assert_eq!((second.bw_kb_s, second.unmeasured, second.vote), (1, true, false));
 }
@@ -143,10 +143,10 @@ prop_compose! {
         extra in arbitrary_pairs(),
     ) -> RelayLine {
         RelayLine {
-            node_id: Fingerprint::from_bytes(n),
+            node_id: RsaId(n),
             bw_kb_s,
             nick: nick.map(|nick| nick.parse().unwrap()),
-            master_key_ed25519: ed.map(Ed25519Identity::from_bytes),
+            master_key_ed25519: ed.map(Ed25519Id),
             time,
             unmeasured: flags.0,
             under_min_report: flags.1,

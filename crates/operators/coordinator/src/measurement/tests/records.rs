@@ -80,6 +80,11 @@ proptest! {
         let text = serde_json::to_string(&record).unwrap();
         let stored: Record = serde_json::from_str(&text).unwrap();
         prop_assert_eq!(&stored, &record);
+        // Records of earlier versions have arrays of bytes.
+        let mut earlier = serde_json::to_value(&record).unwrap();
+        earlier["relay"]["ids"] = serde_json::json!({"rsa": vec![7; 20], "ed25519": vec![9; 32]});
+        let stored: Record = serde_json::from_value(earlier).unwrap();
+        prop_assert_eq!(&stored, &record);
         let Outcome::Measured(estimate) = outcome else {
             prop_assert_eq!(record.failure(), Some(&Failure::RelayedNothing { idle: seconds, seconds }));
             return Ok(());

@@ -3,7 +3,7 @@
 use super::{NO_OTHERS, Question, Subject, Votes};
 use crate::gate::bias::{self, GroupDifference, NETWORKS_MIN, Pair};
 use crate::gate::{Check, CheckName, Unit};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use std::collections::BTreeMap;
 
 /// Groups by distance from the measurers.
@@ -19,11 +19,11 @@ impl Subject<'_> {
         let Some(others) = self.with.others.filter(|_| !common.is_empty()) else {
             return [distance, country].map(|question| question.unknown(NO_OTHERS));
         };
-        let address = |relay: &Fingerprint| {
+        let address = |relay: &RsaId| {
             let router = self.with.consensus.and_then(|consensus| consensus.by_fingerprint(relay));
             router.map(|router| router.address).or_else(|| others.measurable.get(relay).copied())
         };
-        let located: Vec<(Fingerprint, Pair)> = common
+        let located: Vec<(RsaId, Pair)> = common
             .iter()
             .filter_map(|(relay, ours, theirs)| {
                 let (ours, theirs) = (*ours, *theirs);

@@ -4,7 +4,7 @@ use super::{NAMED_MAX, Question, Subject, Votes, list};
 use crate::gate::bias::median;
 use crate::gate::{Check, CheckName, Limits, Unit};
 use crate::places::{Place, UnreadPlace};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 
 impl Subject<'_> {
     /// Compares the weights of relays that both files have: as a whole, and relay by relay. Both teams measure capacities, so weights are
@@ -49,7 +49,7 @@ impl Subject<'_> {
         }
         let theirs = Votes::new(&place.bytes, self.with);
         let theirs = theirs.map(|votes| votes.kb_s).unwrap_or_default();
-        let common: Vec<(Fingerprint, f64, f64)> = votes
+        let common: Vec<(RsaId, f64, f64)> = votes
             .kb_s
             .iter()
             .filter_map(|(relay, ours)| {
@@ -70,9 +70,9 @@ impl Subject<'_> {
 
         // By weight, so that many small relays that serve teams differently hold back no file: each counts with the larger of its two
         // weights.
-        let larger = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours.max(theirs * typical);
-        let ratio_to = |(_, ours, theirs): &(Fingerprint, f64, f64)| ours / theirs / typical;
-        let mut beyond: Vec<&(Fingerprint, f64, f64)> =
+        let larger = |(_, ours, theirs): &(RsaId, f64, f64)| ours.max(theirs * typical);
+        let ratio_to = |(_, ours, theirs): &(RsaId, f64, f64)| ours / theirs / typical;
+        let mut beyond: Vec<&(RsaId, f64, f64)> =
             common.iter().filter(|pair| (ratio_to(pair) - 1.0).abs() * 100.0 > most).collect();
         // Those with most weight come first.
         beyond.sort_by(|left, right| larger(right).total_cmp(&larger(left)));

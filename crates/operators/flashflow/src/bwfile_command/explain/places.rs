@@ -2,7 +2,7 @@
 
 use documents::gate::median;
 use documents::{CAUSE, Place, estimate_in};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::bwfile::RelayLine;
 use onion::Rate;
 use schemars::JsonSchema;
@@ -55,9 +55,8 @@ pub(super) fn estimates(
         ratio: None,
         is_far_off: false,
     };
-    let fingerprint = Fingerprint::from_bytes(relay.rsa.0);
     let mut estimates = vec![here];
-    estimates.extend(places.iter().map(|place| estimate_at(place, fingerprint)));
+    estimates.extend(places.iter().map(|place| estimate_at(place, relay.rsa)));
     let known = estimates.iter().filter_map(|estimate| estimate.capacity_byte_s);
     let logs: Vec<f64> = known.filter(|rate| *rate > 0).map(|rate| (rate as f64).ln()).collect();
     if logs.len() < 2 {
@@ -73,7 +72,7 @@ pub(super) fn estimates(
 }
 
 /// The estimate of a relay in the file of a place.
-fn estimate_at(place: &Place, relay: Fingerprint) -> PlaceEstimate {
+fn estimate_at(place: &Place, relay: RsaId) -> PlaceEstimate {
     let line = place.file.relays.iter().find(|line| line.node_id == relay);
     let estimate = line.and_then(estimate_in);
     let reason = match line {

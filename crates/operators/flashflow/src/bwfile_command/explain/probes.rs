@@ -2,7 +2,6 @@
 
 use coordinator::{CircuitOutcome, ProbedCircuit, ServiceSuspicion, ServiceTest};
 use documents::{Error, read};
-use netdoc::Fingerprint;
 use onion::Rate;
 use onion::identity::RsaId;
 use report::plural;
@@ -20,7 +19,7 @@ enum Line {
     Circuit {
         ended_unix_s: u64,
         took_ms: f64,
-        path: Vec<Fingerprint>,
+        path: Vec<RsaId>,
         throughput_kb_s: Option<f64>,
         failure: Option<String>,
     },
@@ -48,7 +47,6 @@ impl Circuit {
             Some(_) => CircuitOutcome::Failed,
             None => CircuitOutcome::Worked { download: throughput_kb_s.map(rate) },
         };
-        let path = path.iter().map(|relay| RsaId(*relay.as_bytes())).collect();
         let took = Duration::try_from_secs_f64(took_ms / 1000.0).unwrap_or_default();
         let began_unix_s = ended_unix_s.saturating_sub(took.as_secs() + 1);
         Ok(Some(Self { began_unix_s, ended_unix_s, path, outcome }))

@@ -5,7 +5,7 @@ use super::*;
 use crate::dataset::digests::FileLine;
 use crate::dataset::{ChangeOptions, FileState, Location, MANIFEST};
 use crate::rows::{Origin, Relays, Status};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use netdoc::consensus::Flags;
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
@@ -30,7 +30,7 @@ fn remote(store: &Arc<InMemory>, cache: &Path) -> Remote {
 /// Adds one row, in November 2023.
 fn add(dataset: &Dataset, relay: u8) -> Result<u64, ArchiveError> {
     let mut relays = Relays::default();
-    let id = relays.id(Fingerprint::from_bytes([relay; 20]));
+    let id = relays.id(RsaId([relay; 20]));
     let row = Status::new(id, 1_700_000_000, Origin::Tor, Flags::default());
     dataset.writer(&mut || true)?.unwrap().add(vec![row], &mut relays)
 }

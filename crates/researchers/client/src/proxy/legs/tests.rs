@@ -5,7 +5,7 @@ use crate::proxy::apps::App;
 use crate::proxy::{Choices, FIRST_APP};
 use crate::state::State;
 use crate::strategy::{Position, Strategy, Uniform};
-use netdoc::Fingerprint;
+use netdoc::RsaId;
 use onion::cell::msg::DesiredUx;
 use onion::node::{CloseCause, ConnId, Node};
 use onion::tunnel::conflux::schedulers;
@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 /// The paths and outcomes that a strategy was informed of.
-type Outcomes = Arc<Mutex<Vec<([Fingerprint; 3], bool)>>>;
+type Outcomes = Arc<Mutex<Vec<([RsaId; 3], bool)>>>;
 
 /// A strategy that records outcomes.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Strategy for Recording {
         Uniform.weight(netdir, relay, at, path)
     }
 
-    fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
+    fn handle_outcome(&mut self, path: &[RsaId], was_built: bool) {
         let path = path.try_into().expect("three relays");
         self.0.lock().expect("no panic").push((path, was_built));
     }
@@ -80,7 +80,7 @@ fn a_leg_of_a_linked_set_is_replaced_through_another_guard() {
         // The leg that was tried last.
         let set = proxy.pool.get(sets[0]).expect("it is there");
         let guard = set.legs.values().last().expect("three legs")[0];
-        let address = IpAddr::from([10, guard.as_bytes()[0], 0, 1]);
+        let address = IpAddr::from([10, guard.0[0], 0, 1]);
         let conn = links.iter().find(|(_, to)| to.ip() == address).map(|(conn, _)| *conn);
         let conn = conn.expect("there is a link to its guard");
         links.remove(&conn);
@@ -90,7 +90,7 @@ fn a_leg_of_a_linked_set_is_replaced_through_another_guard() {
         for number in &sets {
             let legs = &proxy.pool.get(*number).expect("it is there").legs;
             assert_eq!(legs.len(), 3, "after {} guards", dead.len());
-            let is_alive = |path: &[Fingerprint; 3]| !dead.contains(&path[0]);
+            let is_alive = |path: &[RsaId; 3]| !dead.contains(&path[0]);
             assert!(legs.values().all(is_alive), "{legs:?}, and {dead:?} are dead");
         }
     }
@@ -103,7 +103,7 @@ fn an_exit_with_silent_legs_does_not_make_the_client_use_other_guards() {
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
     // The guards that the client would use, in order.
-    let order = |proxy: &Proxy| -> Vec<Fingerprint> {
+    let order = |proxy: &Proxy| -> Vec<RsaId> {
         let mut order = vec![];
         for _ in 0..5 {
             let is_new = |relay: &RelayInfo| !order.contains(&relay.fingerprint);
@@ -206,7 +206,7 @@ fn guards_of_linked_legs_are_confirmed_and_kept() {
     let _links = dials(&mut proxy, Instant::ORIGIN);
     let number = proxy.pool.numbers()[0];
     let legs = proxy.pool.get(number).expect("it is there").legs.clone();
-    let confirmed = |proxy: &Proxy| -> BTreeSet<Fingerprint> {
+    let confirmed = |proxy: &Proxy| -> BTreeSet<RsaId> {
         let sample = proxy.state.guards.sample().iter();
         sample
             .filter(|sample| sample.confirmed.is_some())
@@ -218,7 +218,7 @@ fn guards_of_linked_legs_are_confirmed_and_kept() {
         proxy.handle_leg_built(Instant::ORIGIN, number, *leg, Duration::from_millis(100));
     }
     proxy.handle_built(Instant::ORIGIN, number, Duration::from_millis(120));
-    let guards: BTreeSet<Fingerprint> = legs.values().map(|path| path[0]).collect();
+    let guards: BTreeSet<RsaId> = legs.values().map(|path| path[0]).collect();
     assert_eq!((confirmed(&proxy), guards.len()), (guards, 3));
     assert!(proxy.has_state_changed, "the state must be saved");
 }
