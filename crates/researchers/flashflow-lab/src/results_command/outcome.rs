@@ -59,7 +59,8 @@ impl Outcome {
         }
     }
 
-    /// The result with these columns of its table, in their order; with all if `names` is empty.
+    /// The result with these columns of its table, in their order; with all if `names` is empty. Rows that have only the first of them are
+    /// left out.
     pub(super) fn with_columns(&self, names: &[&str]) -> Self {
         if names.is_empty() {
             return self.clone();
@@ -67,10 +68,14 @@ impl Outcome {
         let places =
             names.iter().filter_map(|name| self.columns.iter().position(|column| column == name));
         let places: Vec<usize> = places.collect();
-        let of_row = |row: &Vec<Value>| places.iter().map(|place| row[*place].clone()).collect();
+        let of_row = |row: &Vec<Value>| -> Vec<Value> {
+            places.iter().map(|place| row[*place].clone()).collect()
+        };
+        let says_anything =
+            |row: &Vec<Value>| row.len() < 2 || row[1..].iter().any(|cell| !cell.is_null());
         Self {
             columns: places.iter().map(|place| self.columns[*place].clone()).collect(),
-            rows: self.rows.iter().map(of_row).collect(),
+            rows: self.rows.iter().map(of_row).filter(says_anything).collect(),
             ..self.clone()
         }
     }
@@ -148,5 +153,23 @@ mod tests {
         let outcome = Outcome::of_lines([summary].into_iter()).expect("a summary");
         assert_eq!(outcome.columns, ["answer", "held"]);
         assert_eq!(Outcome::of_lines([r#"{"type":"error"}"#].into_iter()), None);
+    }
+
+    #[test]
+    fn rows_that_have_only_the_first_of_the_chosen_columns_are_left_out() {
+        let row = |cells: [Value; 3]| cells.to_vec();
+        let outcome = Outcome {
+            columns: ["name", "ratio", "held"].map(str::to_owned).to_vec(),
+            rows: vec![
+                row(["a".into(), 0.5.into(), Value::Null]),
+                row(["b".into(), Value::Null, true.into()]),
+            ],
+            ..Outcome::default()
+        };
+        let rows_of = |names: &[&str]| outcome.with_columns(names).rows;
+        assert_eq!(rows_of(&["name", "ratio"]), [[Value::from("a"), 0.5.into()]]);
+        assert_eq!(rows_of(&["name", "held"]), [[Value::from("b"), true.into()]]);
+        assert_eq!(rows_of(&["name"]).len(), 2);
+        assert_eq!(rows_of(&[]), outcome.rows);
     }
 }
