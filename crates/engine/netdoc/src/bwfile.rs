@@ -25,7 +25,7 @@ pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, Warning, c
 pub use self::compare::Difference;
 pub use self::first_line::first_line;
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
-pub use self::headers::{HEADER_KEYS, HeaderForm, HeaderKey};
+pub use self::headers::{HEADER_KEYS, HeaderForm, HeaderKey, SCANNER_COUNTRY};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
 #[cfg(feature = "store")]
@@ -144,6 +144,13 @@ impl RelayLine {
             vote: true,
             extra: Vec::new(),
         }
+    }
+
+    /// The value of a key among the [other pairs](Self::extra).
+    #[must_use]
+    pub fn extra(&self, key: &str) -> Option<&str> {
+        let found = self.extra.iter().find(|(known, _)| known == key);
+        found.map(|(_, value)| value.as_str())
     }
 }
 

@@ -7,10 +7,12 @@ use cli::Error;
 use coordinator::journal::{Entry, ListedRelay, PublishedFile};
 use coordinator::period::{PublishedRelay, PublishedResult};
 use documents::gate::{self, CheckName, Comparison, OUTCOME, Outcome};
-use documents::{COUNTRY, Documents, read_places};
+use documents::{Documents, read_places};
 use files::Access;
 use link::unix_time_s;
-use netdoc::bwfile::{self, BandwidthFile, Eligibility, LATEST, Settings, Written};
+use netdoc::bwfile::{
+    self, BandwidthFile, Eligibility, LATEST, SCANNER_COUNTRY, Settings, Written,
+};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -74,7 +76,7 @@ pub(super) fn publish(
         bwfile::remove_later(out, &written.path)?;
     }
     let voted = || file.relays.iter().filter(|line| line.vote);
-    let country = config.header.iter().find(|(key, _)| key == COUNTRY);
+    let country = config.header.iter().find(|(key, _)| key == SCANNER_COUNTRY);
     journal.note(Entry::Published(PublishedFile {
         created_unix_s: now,
         path: written.path.display().to_string(),

@@ -15,7 +15,7 @@ mod votes;
 pub use descriptors::Origin;
 pub use error::Error;
 pub use files::{consensus, newest, no_weights, read, read_raw, validity_problem};
-pub use places::{COUNTRY, Place, UnreadPlace, read_places};
+pub use places::{Place, UnreadPlace, read_places};
 pub use source::Source;
 pub use votes::{Vote, votes};
 
@@ -192,20 +192,16 @@ pub fn failed(
 /// The estimate in a line of an earlier bandwidth file, if the relay was measured.
 #[must_use]
 pub fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
-    let value = |key: &str| {
-        let found = line.extra.iter().find(|(known, _)| known == key);
-        found.map(|(_, value)| value.as_str())
-    };
     // The weight is bounded by the operator's limit. Files of older versions have no capacity.
     let weight = line.bw_kb_s.saturating_mul(1000);
-    let capacity = value(CAPACITY).and_then(|value| value.parse().ok()).unwrap_or(weight);
+    let capacity = line.extra(CAPACITY).and_then(|value| value.parse().ok()).unwrap_or(weight);
     let modes = [Mode::Transit, Mode::Echo];
     (!line.unmeasured).then_some(PastEstimate {
         capacity: Rate::from_byte_per_s(capacity),
         measured_unix_s: line.time?,
-        mode: modes.into_iter().find(|mode| value(MODE) == Some(name(*mode))),
-        is_conclusive: value(CONCLUSIVE).map(|value| value == "1"),
-        sockets: value(SOCKETS).and_then(|value| value.parse().ok()),
+        mode: modes.into_iter().find(|mode| line.extra(MODE) == Some(name(*mode))),
+        is_conclusive: line.extra(CONCLUSIVE).map(|value| value == "1"),
+        sockets: line.extra(SOCKETS).and_then(|value| value.parse().ok()),
     })
 }
 
@@ -308,9 +304,8 @@ mod tests {
             let line = line(documents(limit).entry(&record).expect("an entry"));
             assert_eq!(line.bw_kb_s, weight);
             assert_eq!(estimate_in(&line), PastEstimate::of(&record), "for the next period");
-            let key = line.extra.iter().find(|(key, _)| key == WITH_CLIENTS);
             let expected = limit.map(|_| (weight * 1000).to_string());
-            assert_eq!(key.map(|(_, value)| value.clone()), expected);
+            assert_eq!(line.extra(WITH_CLIENTS), expected.as_deref());
         }
     }
 

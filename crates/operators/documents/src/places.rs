@@ -2,13 +2,10 @@
 
 use crate::error::Error;
 use crate::files::read;
-use netdoc::bwfile::{BandwidthFile, HeaderKey};
+use netdoc::bwfile::{BandwidthFile, HeaderKey, SCANNER_COUNTRY};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// The header key with the country of a coordinator.
-pub const COUNTRY: &str = "scanner_country";
 
 /// The software whose files have capacities. Files of sbws have a country, too, but their weights have another scale.
 const SOFTWARE: &str = "flashflow";
@@ -65,8 +62,9 @@ impl Place {
     }
 
     fn country(&self) -> Option<String> {
-        let (_, value) = self.file.header.other.iter().find(|(key, _)| key == COUNTRY)?;
-        let is_country = HeaderKey::find(COUNTRY).is_some_and(|known| known.check(value).is_ok());
+        let (_, value) = self.file.header.other.iter().find(|(key, _)| key == SCANNER_COUNTRY)?;
+        let is_country =
+            HeaderKey::find(SCANNER_COUNTRY).is_some_and(|known| known.check(value).is_ok());
         (is_country && value != UNKNOWN).then(|| value.clone())
     }
 }
@@ -104,7 +102,7 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         for (name, header) in [("a", "=AT"), ("b", "=US"), ("c", "=US"), ("d", "=ZZ"), ("e", "=FR")]
         {
-            let text = format!("1800000000\nversion=1.9.0\n{COUNTRY}{header}\n=====\n");
+            let text = format!("1800000000\nversion=1.9.0\n{SCANNER_COUNTRY}{header}\n=====\n");
             fs::write(path(name), text).expect("space");
         }
         fs::write(path("f"), "<html>\n").expect("space");

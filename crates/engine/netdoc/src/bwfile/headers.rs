@@ -36,6 +36,9 @@ const fn key(key: &'static str, form: HeaderForm, meaning: &'static str) -> Head
     HeaderKey { key, form, meaning }
 }
 
+/// The key of the country of the generator.
+pub const SCANNER_COUNTRY: &str = "scanner_country";
+
 /// All known keys, in the order of the specification.
 pub const HEADER_KEYS: [HeaderKey; 29] = {
     use HeaderForm::{Countries, Country, DateTime, Nickname, Number, Text};
@@ -52,7 +55,7 @@ pub const HEADER_KEYS: [HeaderKey; 29] = {
         key("number_consensus_relays", Number, "relays that could have one"),
         key("percent_eligible_relays", Number, "per cent of them that have one"),
         key("minimum_number_eligible_relays", Number, "number of relays that need a result"),
-        key("scanner_country", Country, "country of the generator"),
+        key(SCANNER_COUNTRY, Country, "country of the generator"),
         key(
             "destinations_countries",
             Countries,

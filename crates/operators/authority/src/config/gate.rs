@@ -1,9 +1,8 @@
 //! The sections of `coordinator.toml` for bandwidth files: their gate and their header.
 
-use documents::COUNTRY;
 use documents::countries::Countries;
 use documents::gate::Limits;
-use netdoc::bwfile::HeaderKey;
+use netdoc::bwfile::{HeaderKey, SCANNER_COUNTRY};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -78,7 +77,7 @@ impl Header {
     pub(super) fn pairs(self) -> Result<Vec<(String, String)>, String> {
         let Self { scanner_country, destinations_countries, tor_version, dirauth_nickname } = self;
         let pairs = [
-            (COUNTRY, scanner_country),
+            (SCANNER_COUNTRY, scanner_country),
             ("destinations_countries", destinations_countries.map(|countries| countries.join(","))),
             ("tor_version", tor_version),
             ("dirauth_nickname", dirauth_nickname),

@@ -423,13 +423,13 @@ impl<'a> Subject<'a> {
         let largest = votes.largest(largest_relays).into_iter();
         let largest = largest.filter_map(|relay| lines.get(&relay));
         let stated: Vec<&&RelayLine> =
-            largest.filter(|line| value(line, crate::CONCLUSIVE).is_some()).collect();
+            largest.filter(|line| line.extra(crate::CONCLUSIVE).is_some()).collect();
         if stated.is_empty() {
             return question.unknown("no large relay has flashflow_conclusive");
         }
         let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
-        for line in stated.iter().filter(|line| value(line, crate::CONCLUSIVE) == Some("0")) {
-            let cause = value(line, crate::CAUSE).unwrap_or("unknown cause");
+        for line in stated.iter().filter(|line| line.extra(crate::CONCLUSIVE) == Some("0")) {
+            let cause = line.extra(crate::CAUSE).unwrap_or("unknown cause");
             *causes.entry(cause).or_default() += 1;
         }
         causes.remove(CLIENTS);
@@ -459,14 +459,9 @@ fn list(things: impl Iterator<Item = String>) -> String {
     if things.is_empty() { String::new() } else { format!(": {}", things.join(", ")) }
 }
 
-fn value<'l>(line: &'l RelayLine, key: &str) -> Option<&'l str> {
-    let found = line.extra.iter().find(|(known, _)| known == key);
-    found.map(|(_, value)| value.as_str())
-}
-
 /// Why a relay with a line has no vote. Numbers in a reason differ between relays, so they are left out.
 fn why(line: &RelayLine) -> String {
-    let reason = match value(line, "error") {
+    let reason = match line.extra("error") {
         Some(reason) => reason.replace('_', " "),
         None if line.unmeasured => "not measured".to_owned(),
         None if line.under_min_report => "too few relays measured".to_owned(),

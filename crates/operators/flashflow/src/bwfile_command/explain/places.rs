@@ -3,7 +3,6 @@
 use documents::gate::median;
 use documents::{CAUSE, Place, estimate_in};
 use netdoc::RsaId;
-use netdoc::bwfile::RelayLine;
 use onion::Rate;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -77,8 +76,8 @@ fn estimate_at(place: &Place, relay: RsaId) -> PlaceEstimate {
     let estimate = line.and_then(estimate_in);
     let reason = match line {
         None => Some("it has no line".to_owned()),
-        Some(line) if estimate.is_some() => value(line, CAUSE),
-        Some(line) => value(line, "error").map(|reason| reason.replace('_', " ")),
+        Some(line) if estimate.is_some() => line.extra(CAUSE).map(str::to_owned),
+        Some(line) => line.extra("error").map(|reason| reason.replace('_', " ")),
     };
     PlaceEstimate {
         place: place.name.clone(),
@@ -90,11 +89,6 @@ fn estimate_at(place: &Place, relay: RsaId) -> PlaceEstimate {
         ratio: None,
         is_far_off: false,
     }
-}
-
-fn value(line: &RelayLine, key: &str) -> Option<String> {
-    let found = line.extra.iter().find(|(known, _)| known == key);
-    found.map(|(_, value)| value.clone())
 }
 
 impl PlaceEstimate {
