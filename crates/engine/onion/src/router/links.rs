@@ -10,7 +10,7 @@ mod upkeep;
 
 pub(super) use link::{Link, Role};
 pub use output::Control;
-pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
+pub(super) use output::{Output, Outputs, ParkedBy, RECORD_BYTES};
 pub(super) use padding::Padder;
 pub(super) use reading::Reading;
 pub(super) use uniform::uniform_below;

@@ -1,7 +1,7 @@
 //! Outgoing cells: from the queue of their circuit onto a link.
 
 use super::circuits::OnLink;
-use super::links::{Control, Parked};
+use super::links::{Control, ParkedBy};
 use super::schedule::ServedCells;
 use super::{Behavior, Core};
 use crate::cell::{CELL_LEN, Command};
@@ -66,7 +66,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if affordable < (wanted * CELL_LEN) as u64 {
             // A whole record later is better than fragments now.
             self.totals.limited += 1;
-            self.outputs.park(&mut self.conns, conn, Parked::ByRate);
+            self.outputs.park(&mut self.conns, conn, ParkedBy::Rate);
             return 0;
         }
         if is_measurers {
@@ -76,7 +76,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let cells = usize::try_from(bytes / CELL_LEN as u64).unwrap_or(usize::MAX);
         let allowed = wanted.min(cells);
         if allowed == 0 {
-            self.outputs.park(&mut self.conns, conn, Parked::ByShare);
+            self.outputs.park(&mut self.conns, conn, ParkedBy::Share);
         }
         allowed
     }

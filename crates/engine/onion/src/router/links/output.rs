@@ -16,7 +16,8 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-pub(crate) use parking::Parked;
+pub(crate) use parking::ParkedBy;
+use parking::Parking;
 
 /// The bytes of the whole cells that fit into one TLS record.
 pub(crate) const RECORD_BYTES: u64 = (CELLS_PER_RECORD * CELL_LEN) as u64;
@@ -56,13 +57,13 @@ pub(crate) struct Output {
     pending_cells: usize,
     /// Bytes that it may write before the next scheduler run; unlimited without runs.
     allotment: Option<u64>,
-    parked: Parked,
+    parking: Parking,
     /// It waits for the next scheduler run.
     awaits_run: bool,
+    /// It is in [`Outputs::writable`].
     is_queued: bool,
+    /// Its cells are measurement traffic.
     pub(crate) is_measurers: bool,
-    /// It was woken and has not sent anything since.
-    awaits_turn: bool,
     /// It will be closed when its control cells are written.
     is_closing: bool,
     /// The circuits with cells for this link.
@@ -248,7 +249,7 @@ impl Outputs {
             }
         }
         output.pending_cells += 1;
-        if output.parked == Parked::No {
+        if !output.is_parked() {
             self.want(conns, conn);
         }
     }
@@ -264,7 +265,7 @@ impl Outputs {
         let Some(output) = conns.output_mut(conn) else { return };
         output.mux.add(id, queue.cell_count, &self.ewma_tick());
         output.pending_cells += queue.len();
-        if output.parked == Parked::No {
+        if !output.is_parked() {
             self.want(conns, conn);
         }
     }
@@ -361,7 +362,7 @@ impl Outputs {
             let gone = core::mem::take(output);
             self.held_controls -= gone.held_controls();
             // Its number may be given to another link.
-            if gone.parked != Parked::No {
+            if gone.is_parked() {
                 let lists =
                     [&mut self.parked_clients, &mut self.parked_measurers, &mut self.held_clients];
                 lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));

@@ -5,15 +5,25 @@ use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::conns::Conns;
 
-/// Why a link with cells does not send.
+/// Why a link with cells may not send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ParkedBy {
+    /// The relay's rate limit.
+    Rate,
+    /// The clients' share while the relay is measured.
+    Share,
+}
+
+/// Whether a link with cells may send them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Parked {
+pub(super) enum Parking {
+    /// It may, and has sent since it was last parked.
     #[default]
     No,
-    /// The relay's rate limit.
-    ByRate,
-    /// The clients' share while the relay is measured.
-    ByShare,
+    /// It may, and has not sent since it was parked.
+    Woken,
+    /// It may not.
+    Parked(ParkedBy),
 }
 
 impl Outputs {
@@ -23,7 +33,7 @@ impl Outputs {
             && let Some(id) =
                 self.parked_clients.pop_front().or_else(|| self.parked_measurers.pop_front())
         {
-            self.unpark(conns, id, Parked::ByRate);
+            self.unpark(conns, id, ParkedBy::Rate);
             count -= 1;
         }
     }
@@ -33,17 +43,16 @@ impl Outputs {
         while count > 0
             && let Some(id) = self.held_clients.pop_front()
         {
-            self.unpark(conns, id, Parked::ByShare);
+            self.unpark(conns, id, ParkedBy::Share);
             count -= 1;
         }
     }
 
-    fn unpark<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, from: Parked) {
+    fn unpark<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, from: ParkedBy) {
         if let Some(output) = conns.output_mut(id)
-            && output.parked == from
+            && output.parking == Parking::Parked(from)
         {
-            output.parked = Parked::No;
-            output.awaits_turn = true;
+            output.parking = Parking::Woken;
             // It continues with the rest of its allotment.
             if output.has_allotment() {
                 self.wake(conns, id);
@@ -53,24 +62,20 @@ impl Outputs {
         }
     }
 
-    pub(crate) fn park<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, why: Parked) {
+    pub(crate) fn park<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, by: ParkedBy) {
         let Some(output) = conns.output_mut(id) else { return };
-        if output.parked != Parked::No {
-            return;
-        }
-        output.parked = why;
-        let list = match (why, output.is_measurers) {
-            (Parked::No, _) => return,
-            (Parked::ByShare, _) => &mut self.held_clients,
-            (Parked::ByRate, true) => &mut self.parked_measurers,
-            (Parked::ByRate, false) => &mut self.parked_clients,
+        let list = match (by, output.is_measurers) {
+            (ParkedBy::Share, _) => &mut self.held_clients,
+            (ParkedBy::Rate, true) => &mut self.parked_measurers,
+            (ParkedBy::Rate, false) => &mut self.parked_clients,
         };
-        // Another link was faster: it need not queue again.
-        if output.awaits_turn {
-            list.push_front(id);
-        } else {
-            list.push_back(id);
+        match output.parking {
+            Parking::No => list.push_back(id),
+            // Another link was faster: it need not queue again.
+            Parking::Woken => list.push_front(id),
+            Parking::Parked(_) => return,
         }
+        output.parking = Parking::Parked(by);
     }
 
     pub(crate) fn has_parked(&self) -> bool {
@@ -83,7 +88,8 @@ impl Outputs {
 }
 
 impl Output {
-    pub(super) fn is_parked(&self) -> bool {
-        self.parked != Parked::No
+    #[inline]
+    pub(super) const fn is_parked(&self) -> bool {
+        matches!(self.parking, Parking::Parked(_))
     }
 }

@@ -1,6 +1,6 @@
 //! Which link is served next and how much it may send, by the [`schedule`](crate::router::schedule).
 
-use super::{Output, Outputs};
+use super::{Output, Outputs, Parking};
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
 use crate::cell_model::CellModel;
 use crate::node::{ConnId, SocketState};
@@ -193,7 +193,9 @@ impl Outputs {
         let taken = output.mux.serve(served, &ewma_tick, circuits, out);
         let cells = taken.cells;
         output.take_pending(cells + taken.blocked_cells);
-        output.awaits_turn &= cells == 0;
+        if cells > 0 && output.parking == Parking::Woken {
+            output.parking = Parking::No;
+        }
         debug_assert!(cells <= self.queued_cells, "more cells sent than were queued");
         self.queued_cells = self.queued_cells.saturating_sub(cells);
         if let Some(allotment) = &mut output.allotment {
