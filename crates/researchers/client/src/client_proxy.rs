@@ -11,7 +11,7 @@ use link::{Clock, Driver, DriverError, DriverOptions, Waker, unix_time_s};
 use netdoc::RsaId;
 use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;

@@ -14,7 +14,7 @@ use onion::client::{
 };
 use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;

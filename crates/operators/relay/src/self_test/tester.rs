@@ -13,7 +13,7 @@ use onion::client::{
 use onion::identity::RsaId;
 use onion::{Duration, Instant, Rate};
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 
 /// Circuits attempted before the relay counts as unreachable: other relays fail, too.
 const ATTEMPTS: usize = 3;

@@ -9,7 +9,7 @@ use netdoc::RsaId;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::SeedableRng;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
