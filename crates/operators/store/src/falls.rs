@@ -11,6 +11,15 @@ use rusqlite::params;
 /// Estimates of this time before the last one are recent.
 const RECENT_S: u64 = 7 * 24 * 3600;
 
+/// The last estimates of a day and the largest of the time before. The index `measurement_by_end` has all columns of `recent`.
+const FALLS: &str = "WITH recent AS MATERIALIZED (SELECT id, relay, ended_unix_s AS ended, capacity_byte_s AS capacity
+                     FROM measurement WHERE ended_unix_s > ?1 - ?2 AND is_final),
+                   last AS (SELECT relay, max(id) AS id, ended, capacity FROM recent
+                     WHERE ended > ?1 AND capacity > 0 GROUP BY relay)
+                   SELECT r.rsa, r.nickname, last.capacity AS now, max(p.capacity) AS before
+                   FROM last JOIN recent p ON p.relay = last.relay AND p.id < last.id AND p.ended > last.ended - ?2
+                   JOIN relay r ON r.id = last.relay GROUP BY r.id HAVING before IS NOT NULL ORDER BY before - now DESC, r.id";
+
 /// Relays that were measured within a day, and those that fell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Falls {
@@ -40,15 +49,7 @@ impl Reader {
     /// If the store cannot be read.
     pub fn falls(&self, now_unix_s: u64) -> Result<Falls, StoreError> {
         let day = int(now_unix_s.saturating_sub(24 * 3600));
-        // The index `measurement_by_end` has all columns of `recent`.
-        let sql = "WITH recent AS MATERIALIZED (SELECT id, relay, ended_unix_s AS ended, capacity_byte_s AS capacity
-                     FROM measurement WHERE ended_unix_s > ?1 - ?2 AND is_final),
-                   last AS (SELECT relay, max(id) AS id, ended, capacity FROM recent
-                     WHERE ended > ?1 AND capacity > 0 GROUP BY relay)
-                   SELECT r.rsa, r.nickname, last.capacity AS now, max(p.capacity) AS before
-                   FROM last JOIN recent p ON p.relay = last.relay AND p.id < last.id AND p.ended > last.ended - ?2
-                   JOIN relay r ON r.id = last.relay GROUP BY r.id HAVING before IS NOT NULL ORDER BY before - now DESC, r.id";
-        let all = self.all(sql, params![day, int(RECENT_S)], |row| {
+        let all = self.all(FALLS, params![day, int(RECENT_S)], |row| {
             Ok(Fall {
                 relay: rsa(row, 0)?,
                 nickname: row.get(1)?,
@@ -68,6 +69,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::retention::OLD_RECORDS;
     use crate::testing::{NOW, Scratch, closed, relay};
     use crate::{Entry, Store};
 
@@ -88,7 +90,8 @@ mod tests {
             (2, &[(1, 900), (0, 599)]),
             (3, &[(1, 900), (0, 600)]),
             (4, &[(0, 100)]),
-            (5, &[(9, 900), (0, 100)]),
+            // Longer ago than a week before the last one, and within a week of today's first second.
+            (5, &[(7, 900), (0, 100)]),
             (6, &[(2, 900), (1, 100)]),
         ] {
             for (days_ago, kbyte) in history {
@@ -106,5 +109,21 @@ mod tests {
             })
             .collect();
         assert_eq!(fallen, [("relay1", 590_000, 900_000), ("relay2", 599_000, 900_000)]);
+    }
+
+    #[test]
+    fn estimates_of_a_week_are_read_from_the_index_alone() {
+        let scratch = Scratch::new();
+        let store = Store::open(&scratch.store).expect("new");
+        let plan = |sql: &str| {
+            let steps = store
+                .reader
+                .all(&format!("EXPLAIN QUERY PLAN {sql}"), [], |row| row.get::<_, String>(3));
+            steps.expect("planned").join("\n")
+        };
+        let recent = plan(&FALLS.replace("?1", "2").replace("?2", "1"));
+        assert!(recent.contains("measurement USING COVERING INDEX measurement_by_end"), "{recent}");
+        let old = plan(&OLD_RECORDS.replace("?1", "1").replace("?2", "1"));
+        assert!(old.contains("record USING COVERING INDEX record_by_end"), "{old}");
     }
 }

@@ -31,12 +31,16 @@ pub struct Removed {
     pub measurements: usize,
     /// Relays without measurements that have not been listed for the same time.
     pub relays: usize,
-    /// Whether there is more to remove: a call removes only some thousand rows.
+    /// Whether all that is old was removed: a call removes only some thousand rows.
     pub is_all: bool,
 }
 
 /// The maximum number of rows of each kind that one call removes, so that readers and the writer do not wait longer.
 const BATCH: usize = 5000;
+
+/// Records that ended before a time, up to a number of them.
+pub(crate) const OLD_RECORDS: &str = "DELETE FROM record WHERE measurement IN
+    (SELECT measurement FROM record WHERE ended_unix_s < ?1 LIMIT ?2)";
 
 impl Store {
     /// Removes some old data. Call it again later if there is more.
@@ -57,9 +61,7 @@ impl Store {
         let (records, measurements) =
             (before(retention.records_days), before(retention.measurements_days));
         let removed = self.change(|db| {
-            let old = "DELETE FROM record WHERE measurement IN
-                       (SELECT measurement FROM record WHERE ended_unix_s < ?1 LIMIT ?2)";
-            let records = db.execute(old, [records, batch])?;
+            let records = db.execute(OLD_RECORDS, [records, batch])?;
             let old = "DELETE FROM measurement WHERE id IN (SELECT id FROM measurement
                        WHERE ended_unix_s < ?1 OR (state = 4 AND started_unix_s < ?1) LIMIT ?2)";
             let gone = db.execute(old, [measurements, batch])?;

@@ -13,8 +13,8 @@ use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, StreamNumber,
 };
 use onion::{Duration, Instant};
-use rand::rngs::{StdRng, SysRng};
 use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;

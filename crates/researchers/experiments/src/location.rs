@@ -17,7 +17,7 @@ use tornet::errors::{group_weight_error, network_weight_error};
 use tornet::network::Network;
 use tornet::places::Places;
 
-/// The upper limit of the mean deviation of far relays' share with FlashFlow.
+/// The upper limit of the deviation of far relays' mean share with FlashFlow.
 const BIAS_MAX: f64 = 0.05;
 
 /// The deviation that at most one network of ten may exceed with FlashFlow.
@@ -29,9 +29,9 @@ const DEVIATION_MAX: f64 = 0.10;
 /// and compares the weight of the relays far from the scanner with their capacity.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  for seed in 1 2 3; do flashflow-lab sim sample --consensus CONSENSUS --descriptors DESCRIPTORS --countries /usr/share/tor/geoip \\
-      --models tornet-0.05-1/conf --scale 0.01 --seed $seed --out sample-$seed.toml; done
-  flashflow-lab experiment location sample-*.toml")]
+  flashflow-lab sim sample --consensus CONSENSUS --descriptors DESCRIPTORS --countries /usr/share/tor/geoip \\
+      --models tornet-0.05-1/conf --scale 0.01 --seed 1 --out sample-1.toml
+  flashflow-lab experiment location sample-1.toml")]
 pub(super) struct Options {
     /// Scenarios, or folders of networks for Shadow.
     #[arg(required = true, value_name = "PATH")]
@@ -46,7 +46,7 @@ pub(super) struct Options {
     grid: GridOptions,
 }
 
-/// A way to measure.
+/// A measurement method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Method {
@@ -94,6 +94,7 @@ struct Shares {
 struct Location {
     names: Vec<String>,
     networks: Vec<Network>,
+    distances: Vec<Distances>,
     seconds_max: u32,
     threads: u16,
 }
@@ -104,8 +105,15 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let name = |(path, network): (&PathBuf, &Network)| {
         format!("{} (digest {})", path.display(), network.digest())
     };
+    let names: Vec<String> = options.networks.iter().zip(&networks).map(name).collect();
+    let distances = names.iter().zip(&networks).map(|(name, network)| {
+        Distances::new(network, &network.capacities()).ok_or_else(|| {
+            Error::Usage(format!("{name}: the countries of its relays are not known"))
+        })
+    });
     let location = Location {
-        names: options.networks.iter().zip(&networks).map(name).collect(),
+        distances: distances.collect::<Result<_>>()?,
+        names,
         networks,
         seconds_max: session.or(options.measure_seconds, 900, 3600),
         threads: options.threads,
@@ -157,10 +165,9 @@ impl Grid for Location {
             Err(tornet::Error::Interrupted) => return Ok(None),
             weighed => weighed?,
         };
-        let shares = shares(network, &weighing).ok_or_else(|| {
-            let name = &self.names[cell.network - 1];
-            Error::Usage(format!("{name}: the countries of its relays are not known"))
-        })?;
+        let name = &self.names[cell.network - 1];
+        let shares = shares(network, &self.distances[cell.network - 1], &weighing)
+            .ok_or_else(|| Error::Failed(format!("{name}: no relay is far from the scanner")))?;
         let detail = format!(
             "far relays get {:.1} % of their share, correlation with distance {:+.2}",
             shares.far_share * 100.0,
@@ -202,41 +209,46 @@ fn far_shares(all: &[(Method, Shares)], method: Method) -> impl Iterator<Item = 
 }
 
 fn claims(all: &[(Method, Shares)]) -> Vec<Case> {
-    let [theirs, ours] = Method::ALL.map(|method| Interval::of(far_shares(all, method)));
-    // The means of deviations: those of shares would let networks with opposite errors cancel each other.
+    let [torflow, flashflow] = Method::ALL.map(|method| Interval::of(far_shares(all, method)));
     let deviations = |method| far_shares(all, method).map(|share| (share - 1.0).abs());
-    let [their_bias, our_bias] = Method::ALL.map(|method| Interval::of(deviations(method)));
-    let are_known = theirs.count > 0 && ours.count > 0;
+    let [torflow_bias, flashflow_bias] = Method::ALL.map(|method| Interval::of(deviations(method)));
+    let are_known = torflow.count > 0 && flashflow.count > 0;
     let outliers =
         deviations(Method::FlashFlow).filter(|deviation| *deviation > DEVIATION_MAX).count();
     vec![
         claim_case(
-            "Far relays get their share within 5 % with FlashFlow, and the scanner deviates more"
+            "On average far relays get their share within 5 % with FlashFlow, and the scanner deviates more"
                 .to_owned(),
             are_known
-                .then_some((ours.mean - 1.0).abs() <= BIAS_MAX && their_bias.mean > our_bias.mean),
+                .then_some((flashflow.mean - 1.0).abs() <= BIAS_MAX && torflow_bias.mean > flashflow_bias.mean),
             format!(
                 "{:.1} % of it with FlashFlow, {:.1} % with the scanner; mean deviations {:.1} and {:.1} %",
-                ours.times(100.0),
-                theirs.times(100.0),
-                our_bias.mean * 100.0,
-                their_bias.mean * 100.0
+                flashflow.times(100.0),
+                torflow.times(100.0),
+                flashflow_bias.mean * 100.0,
+                torflow_bias.mean * 100.0
             ),
         ),
         claim_case(
             "In at most one network of ten FlashFlow deviates by more than 10 %".to_owned(),
-            are_known.then_some(outliers * 10 <= ours.count),
-            format!("in {outliers} of {}", ours.count),
+            are_known.then_some(outliers * 10 <= flashflow.count),
+            format!("in {outliers} of {}", flashflow.count),
         ),
     ]
 }
 
-/// `None` if the country of a relay is unknown.
+/// `None` if no relay is far, or the weights are zero. Relays without an estimate do not count: they keep the network's own weights.
 #[expect(clippy::cast_precision_loss, reason = "weights and rates are far below 2⁵³")]
-fn shares(network: &Network, weighing: &Weighing) -> Option<Shares> {
-    let capacities = network.capacities();
-    let weights: Vec<f64> = weighing.weights.iter().map(|weight| *weight as f64).collect();
-    let distances = Distances::new(network, &capacities)?;
+fn shares(network: &Network, distances: &Distances, weighing: &Weighing) -> Option<Shares> {
+    let estimates = weighing.estimates_bit_per_s.as_deref();
+    let is_measured =
+        |place: usize| estimates.is_none_or(|all| all.get(place).is_some_and(Option::is_some));
+    let of_measured = |all: Vec<f64>| -> Vec<f64> {
+        let all = all.into_iter().enumerate();
+        all.map(|(place, value)| if is_measured(place) { value } else { 0.0 }).collect()
+    };
+    let capacities = of_measured(network.capacities());
+    let weights = of_measured(weighing.weights.iter().map(|weight| *weight as f64).collect());
     let over = weights.iter().zip(&capacities).map(|(weight, capacity)| (weight / capacity).ln());
     let latencies = distances.latencies.iter().map(|latency| latency.as_secs_f64());
     let pairs: Vec<(f64, f64)> = latencies.zip(over).filter(|(_, over)| over.is_finite()).collect();
@@ -303,7 +315,8 @@ mod tests {
         let network = network(&[("US", 30.0), ("CA", 20.0), ("JP", 30.0), ("DE", 20.0)]);
         let weighed = |weights: [u64; 4]| {
             let weighing = Weighing { weights: weights.into(), ..Weighing::default() };
-            shares(&network, &weighing).expect("countries are known")
+            let distances = Distances::new(&network, &network.capacities()).expect("known");
+            shares(&network, &distances, &weighing).expect("some are far")
         };
         let right = weighed([30, 20, 30, 20]);
         assert!((right.far_share - 1.0).abs() < 1e-9, "{right:?}");
@@ -313,12 +326,26 @@ mod tests {
     }
 
     #[test]
+    fn relays_without_an_estimate_do_not_count() {
+        let network = network(&[("US", 30.0), ("CA", 20.0), ("JP", 30.0), ("DE", 20.0)]);
+        let distances = Distances::new(&network, &network.capacities()).expect("known");
+        let of = |estimates: [Option<u64>; 4]| {
+            let estimates_bit_per_s = Some(estimates.into());
+            let weights = vec![30, 20, 30, 900];
+            let weighing = Weighing { weights, estimates_bit_per_s, ..Weighing::default() };
+            shares(&network, &distances, &weighing).expect("some are far").far_share
+        };
+        assert!((of([Some(30), Some(20), Some(30), None]) - 1.0).abs() < 1e-9);
+        assert!(of([Some(30), Some(20), Some(30), Some(900)]) > 1.5);
+    }
+
+    #[test]
     fn a_relay_of_an_unknown_country_leaves_no_distances() {
         assert!(Distances::new(&network(&[("", 30.0)]), &[1.0]).is_none());
     }
 
     #[test]
-    fn opposite_errors_do_not_cancel_each_other_and_a_tenth_of_outliers_is_allowed() {
+    fn the_mean_share_and_the_number_of_outliers_are_judged() {
         let judged = |ours: &[f64], theirs: f64| {
             let of = |method, far_share| (method, Shares { far_share, ..Shares::default() });
             let all: Vec<_> = ours

@@ -12,8 +12,8 @@ use onion::client::{
 };
 use onion::identity::RsaId;
 use onion::{Duration, Instant, Rate};
-use rand::rngs::StdRng;
 use rand::SeedableRng;
+use rand::rngs::StdRng;
 
 /// Circuits attempted before the relay counts as unreachable: other relays fail, too.
 const ATTEMPTS: usize = 3;

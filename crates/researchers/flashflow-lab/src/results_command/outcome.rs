@@ -60,7 +60,7 @@ impl Outcome {
     }
 
     /// The result with these columns of its table, in their order; with all if `names` is empty. Rows that have only the first of them are
-    /// left out.
+    /// left out, unless they failed.
     pub(super) fn with_columns(&self, names: &[&str]) -> Self {
         if names.is_empty() {
             return self.clone();
@@ -68,14 +68,18 @@ impl Outcome {
         let places =
             names.iter().filter_map(|name| self.columns.iter().position(|column| column == name));
         let places: Vec<usize> = places.collect();
-        let of_row = |row: &Vec<Value>| -> Vec<Value> {
-            places.iter().map(|place| row[*place].clone()).collect()
+        let verdict = self.columns.iter().position(|column| column == "verdict");
+        let failed = |row: &[Value]| {
+            verdict.is_some_and(|place| matches!(row[place].as_str(), Some("failed" | "missed")))
         };
-        let says_anything =
-            |row: &Vec<Value>| row.len() < 2 || row[1..].iter().any(|cell| !cell.is_null());
+        let of_row = |row: &Vec<Value>| {
+            let cells: Vec<Value> = places.iter().map(|place| row[*place].clone()).collect();
+            let has_value = cells.len() < 2 || cells[1..].iter().any(|cell| !cell.is_null());
+            (has_value || failed(row)).then_some(cells)
+        };
         Self {
             columns: places.iter().map(|place| self.columns[*place].clone()).collect(),
-            rows: self.rows.iter().map(of_row).filter(says_anything).collect(),
+            rows: self.rows.iter().filter_map(of_row).collect(),
             ..self.clone()
         }
     }
@@ -156,20 +160,24 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_have_only_the_first_of_the_chosen_columns_are_left_out() {
-        let row = |cells: [Value; 3]| cells.to_vec();
+    fn rows_that_have_only_the_first_of_the_chosen_columns_are_left_out_unless_they_failed() {
+        let row =
+            |name: &str, ratio: Value, verdict: &str| vec![name.into(), ratio, verdict.into()];
         let outcome = Outcome {
-            columns: ["name", "ratio", "held"].map(str::to_owned).to_vec(),
+            columns: ["name", "ratio", "verdict"].map(str::to_owned).to_vec(),
             rows: vec![
-                row(["a".into(), 0.5.into(), Value::Null]),
-                row(["b".into(), Value::Null, true.into()]),
+                row("a", 0.5.into(), "held"),
+                row("b", Value::Null, "refused"),
+                row("c", Value::Null, "failed"),
             ],
             ..Outcome::default()
         };
-        let rows_of = |names: &[&str]| outcome.with_columns(names).rows;
-        assert_eq!(rows_of(&["name", "ratio"]), [[Value::from("a"), 0.5.into()]]);
-        assert_eq!(rows_of(&["name", "held"]), [[Value::from("b"), true.into()]]);
-        assert_eq!(rows_of(&["name"]).len(), 2);
-        assert_eq!(rows_of(&[]), outcome.rows);
+        let names = |columns: &[&str]| -> Vec<Value> {
+            outcome.with_columns(columns).rows.iter().map(|row| row[0].clone()).collect()
+        };
+        assert_eq!(names(&["name", "ratio"]), ["a", "c"]);
+        for all in [&["name"][..], &["name", "verdict"], &[]] {
+            assert_eq!(names(all), ["a", "b", "c"], "{all:?}");
+        }
     }
 }
