@@ -36,7 +36,8 @@ struct Presented {
 }
 
 impl TlsConfigs {
-    /// For a client: it dials and accepts no connections, so that it needs no key, which takes some tenths of a second to generate.
+    /// For a client, which dials. It accepts no connections and needs no key; generating one takes some tenths of a second. Listeners
+    /// close what they accept.
     ///
     /// # Errors
     /// [`IssueError`] if rustls rejects the configuration: a bug.

@@ -92,7 +92,7 @@ impl Session {
     /// A session for the side that has dialled `address`.
     ///
     /// # Errors
-    /// [`rustls::Error`] if rustls rejects the configuration: a bug.
+    /// [`TlsError::Protocol`] if rustls rejects the configuration: a bug.
     pub fn client(configs: &TlsConfigs, address: IpAddr) -> Result<Self, TlsError> {
         let name = ServerName::IpAddress(address.into());
         let exporter = Arc::new(Exporter::default());

@@ -17,7 +17,7 @@ pub(crate) enum ParkedBy {
 /// Whether a link with cells may send them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Parking {
-    /// It may, and has sent since it was last parked.
+    /// It may, and has sent since it was last parked, or was never parked.
     #[default]
     No,
     /// It may, and has not sent since it was parked.
