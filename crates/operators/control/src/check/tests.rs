@@ -156,7 +156,7 @@ proptest! {
     #[test]
     fn identities_in_an_order_of_an_earlier_version_are_read(sent in round_order()) {
         let RelayIds { rsa, ed25519 } = sent.target.ids;
-        let mut earlier = serde_json::to_value(&sent).unwrap();
+        let mut earlier = serde_json::to_value(sent).unwrap();
         let ids = serde_json::json!({"rsa": rsa.0, "ed25519": ed25519.map(|id| id.0)});
         earlier["target"]["ids"] = ids;
         prop_assert_eq!(serde_json::from_value::<RoundOrder>(earlier).unwrap(), sent);
